@@ -235,14 +235,10 @@ EQUIVALENT = {
     ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 599.0, 64, 300"): CACHE,
     ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 65, 300"): SIZE,
     ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 63, 300"): SIZE,
-    ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 15, 3000"): SIZE,
-    ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 17, 3000"): SIZE,
     (
-        "resift/reranker/search/did_you_mean.py",
+        "resift/reranker/search/words.py",
         "return (_MIN_LETTERS <= len(word) < _MAX_LETTERS) and not any(letter.isnumeric() for letter in word)",
     ): "words of about so many letters are none; nothing promises how many",
-    ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 2999"): CHOSEN,
-    ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 3001"): CHOSEN,
     (
         "resift/sessions/knowledge.py",
         "size = 4 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))",

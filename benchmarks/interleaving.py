@@ -16,8 +16,7 @@ import random
 import statistics
 from collections.abc import Iterator
 
-from resift.ranking.interleaving import ERROR, preference, team_draft
-from resift.sessions.trials import LITTLE, VISIT, Shown, outcomes_of
+from resift.sessions.trials import ERROR, LITTLE, VISIT, Shown, outcomes_of, preference, team_draft
 
 SIZE, EACH, MOST = 10, 100, 2000
 Click = tuple[str, str, float]

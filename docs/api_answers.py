@@ -249,17 +249,6 @@ class Because(Struct):
     words: list[str]
 
 
-class Dimension(Struct):
-    """A dimension of the vectors."""
-
-    dimension: int
-    weight: Annotated[
-        float,
-        said("how much it gains in the direction in which queries move; with a mask, how far its weight is from 1"),
-    ]
-    words: Annotated[list[str], said("words that are largest in it")]
-
-
 class Learned(Struct):
     """What a session's judgements say, in words."""
 
@@ -267,8 +256,6 @@ class Learned(Struct):
     towards: Annotated[list[str], said("words that the query is moved towards")]
     away: Annotated[list[str], said("words that it is moved away from; none without irrelevant documents")]
     asked: Annotated[list[str], said("words that the engine is asked for too, heaviest first")]
-    stronger: list[Dimension]
-    weaker: list[Dimension]
 
 
 class Session(Struct):
@@ -280,12 +267,6 @@ class Session(Struct):
     steps: int
     judgements: list[Judgement]
     learned: Annotated[Learned | None, said("null where nothing counts, or none of the documents is there")]
-
-
-class FeedbackResponse(Session):
-    """The session after this step."""
-
-    changed: Annotated[dict[str, float], said("how far the mask and the query's shift moved, as lengths (l2)")]
 
 
 class Deleted(Struct):

@@ -87,7 +87,7 @@ OPERATIONS = {
     ),
     "api.feedback": Operation(
         "POST /v1/feedback",
-        answers.FeedbackResponse,
+        answers.Session,
         "404 409 429",
         FeedbackRequest,
         {**_ANNA, "relevant": ["1"], "irrelevant": ["3"]},

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
+K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: Any = (0.0, None, 0)
 
@@ -51,3 +52,17 @@ class TtlCache(Generic[V]):
         with self._lock:
             self._values.clear()
             self._taken = 0
+
+
+def remembered(
+    cache: TtlCache[V],
+    keys: Mapping[K, Hashable],
+    fetch: Callable[[list[K]], Mapping[K, V]],
+    size: Callable[[V], int] = lambda value: 1,
+) -> dict[K, V]:
+    """What a cache has of things, by their ``keys`` in it; ``fetch`` is asked once for all that it lacks, and what that
+    finds is kept, each of its ``size``. Things of which nothing is found are left out."""
+    found = {one: value for one, key in keys.items() if (value := cache.get(key)) is not None}
+    missing = [one for one in keys if one not in found]
+    fetched = fetch(missing) if missing else {}
+    return found | {one: cache.put(keys[one], value, size(value)) for one, value in fetched.items()}

@@ -21,7 +21,7 @@ from resift.cli.output import print_report
 from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
 from resift.reranker.search.bodies import Search, asked_by, search_body
-from resift.reranker.search.sampled_words import PATIENCE
+from resift.reranker.search.words import PATIENCE
 from resift.rewriting.request import Rewritten, check_clause
 from resift.schema import fields_of
 

@@ -9,6 +9,7 @@ import socket
 import sys
 from typing import Any
 
+import numpy as np
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
@@ -58,7 +59,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         # gunicorn's log, since ours tells of faults alone
         logging.getLogger("gunicorn.error").info("Documents in %s", told)
         # The frequent words' rows, which explanations compare: what is in memory now is shared by all workers.
-        app.extensions["resift"].model.top_words(0)
+        app.extensions["resift"].model.nearest_words(np.zeros(model.dim))
         return app
 
     def run(self) -> None:

@@ -23,7 +23,7 @@ from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.reranker.search.sampled_words import PATIENCE
+from resift.reranker.search.words import PATIENCE
 
 _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
 

@@ -248,11 +248,6 @@ class Model:
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self._frequent[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
-    def top_words(self, dimension: int, count: int = 5) -> list[str]:
-        """Words whose rows are largest in one dimension (a codeword's nearest words), largest first."""
-        column = self._units[:, dimension]
-        return [self._frequent[row] for row in np.argsort(-column, kind="stable")[:count]]
-
     @cached_property
     def _frequent(self) -> list[str]:
         """At most 20,000 words."""

@@ -135,12 +135,3 @@ class JointModel(Model):
         """The frequent words nearest to the first model's part of ``vector`` (K,), best first."""
         first = self.parts[0]
         return first.nearest_words(vector[: first.dim], count)
-
-    def top_words(self, dimension: int, count: int = 5) -> list[str]:
-        """Words whose rows are largest in one dimension, largest first."""
-        first, second = self.parts
-        return (
-            first.top_words(dimension, count)
-            if dimension < first.dim
-            else second.top_words(dimension - first.dim, count)
-        )

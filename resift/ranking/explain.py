@@ -29,12 +29,8 @@ def explain(
     ``because``: each judged document with the ``count`` of its words that pull or push most. ``towards`` and ``away``:
     the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the first of these
     words, twice ``count``. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
-    ``stronger`` and ``weaker``: the dimensions with the largest and the smallest values in the mask's change, or in the
-    direction if there is no mask, each with the words that are largest in it.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
-    change = feedback.mask - 1 if feedback.method.masked else direction
-    order = np.argsort(-change, kind="stable")
     # without a direction, as query expansion alone has none, every word would be as near as any other
     moves = bool(np.any(direction))
     pulled = moves and any(one.judgement.grade > 0 for one in judged)
@@ -44,8 +40,6 @@ def explain(
         "towards": _nearest_words(model, direction, count) if pulled else [],
         "away": _nearest_words(model, -direction, count) if pushed else [],
         "asked": list(asked[: 2 * count]),
-        "stronger": _describe_dimensions(model, change, [row for row in order[:count] if change[row] > 0]),
-        "weaker": _describe_dimensions(model, change, [row for row in order[::-1][:count] if change[row] < 0]),
     }
 
 
@@ -53,13 +47,6 @@ def _nearest_words(model: Model, direction: Floats, count: int) -> list[str]:
     """The vocabulary's words nearest to a direction (K,), but for function words, which tell a reader nothing."""
     nearest = model.nearest_words(direction, 3 * count)
     return [word for word in nearest if word not in FUNCTION_WORDS][:count]
-
-
-def _describe_dimensions(model: Model, change: Floats, dimensions: Sequence[Any]) -> list[dict[str, Any]]:
-    return [
-        {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.top_words(int(row))}
-        for row in dimensions
-    ]
 
 
 def _explain_judgement(model: Model, direction: Floats, one: JudgedDocument, count: int) -> dict[str, Any]:

@@ -111,8 +111,11 @@ def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[st
 
     Raises SessionsUnavailable or EngineUnavailable if there is no query either.
     """
+    knowledge = current_service().knowledge
     try:
-        return current_service().knowledge.session_feedback(session, engine_headers()), {}
+        stored = None if session is None else knowledge.sessions.find(session)
+        judged = [] if stored is None else knowledge.read(stored.effective_judgements, engine_headers())
+        return knowledge.learned(judged), {}
     except (SessionsUnavailable, EngineUnavailable) as error:
         if not query:
             raise
@@ -124,7 +127,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
     """Scores (n,) of documents from -1 to 1. Raises BadInput for a session with a method that it does not change."""
     service = current_service()
     # a session wins over the trained reranker unless the caller asks for the latter
-    late = None if feedback is not None and method == "auto" else service.late_interaction(method)
+    late = None if feedback is not None and method == "auto" else service.served_reranker.get(method)
     if late is not None:
         if feedback is not None:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
@@ -166,7 +169,7 @@ def _similarity(body: ScoreRequest, feedback: Feedback | None) -> tuple[Floats, 
     texts and knows no session."""
     service, late = current_service(), None
     if body.vectors is None and feedback is None:
-        late = service.late_interaction(body.method)
+        late = service.served_reranker.get(body.method)
     elif body.method == "late":
         raise BadInput(
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
@@ -200,8 +203,8 @@ def list_indices() -> dict[str, Any]:
     same.
     """
     service = current_service()
-    methods = ["vectors"] if service.late_interaction("auto") is None else ["vectors", "late"]
-    return {"indices": service.indices(engine_headers()), "methods": methods}
+    methods = ["vectors"] if service.served_reranker.get() is None else ["vectors", "late"]
+    return {"indices": service.catalogue.indices(service.model, service.queries, engine_headers()), "methods": methods}
 
 
 @api.get("/indices/<index>")
@@ -211,7 +214,8 @@ def describe_index(index: str) -> dict[str, Any]:
     The fields are those of RESIFT_PAGE_FIELDS or guessed from documents that the caller may read; queries and guesses
     are remembered for ten minutes, for callers with the same Authorization.
     """
-    return current_service().index(index, engine_headers())
+    service, headers = current_service(), engine_headers()
+    return service.catalogue.describe(service.info(index, headers), headers)
 
 
 @api.get("/indices/<index>/suggestions")
@@ -222,25 +226,19 @@ def suggest(index: str) -> dict[str, Any]:
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()
-    return {"suggestions": service.did_you_mean.complete(text, service.info(index, headers), headers)}
+    return {"suggestions": service.words.complete(text, service.info(index, headers), headers)}
 
 
 @api.post("/search")
 def search() -> Response:
-    """The engine's answer to a search, rewritten by vectors and what the session taught.
-
-    The header Server-Timing has the milliseconds of the rewriting, the engine, and the rest.
-    """
+    """The engine's answer to a search, rewritten by vectors and what the session taught."""
     body, service = read.body_of(SearchRequest), current_service()
     headers, listed_only = engine_headers(), not current_caller().may_send_bodies
     requested = Search(**structs.asdict(body), listed_only=listed_only, headers=headers)
     answer = service.search(requested)
     count_search(answer.resift)
     text = answer.json()
-    response = Response(to_json(answer.body) if text is None else text, mimetype="application/json")
-    parts = (f"{name};dur={1000 * seconds:.1f}" for name, seconds in answer.seconds.items())
-    response.headers["Server-Timing"] = ", ".join(parts)
-    return response
+    return Response(to_json(answer.body) if text is None else text, mimetype="application/json")
 
 
 @api.post("/rewrite")
@@ -278,7 +276,7 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Marks of hits, and what changed.
+    """Marks of hits, and what the session has learned.
 
     A session keeps 100 judgements; more of them push the oldest steps out.
     """
@@ -315,7 +313,7 @@ def put_session(session: str) -> dict[str, Any]:
     ]
     for index in dict.fromkeys(judgement.index for judgement in judgements):
         with suppress(NotFound, ModelMismatch):  # documents are not looked for: those that are gone teach nothing
-            service.require_served(index, engine_headers())
+            service.served(index, engine_headers())
     return service.describe(service.sessions.put(session, judgements), engine_headers())
 
 

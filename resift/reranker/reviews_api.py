@@ -32,7 +32,7 @@ def _open(id: str) -> Review:
     """A review of an index that is served to the caller."""
     service = current_service()
     review: Review = service.reviews.open(id)
-    service.require_served(review.begun["index"], engine_headers())
+    service.served(review.begun["index"], engine_headers())
     return review
 
 
@@ -40,7 +40,7 @@ def _is_served(index: str) -> bool:
     """Whether an index is served to the caller; one that is gone is if its name would be."""
     service = current_service()
     try:
-        service.require_served(index, engine_headers())
+        service.served(index, engine_headers())
     except IndexNotServed:
         return False
     except IndexNotFound:

@@ -1,8 +1,8 @@
 """Requests that rank by meaning already: ``hybrid``, ``knn``, ``neural`` and ``neural_sparse``, alone or among others.
 
 Their own clauses are changed in place, since nothing of ours ranks better, and no rescoring goes with mixed lists. A
-vector clause is moved (``knn.py``), a sparse one too (``sparse.py``), and a text clause gets the session's words as
-alternatives that find nothing by themselves. Each stays what it was in all else, so that whatever mixes or filters its
+vector clause is moved, a sparse one too (``fields.py``), and a text clause gets the session's words as alternatives
+that find nothing by themselves. Each stays what it was in all else, so that whatever mixes or filters its
 hits goes on doing so.
 """
 
@@ -27,12 +27,11 @@ from resift.rewriting.clauses import (
     sunk,
     vector_clauses,
 )
-from resift.rewriting.knn import Moved, VectorQuery, without_documents
+from resift.rewriting.fields import Moved, field_query, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.sparse import SparseQuery
 from resift.rewriting.text import asked_fields, text_length, word_clauses, word_room
-from resift.sessions.index_knowledge import Needs
+from resift.sessions.documents import Needs
 from resift.sessions.knowledge import WORD_WEIGHT, Knowledge
 
 _SMALLEST_SHARE = 0.3
@@ -40,16 +39,10 @@ _SMALLEST_SHARE = 0.3
 
 def needs_of(body: Body, mapped: Mapping[str, Any]) -> Needs:
     """What has to be known of an index with these ``mapped`` fields, and of models, for a body to be rewritten."""
-    vectors, texts, tokens, token_texts = set[str](), set[Any](), set[str](), set[Any]()
-    for clause in vector_clauses(body.get("query")):
-        query, sparse = VectorQuery.read(clause), SparseQuery.read(clause)
-        if query is not None and (field := query.field(mapped)) is not None and not query.has_threshold:
-            vectors.add(field.name)
-            texts |= {asked} if (asked := query.text(field)) is not None else set()
-        elif sparse is not None and (field := sparse.field(mapped)) is not None:
-            tokens.add(field.name)
-            token_texts |= {words} if (words := sparse.text(field)) is not None else set()
-    return Needs(frozenset(vectors), frozenset(tokens), frozenset(texts), frozenset(token_texts))
+    asked = filter(None, map(field_query, vector_clauses(body.get("query"))))
+    moved = [(one, field) for one in asked if (field := one.field(mapped)) is not None and not one.has_threshold]
+    texts = (one.text(field) for one, field in moved)
+    return Needs(frozenset(field for _, field in moved), frozenset(text for text in texts if text is not None))
 
 
 def change_in_place(
@@ -97,8 +90,7 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
 
 def _texts_of(clause: Any) -> Any:
     """A clause without vectors and tokens, which highlights need not have encoded once more."""
-    is_vector = VectorQuery.read(clause) or SparseQuery.read(clause)
-    return {"match_none": {}} if is_vector else changed(clause, _texts_of)
+    return {"match_none": {}} if field_query(clause) else changed(clause, _texts_of)
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
@@ -126,7 +118,7 @@ class _Change:
         self.others = document_clauses([id for id in knowledge.judged if id not in relevant], knowledge.homes)
         self.moves: dict[int, Moved | Note] = {}
         for clause in vector_clauses(query) if knowledge.feedback is not None else ():
-            found = VectorQuery.read(clause) or SparseQuery.read(clause)
+            found = field_query(clause)
             if found is not None:
                 # words alone are carried over from another query
                 own = knowledge.feedback is not None and knowledge.feedback.own.evidence

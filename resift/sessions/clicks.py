@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from resift.cache import TtlCache
+from resift.cache import TtlCache, remembered
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import EngineError, ResiftError
@@ -87,36 +87,20 @@ class Clicks:
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
         """The queries of events, as far as they are known."""
-        ids = {event.query_id for event in events if event.query_id}
-        remembered = {id: self._queries.get(id) for id in ids}
-        known = {id: query for id, query in remembered.items() if query is not None}
-        asked = [id for id in sorted(ids) if id not in known and not self._unknown_queries.get(id)]
-        found = self.log.queries(asked) if asked else {}
-        for id in asked:
-            if id in found:
-                known[id] = self._queries.put(id, found[id])
-            else:
-                self._unknown_queries.put(id, True)
-        return known
+        ids = sorted({event.query_id for event in events if event.query_id})
+        asked = {id: id for id in ids if not self._unknown_queries.get(id)}
+        found = remembered(self._queries, asked, self.log.queries)
+        for id in asked.keys() - found.keys():
+            self._unknown_queries.put(id, True)
+        return found
 
     def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
         """The ids of the documents that objects are; those that are none of the index, or of several, are left out."""
-        found: dict[Object, str] = {}
-        unknown: dict[str, list[str]] = defaultdict(list)
-        caller = str(headers)
-        for name, field in sorted(objects):
-            known = self._documents.get((index, caller, field, name))
-            if known is not None:
-                found[name, field] = known
-            elif not self._unknown_objects.get((index, caller, field, name)):
-                unknown[field].append(name)
-        for field, names in unknown.items():
-            ids = ids_of_objects(self.engine, index, field, names, headers)
-            for name in names:
-                if name in ids:
-                    found[name, field] = self._documents.put((index, caller, field, name), ids[name])
-                else:
-                    self._unknown_objects.put((index, caller, field, name), True)
+        keys = {one: (index, str(headers), *one) for one in sorted(objects)}
+        asked = {one: key for one, key in keys.items() if not self._unknown_objects.get(key)}
+        found = remembered(self._documents, asked, lambda new: documents_of(self.engine, index, new, headers))
+        for one in asked.keys() - found.keys():
+            self._unknown_objects.put(keys[one], True)
         return found
 
 
@@ -141,24 +125,19 @@ def graded_objects(
     return found
 
 
-def documents_of(engine: Engine, index: str, objects: Collection[Object]) -> dict[Object, str]:
-    """The ids of the documents of an index that objects are; those that are unknown or ambiguous are left out."""
+def documents_of(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
+    """The ids of the documents of an index that objects are, by the field that each names, or by ``_id`` if that is "";
+    those that are unknown, or several documents, are left out."""
     ids: dict[Object, str] = {}
     for field in sorted({field for _, field in objects}):
         names = sorted({name for name, of_field in objects if of_field == field})
         for start in range(0, len(names), _TOGETHER):
-            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
+            found = _ids_by_field(engine, index, field, names[start : start + _TOGETHER], headers)
             ids |= {(name, field): id for name, id in found.items()}
     return ids
 
 
-def ids_of_objects(
-    engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers = None
-) -> dict[str, str]:
-    """Ids of the documents of an index that have these names in a field, or as their ``_id`` if the field is "".
-
-    A name that several documents have is left out.
-    """
+def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers) -> dict[str, str]:
     ids: dict[str, set[str]] = defaultdict(set)
     clauses = [{"terms": {exact: list(names)}} for exact in (field, f"{field}.keyword")]
     for clause in clauses if field else [{"ids": {"values": list(names)}}]:

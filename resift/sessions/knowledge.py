@@ -10,15 +10,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cache import TtlCache
+from resift.cache import TtlCache, remembered
 from resift.contracts.documents import IndexInfo
-from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD, VectorFields, document_text
+from resift.contracts.engine import Engine, Headers
+from resift.contracts.query_dsl import VECTOR_FIELD, VectorFields, text_clause
 from resift.encoders.model import Model
 from resift.errors import (
     AmbiguousDocument,
@@ -27,6 +26,7 @@ from resift.errors import (
     IndexNotFound,
     IndexNotServed,
     ModelMismatch,
+    ResiftError,
     SessionsUnavailable,
 )
 from resift.ranking.background import Background
@@ -34,20 +34,20 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
-from resift.sessions.index_knowledge import FieldKnowledge, FieldLoader, Needs, Samples, SharedWords, learned_text
+from resift.sessions.documents import NO_NEEDS, Content, FieldKnowledge, FieldLoader, Needs, read_documents
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)
+_GONE = (IndexNotFound, IndexNotServed, ModelMismatch)
 _SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned from them
 _OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
 WORD_WEIGHT = 0.5  # of the session's words beside a query's own, where nothing else vouches for them
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
-_MAX_TEXT = 20_000
-Headers = Mapping[str, str] | None
-Content = tuple[Floats, str]
-# What one request has read: index and id → vector and text, None for a document that is not there for this caller.
-Contents = dict[tuple[str, str], Content | None]
+_SAMPLE_SECONDS, _SAMPLES, _DRAWN = 600.0, 64, 300
+WORDS = 25  # of a session in a query: more of them cost more than they find
+_KEPT_WORDS, _FEW = 100_000, 100
+_NO_BACKGROUND = Background(np.zeros((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -165,16 +165,72 @@ def _kept(judged: Sequence[JudgedDocument], text: str, vector: Floats, similarit
     They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
     judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
     """
-    kept = [one for one in judged if not _is_for(one, text)]
+    # judged for neither this query nor none; sessions keep no more of one
+    kept = [one for one in judged if one.judgement.query not in ("", text[:MAX_QUERY])]
     if not kept:
         return {}
     similarities = SIMILARITIES[similarity](vector, np.stack([one.vector for one in kept]))
     return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
 
 
-def _is_for(judged: JudgedDocument, text: str) -> bool:
-    """Whether a document was judged for this query, or for none."""
-    return judged.judgement.query in ("", text[:MAX_QUERY])  # sessions keep no more of a query
+class Samples:
+    """Vectors of documents drawn at random, remembered for ten minutes for callers with the same headers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SAMPLE_SECONDS)
+
+    def draw(self, info: IndexInfo, headers: Headers = None, fields: VectorFields | None = None) -> Background:
+        """At most 300 vectors of an index, by default of those that we gave it; none where the engine gives none.
+
+        Raises EngineUnavailable.
+        """
+        if fields is None and info.dim is None:
+            return _NO_BACKGROUND
+        fields = fields or info.searched
+        key = (info.name, fields if fields != info.searched else (fields, info.model), str(headers))
+        known = self._samples.get(key)
+        if known is not None:
+            return known
+        try:
+            drawn = self.engine.sample(info.name, _DRAWN, False, fields, headers).vectors
+        except ResiftError as error:
+            if error.code == "engine_unavailable":
+                raise
+            log.warning("no sample of %r: %s", info.name, error.message)
+            drawn = []
+        held = [vector for vector in drawn if vector is not None]
+        return self._samples.put(key, Background(np.stack(held)) if held else _NO_BACKGROUND)
+
+
+class SharedWords:
+    """Which words more than one document of an index has, remembered for ten minutes for callers with the same headers.
+
+    What a single one has, such as a serial number, finds no other document. Of fewer than a hundred documents that is
+    true of most words, and says nothing.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._known: TtlCache[bool] = TtlCache(_KEPT_WORDS, _SAMPLE_SECONDS)
+
+    def terms(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
+        """The 25 heaviest of a feedback's expansion terms that two documents of an index have or more, and their
+        weights; the engine is asked about new words alone, and where it refuses, they count."""
+        candidates = {} if feedback is None else feedback.expansion_terms
+        keys = {word: (info.name, str(headers), word) for word in candidates}
+        is_shared = remembered(self._known, keys, lambda words: self._are_shared(words, info, headers))
+        shared = [word for word in candidates if is_shared[word]]
+        return {word: candidates[word] * info.tuning.words for word in shared[:WORDS]}
+
+    def _are_shared(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, bool]:
+        clauses = [text_clause(word, info.fields) for word in words]
+        try:
+            everything, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+        except ResiftError as error:
+            log.warning("words of %r are not counted: %s", info.name, error.message)
+            return dict.fromkeys(words, True)
+        return {word: count > 1 or everything < _FEW for word, count in zip(words, counts, strict=True)}
 
 
 class KnowledgeLoader:
@@ -196,7 +252,7 @@ class KnowledgeLoader:
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
         self.method, self.clicks, self.samples = method, clicks, Samples(engine)
-        self.fields, self.words = FieldLoader(engine, self.samples), SharedWords(engine)
+        self.fields, self.words = FieldLoader(engine, self.samples.draw), SharedWords(engine)
         self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
 
@@ -208,7 +264,7 @@ class KnowledgeLoader:
         client: str | None = None,
         through_cluster: bool = False,
         headers: Headers = None,
-        needs: Needs | None = None,
+        needs: Needs = NO_NEEDS,
     ) -> Knowledge:
         """What a ``session``, and a ``client`` by clicks, know of a query text in an index, and of what its body needs.
 
@@ -225,12 +281,13 @@ class KnowledgeLoader:
         fields, several = None if info.model is None else info.searched, len(info.indices) > 1
         terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity
         known = knowledge_of(text, vector, feedback, documents, similarity, terms, fields, several, here, notes)
-        if needs is None or feedback is None:
+        if feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
-        return replace(
-            known, gone=max(0, gone), own=self.fields.load(info, needs, feedback.own, documents, here, headers)
-        )
+        own = FieldKnowledge(info.mapped)
+        if needs.fields:
+            own = self.fields.load(info, needs, feedback.own, documents, here, headers)
+        return replace(known, gone=max(0, gone), own=own)
 
     def _judgements(
         self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers
@@ -262,7 +319,7 @@ class KnowledgeLoader:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
         try:
             judged = info if index == info.name else self.info(index, headers)
-        except (IndexNotFound, IndexNotServed, ModelMismatch):
+        except _GONE:
             return False  # its documents are remembered for a while longer than the index was there
         return not set(judged.indices).isdisjoint(info.indices)
 
@@ -292,85 +349,48 @@ class KnowledgeLoader:
             info = self.info(index, headers)
             self.samples.draw(info, headers)
             return list(self.words.terms(feedback, info, headers))
-        except (IndexNotFound, IndexNotServed, ModelMismatch):
+        except _GONE:
             return []
 
-    def session_feedback(self, session: str | None, headers: Headers = None) -> Feedback | None:
-        """What the session of this id has learned; None where nothing is judged that counts.
-
-        Raises BadInput for a malformed id and SessionsUnavailable.
-        """
-        stored = None if session is None else self.sessions.find(session)
-        return None if stored is None else self.learned(self.read(stored.effective_judgements, headers))
-
-    def read(
-        self, judgements: Sequence[Judgement], headers: Headers, contents: Contents | None = None
-    ) -> list[JudgedDocument]:
+    def read(self, judgements: Sequence[Judgement], headers: Headers) -> list[JudgedDocument]:
         """Judgements with their documents.
 
         Left out are documents that are gone or that the caller may not read, those whose ids another index has by now,
-        and indices that are gone, are not served or hold vectors of another model. ``contents`` is what the request has
-        read already, to which the others are added.
+        and indices that are gone, are not served or hold vectors of another model.
         """
-        contents = {} if contents is None else contents
-        unread: dict[str, dict[str, None]] = {}
-        for one in judgements:
-            if (one.index, one.document) not in contents:
-                unread.setdefault(one.index, {})[one.document] = None
-        for index, ids in unread.items():
-            there = self._known_or_fetched(index, list(ids), headers)
-            contents |= {(index, id): there.get(id) for id in ids}
-        return [
-            JudgedDocument(one, *content)
-            for one in judgements
-            if (content := contents[one.index, one.document]) is not None
-        ]
+        contents: dict[tuple[str, str], Content] = {}
+        for index in dict.fromkeys(one.index for one in judgements):
+            ids = list(dict.fromkeys(one.document for one in judgements if one.index == index))
+            known = {id: self._contents.get((index, id, str(headers))) for id in ids}
+            unknown = [id for id, content in known.items() if content is None]
+            there = {**known, **(self._existing(index, unknown, headers) if unknown else {})}
+            contents |= {(index, id): content for id, content in there.items() if content is not None}
+        keys = ((one, (one.index, one.document)) for one in judgements)
+        return [JudgedDocument(one, *contents[key]) for one, key in keys if key in contents]
 
-    def _known_or_fetched(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        remembered = {id: self._contents.get((index, id, str(headers))) for id in ids}
-        known = {id: content for id, content in remembered.items() if content is not None}
-        unknown = [id for id in ids if id not in known]
-        if not unknown:
-            return known
+    def _existing(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         try:
-            return known | self.fetch(index, unknown, headers)
+            return self.fetch(index, ids, headers)
         except AmbiguousDocument:
-            half = len(unknown) // 2
-            parts = (unknown[:half], unknown[half:]) if half else ()
-            return known | {
-                id: one for part in parts for id, one in self._known_or_fetched(index, part, headers).items()
-            }
-        except (IndexNotFound, IndexNotServed, ModelMismatch):
-            # all or none: what is still remembered of an index that is gone would be forgotten within minutes
+            half = len(ids) // 2
+            parts = (ids[:half], ids[half:]) if half else ()
+            return {id: one for part in parts for id, one in self._existing(index, part, headers).items()}
+        except _GONE:
             return {}
 
     def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Vector (K,) and text of each of these documents that exists.
+        """Vector (K,) and text of each of these documents that exists, read anew.
 
         Raises IndexNotFound, IndexNotServed, ModelMismatch, AmbiguousDocument, and what the engine raises.
         """
-        info = self.info(index, headers)
-        documents = self.engine.documents(index, ids, headers, info.searched)
-        existing = [id for id in ids if id in documents]
-        vectors = _vectors(self.model, [documents[id] for id in existing], info.fields)
-        caller, contents = str(headers), dict[str, Content]()
-        for id, vector in zip(existing, vectors, strict=True):
-            content: Content = (vector, learned_text(documents[id][0], info.fields)[:_MAX_TEXT])
-            size = vector.nbytes + sys.getsizeof(content[1]) + len(caller) + _OTHER_BYTES
+        found = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
+        for id, (vector, text) in found.items():
+            size = vector.nbytes + sys.getsizeof(text) + len(str(headers)) + _OTHER_BYTES
             # headers are part of the key: callers with rights of their own may read other documents
-            contents[id] = self._contents.put((index, id, caller), content, size)
-        return contents
+            self._contents.put((index, id, str(headers)), (vector, text), size)
+        return found
 
     def forget(self) -> None:
         """Fetch all documents anew: some have changed."""
         self._contents.clear()
         self.fields.forget()
-
-
-def _vectors(
-    model: Model, stored: Sequence[tuple[Mapping[str, Any], Floats | None]], fields: Sequence[str]
-) -> list[Floats]:
-    """The vectors (K,) of documents; those that the index lacks are encoded from their texts."""
-    missing = [document_text(source, fields) for source, vector in stored if vector is None]
-    encoded = iter(model.encode(missing) if missing else ())
-    return [next(encoded) if vector is None else np.asarray(vector, np.float32) for _, vector in stored]

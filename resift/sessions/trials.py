@@ -2,32 +2,40 @@
 better.
 
 A trial is kept in the store of the sessions, under an id that no session can have. What it showed to whom stands in
-UBI's log of queries, beside the clicks that decide it, and is forgotten with them.
+UBI's log of queries, beside the clicks that decide it, and is forgotten with them. Whose hits people click is told by a
+test that holds however often one looks.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
+import random
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
 from resift.errors import BadInput
 from resift.ranking.clicks import Actions
-from resift.ranking.interleaving import ERROR, Preference, preference
 from resift.sessions.clicks import AHEAD, Object, documents_of
 
+K = TypeVar("K", bound=Hashable)
 _DAY = 86_400.0
 _LONGEST, _KEPT = 28 * _DAY, 56 * _DAY  # that a trial runs, and that it is known
 VISIT = 3600.0  # seconds of searches that count as one visit, and that clicks on one of them are waited for
 LITTLE = 0.05  # a preference of no more, either way, is as good as none
+ERROR = 0.02  # the chance, at most, that a preference is found where there is none
+_STEPS = 400  # of the interval: means from -1 to 1 are tried at so many places
+_MOST = 0.5  # of the wealth that would be lost by the worst outcome is staked
 SESSIONS, PLAIN, NEITHER = "sessions are better", "plain results are better", "no difference that matters"
 STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
 
@@ -90,6 +98,16 @@ class Shown:
 
 
 _TEAMS = {"plain": False, "session": True, "both": None}
+
+
+@dataclass(frozen=True)
+class Preference:
+    """The ``mean`` of outcomes from -1 to 1, and an interval for it, ``low`` to ``high``, which holds at any time."""
+
+    outcomes: int
+    mean: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -194,40 +212,26 @@ def reported(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: f
 def outcomes_of(shown: Iterable[Shown], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
     """By how much more a client clicked what sessions had picked, -1 to 1, of each client that has decided by ``now``.
 
-    ``clicks`` are (client, document, time) each. A client decides once, by its first visit with a click on what one
-    side alone had picked: its visits hang together, and clients do not. The outcomes are in the order of the visits,
-    of which those that may still get clicks are left out.
+    ``clicks`` are (client, document, time) each. A client decides once, by the visit that begins with the first page on
+    which it clicked what one side alone had picked: its clicks hang together, and clients do not. The outcomes are in
+    the order of these visits, of which those that may still get clicks are left out.
     """
     pages: dict[str, list[Shown]] = defaultdict(list)
-    clicked: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for one in shown:
+    for one in sorted(shown, key=lambda one: one.at):
         pages[one.client].append(one)
+    won: dict[str, set[tuple[float, str, bool]]] = defaultdict(set)
     for client, document, at in clicks:
-        clicked[client].append((at, document))
+        page = _page_of(document, at, pages[client])
+        team = page.teams[document] if page else None
+        if page is not None and team is not None:
+            won[client].add((page.at, document, team))
     found = []
-    for client, of_client in pages.items():
-        of_client.sort(key=lambda one: one.at)
-        won: dict[float, set[tuple[float, str, bool]]] = defaultdict(set)
-        starts = _visits(of_client)
-        for at, document in clicked[client]:
-            page = _page_of(document, at, of_client)
-            team = page.teams[document] if page else None
-            if page is not None and team is not None:
-                won[starts[page.at]].add((page.at, document, team))
-        if won and min(won) + 2 * VISIT <= now:
-            first = won[min(won)]
-            found.append((min(won), sum(1 if team else -1 for _, _, team in first) / len(first)))
+    for of_client in won.values():
+        begun = min(at for at, _, _ in of_client)
+        visit = [team for at, _, team in of_client if at <= begun + VISIT]
+        if begun + 2 * VISIT <= now:
+            found.append((begun, sum(1 if team else -1 for team in visit) / len(visit)))
     return [outcome for _, outcome in sorted(found)]
-
-
-def _visits(pages: Sequence[Shown]) -> dict[float, float]:
-    """By the time of each page when its visit began; pages are in the order of their times."""
-    starts: dict[float, float] = {}
-    start = -math.inf
-    for page in pages:
-        start = page.at if page.at > start + VISIT else start
-        starts[page.at] = start
-    return starts
 
 
 def _page_of(document: str, at: float, pages: Sequence[Shown]) -> Shown | None:
@@ -235,3 +239,59 @@ def _page_of(document: str, at: float, pages: Sequence[Shown]) -> Shown | None:
     having = [page for page in pages if document in page.teams]
     before = [page for page in having if page.at <= at <= page.at + VISIT]
     return before[-1] if before else next((page for page in having if at < page.at <= at + AHEAD), None)
+
+
+def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bool | None]:
+    """One ranking of two, by team draft (Radlinski, Kurup and Joachims 2008), as long as the longer of them.
+
+    Both take turns in picking the best hit that is left to them; who begins a round is drawn by ``seed``. The result
+    says of each hit, best first, whether the ``second`` ranking picked it. The hits that both begin with in the same
+    order are nobody's (None): a click there would tell nothing, and only add noise.
+
+    >>> team_draft("abcd", "abdc", "any")
+    {'a': None, 'b': None, 'd': True, 'c': False}
+    """
+    common = [one for one, other in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))]
+    drafted: dict[K, bool | None] = dict.fromkeys(common)
+    rng, picks = random.Random(seed), {False: 0, True: 0}
+    left = {False: list(first), True: list(second)}
+    while len(drafted) < max(len(first), len(second)):
+        team = picks[True] < picks[False] if picks[True] != picks[False] else rng.random() < 0.5
+        picks[team] += 1
+        picked = next((one for one in left[team] if one not in drafted), None)
+        if picked is not None:
+            drafted[picked] = team
+    return drafted
+
+
+def preference(outcomes: Sequence[float], error: float = ERROR) -> Preference:
+    """The mean of ``outcomes`` (n,), -1 to 1, in the order in which they came, with a confidence sequence.
+
+    The hedged betting of Waudby-Smith and Ramdas (2024, "Estimating means of bounded random variables by betting",
+    section 4.2, with the bets of eq. 26): for each mean that may be, a gambler bets against it, and one by whom he gets
+    rich, 1 / ``error`` times, is left out for good. By Ville's inequality the true mean is ever left out with a chance
+    of ``error`` at most, whenever one looks and stops. Nothing is supposed but that the mean, given what came before,
+    is always the same.
+    """
+    values = (np.asarray(outcomes, np.float64) + 1) / 2
+    means = np.linspace(0.0, 1.0, _STEPS + 1)
+    bets = _bets(values, error)[:, None]
+    gains = values[:, None] - means
+    with np.errstate(divide="ignore"):
+        up = np.log1p(np.minimum(bets, _MOST / means) * gains).cumsum(axis=0)
+        down = np.log1p(-np.minimum(bets, _MOST / (1 - means)) * gains).cumsum(axis=0)
+    richest = np.maximum(up, down).max(axis=0, initial=0.0)
+    kept = means[richest < np.log(2 / error)]
+    mean = float(values.mean()) if len(values) else 0.5
+    # between two places that were tried the truth may be anywhere
+    low, high = (kept[0] - 1 / _STEPS, kept[-1] + 1 / _STEPS) if len(kept) else (mean, mean)
+    return Preference(len(values), 2 * mean - 1, float(max(-1.0, 2 * low - 1)), float(min(1.0, 2 * high - 1)))
+
+
+def _bets(values: NDArray[np.float64], error: float) -> NDArray[Any]:
+    """What is staked on each of the values (n,), by those before it alone."""
+    count = np.arange(1, len(values) + 1)
+    mean = (0.5 + values.cumsum()) / (count + 1)
+    variance = (0.25 + ((values - mean) ** 2).cumsum()) / (count + 1)
+    before = np.concatenate([[0.25], variance[:-1]]) if len(values) else variance
+    return np.asarray(np.sqrt(2 * np.log(2 / error) / (before * count * np.log(count + 1))))

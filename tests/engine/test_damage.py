@@ -227,7 +227,7 @@ def test_a_damaged_reranker_is_said_once_and_the_one_before_stays(
     monkeypatch.setattr("resift.reranker.search.late._CHECK_SECONDS", -1)
     folder = Path(shutil.copytree(saved["reranker"], tmp_path / "service"))
     served = ServedReranker(str(folder))
-    before = served.require()
+    before = served.get("late")
     scores = before.scores("fire", TEXTS)
     json_text = (folder / "reranker.json").read_text()
     (folder / "vectors.npy").write_bytes(b"")
@@ -238,7 +238,7 @@ def test_a_damaged_reranker_is_said_once_and_the_one_before_stays(
     assert caplog.text.count("is not taken into service") == 1
     np.testing.assert_array_equal(before.scores("fire", TEXTS), scores)
     shutil.copy(saved["reranker"] / "vectors.npy", folder)
-    assert served.require() is not before
+    assert served.get("late") is not before
 
 
 def test_files_that_change_under_a_running_server(saved: dict[str, Path], tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ from resift.plugin.connect import open_session_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search
-from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.sampled_words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
 from resift.reranker.search.service import Reranker
+from resift.reranker.search.words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
 from resift.sessions.sessions import Sessions
 
 TEXTS = [
@@ -49,7 +48,6 @@ def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Reran
     store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
     service = Reranker(engine, model, Sessions(store), Config())
     service.words = SampledWords(engine, model, clock)
-    service.did_you_mean = DidYouMean(engine, service.words)
     return service
 
 
@@ -239,9 +237,8 @@ def test_a_sample_takes_the_embedded_engine_one_plain_search(tmp_path: Path, mod
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)
     engine.bulk("docs", [Document("1", {"text": "forest"}, None)])
-    did_you_mean = DidYouMean(engine, SampledWords(engine, model))
-    info = engine.info("docs")
-    assert did_you_mean.suggest("forrest", info) is None
+    words, info = SampledWords(engine, model), engine.info("docs")
+    assert words.suggest("forrest", info) is None
     wait_for_sample()
-    assert did_you_mean.suggest("forrest", info) == "forest"
+    assert words.suggest("forrest", info) == "forest"
     engine.close()

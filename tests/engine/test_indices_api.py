@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -210,11 +209,6 @@ def test_a_text_has_no_values_to_count_and_the_error_says_what_has(
         assert [len(values) for values in found["resift"]["facets"].values()] == [1, 1]
     finally:
         cluster.drop_if_exists(index)
-
-
-def test_a_search_says_how_long_its_parts_took(client: FlaskClient, filled: str) -> None:
-    answer = client.post("/v1/search", json={"index": filled, "query": "fire"})
-    assert re.fullmatch(r"rewrite;dur=[\d.]+, engine;dur=[\d.]+, rest;dur=[\d.]+", answer.headers["Server-Timing"])
 
 
 def test_long_documents_are_highlighted(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:

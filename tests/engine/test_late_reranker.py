@@ -213,12 +213,12 @@ def test_a_broken_reranker_does_not_come_into_service(
     watched = ServedReranker(folder)
     assert watched.get() is None
     with pytest.raises(ModelNotFound):
-        watched.require()
+        watched.get("late")
     put_into_service(str(tmp_path / "made"), folder)
-    assert watched.require().hash == late.hash
+    assert watched.get("late").hash == late.hash
     (Path(folder) / FILE).write_text("{", "utf-8")
     os.utime(Path(folder) / FILE, (1, 1))
-    assert watched.require().hash == late.hash
+    assert watched.get("late").hash == late.hash
     assert "cannot be read" in caplog.text
     take_out_of_service(folder)
     assert watched.get() is None

@@ -32,8 +32,8 @@ from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
-from resift.reranker.search.sampled_words import THREAD_NAME
-from resift.sessions.knowledge import _vectors
+from resift.reranker.search.words import THREAD_NAME
+from resift.sessions.documents import read_documents
 from resift.vectors.similarity import alpha_of
 
 
@@ -330,14 +330,15 @@ def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
         service.sessions.store.close()
 
 
-def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:
-    sources = [{"text": text} for text in ("fire", "not read", "river")]
+def test_vectors_that_an_index_lacks_are_encoded(engine: Engine, index: str, model: Model) -> None:
     fire, forest, river = model.encode(["fire", "forest", "river"])
-    stored = list(zip(sources, [None, forest, None], strict=True))
-    np.testing.assert_array_equal(_vectors(model, stored, ["text"]), [fire, forest, river])
-    stored = list(zip(sources, [forest, fire], strict=False))
-    np.testing.assert_array_equal(_vectors(model, stored, ["text"]), [forest, fire])
-    assert _vectors(model, [], ["text"]) == []
+    engine.create(index, ["text"], model)
+    rows = {"a": ("fire", None), "b": ("not read", forest), "c": ("river", None)}
+    engine.bulk(index, [Document(id, {"text": text}, vector) for id, (text, vector) in rows.items()])
+    engine.refresh(index)
+    found = read_documents(engine, model, engine.info(index), ["c", "a", "gone", "b"], None)
+    assert [text for _, text in found.values()] == ["river", "fire", "not read"]
+    np.testing.assert_allclose([vector for vector, _ in found.values()], [river, fire, forest], atol=1e-3)
 
 
 def test_a_failing_model_leaves_the_engines_order(

@@ -23,9 +23,19 @@ from resift.plugin.addresses import is_cluster
 from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.clicks import ACTIONS
-from resift.ranking.interleaving import preference, team_draft
 from resift.reranker import Config, create_app
-from resift.sessions.trials import SESSIONS, STOPPED, VISIT, Shown, Trial, Trials, outcomes_of, reported
+from resift.sessions.trials import (
+    SESSIONS,
+    STOPPED,
+    VISIT,
+    Shown,
+    Trial,
+    Trials,
+    outcomes_of,
+    preference,
+    reported,
+    team_draft,
+)
 
 HOUR = 3600.0
 
@@ -141,7 +151,7 @@ def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
     clicks = [("a", "nobodys", 1.0), ("a", "plain", 61.0), ("a", "session", 62.0), ("a", "session", 63.0)]
     clicks += [("a", "session", 3 * VISIT), ("b", "other", -100.0), ("b", "unseen", 6.0), ("c", "plain", 9e9 + 1)]
     # b's clock is behind; c's visit is not over
-    assert outcomes_of(shown, clicks, 9e9 + 2) == [0.0, 1.0]
+    assert outcomes_of(shown, clicks, 9e9 + 2) == [1.0, 0.0]
 
 
 def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:

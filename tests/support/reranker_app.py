@@ -18,7 +18,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine
 from resift.reranker import Config, create_app
-from resift.reranker.search.sampled_words import THREAD_NAME
+from resift.reranker.search.words import THREAD_NAME
 
 TEXTS = {
     "bush": "fire in the bush with smoke",

@@ -22,7 +22,7 @@ from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import rewrite
-from resift.sessions.index_knowledge import FieldKnowledge, Needs
+from resift.sessions.documents import AskedText, FieldKnowledge, Needs
 from resift.sessions.knowledge import Knowledge
 
 RNG = np.random.default_rng(5)
@@ -48,8 +48,7 @@ KNOWN = FieldKnowledge(
     MAPPED,
     dict.fromkeys(("v", "bytes", "said_semantic_info.embedding"), OWN),
     {"tokens": ([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
-    {("m1", "fire"): np.array(QUERY, np.float32)},
-    {("m2", None, "fire"): {"fire": 1.0}},
+    {AskedText("fire", "m1"): np.array(QUERY, np.float32), AskedText("fire", "m2", tokens=True): {"fire": 1.0}},
 )
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 31)}
 SESSION = Knowledge(
@@ -389,8 +388,8 @@ def test_what_a_body_needs() -> None:
         TEXT,
     ]
     needs = needs_of({"query": {"hybrid": {"queries": queries}}}, MAPPED)
-    fields = frozenset({"v", "said_semantic_info.embedding"})
-    assert needs == Needs(fields, frozenset({"tokens"}), frozenset({("m1", "fire")}), frozenset({("m2", None, "fire")}))
+    texts = {AskedText("fire", "m1"), AskedText("fire", "m2", tokens=True)}
+    assert needs == Needs(frozenset(MAPPED[name] for name in ("v", "said", "tokens")), frozenset(texts))
     assert needs_of({"query": TEXT}, MAPPED) == needs_of({}, MAPPED) == Needs()
 
 

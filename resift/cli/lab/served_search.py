@@ -20,8 +20,7 @@ from resift.reranker.config import Config
 from resift.rewriting.request import RewriteSettings
 from resift.rewriting.rewrite import rewrite
 from resift.rewriting.text import question_clause, telling_words
-from resift.sessions.index_knowledge import Samples, SharedWords
-from resift.sessions.knowledge import knowledge_of, scoped_feedback
+from resift.sessions.knowledge import Samples, SharedWords, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 

@@ -13,15 +13,14 @@ from resift.cache import TtlCache
 from resift.contracts.query_dsl import MAX_RESULTS
 from resift.contracts.ubi import QUERIES
 from resift.errors import ResiftError
-from resift.ranking.interleaving import team_draft
 from resift.reranker.search.bodies import Search, is_clause
 from resift.reranker.search.response import Answer, hit_key
 from resift.sessions.clicks import Clicks
-from resift.sessions.trials import Shown, Trial, Trials, reported
+from resift.sessions.trials import Shown, Trial, Trials, reported, team_draft
 
 log = logging.getLogger(__name__)
 _SECONDS, _FAILED, _CHECKED = 5.0, 30.0, 3600.0  # that a trial is remembered, is left alone, is not looked at again
-_OF_ONE_ORDER = ("sort", "collapse", "ext", "pit", "search_after")  # of bodies whose hits cannot be interleaved
+_OF_ONE_ORDER = {"sort", "collapse", "ext", "pit", "search_after"}  # of bodies whose hits cannot be interleaved
 
 
 class Interleaved:
@@ -33,7 +32,6 @@ class Interleaved:
     def __init__(self, trials: Trials, clicks: Clicks) -> None:
         self.trials, self.clicks = trials, clicks
         self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _SECONDS)
-        self._seen: TtlCache[bool] = TtlCache(1000, _CHECKED)
         self._failed: TtlCache[bool] = TtlCache(1, _FAILED)
         self.background = ThreadPoolExecutor(1)
 
@@ -89,8 +87,7 @@ class Interleaved:
         try:
             self.clicks.log.add(QUERIES, [query])
             now = self.trials.clock()
-            if now - max(trial.checked, trial.started) > _CHECKED and not self._seen.get(trial.id):
-                self._seen.put(trial.id, True)
+            if now - max(trial.checked, trial.started) > _CHECKED:
                 claimed = self.trials.change(trial, checked=now)  # by one replica of the service
                 if claimed is not None:
                     self._decide(claimed, now)
@@ -107,18 +104,14 @@ class Interleaved:
 
 def _page(search: Search) -> slice | None:
     """Which of the interleaved hits a search shows; None if its hits cannot be interleaved."""
-    start, size = search.start, search.size
-    if not isinstance(search.query, str) and not is_clause(search.query):
-        if not search.query.keys().isdisjoint(_OF_ONE_ORDER):
-            return None
-        start, size = search.query.get("from", start), search.query.get("size", size)
-    return slice(start, start + size) if 0 < size <= MAX_RESULTS - start else None
+    body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
+    start, size = body.get("from", search.start), body.get("size", search.size)
+    return slice(start, start + size) if 0 < size <= MAX_RESULTS - start and not _OF_ONE_ORDER & body.keys() else None
 
 
 def _first(search: Search, size: int) -> Search:
     """The same search for its first ``size`` hits."""
     query = search.query
     if not isinstance(query, str) and not is_clause(query):
-        kept = {name: value for name, value in query.items() if name not in ("aggs", "aggregations", "suggest")}
-        query = {**kept, "from": 0, "size": size}
+        query = {**query, "from": 0, "size": size}
     return structs.replace(search, query=query, start=0, size=size)

@@ -44,26 +44,20 @@ class ServedReranker:
         self._lock = threading.Lock()
         self.get()  # before a server's workers are forked, which share what is in memory then
 
-    def get(self, info: IndexInfo | None = None) -> LateInteraction | None:
-        """The reranker in service, or None; where ``info`` is given, None also if it is not for that index."""
+    def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
+        """The reranker in service for a search's ``method``: ``late``, or ``auto``, which is None if there is none, or
+        none for the index that ``info`` is of; None for any other. Raises ModelNotFound where ``late`` has none."""
         with self._lock:
             now = time.monotonic()
             if self._checked is None or now - self._checked > _CHECK_SECONDS:
                 self._checked = now
                 self._check()
             found = self._reranker
-        return found if found is None or info is None or _is_for(found, info) else None
-
-    def require(self) -> LateInteraction:
-        """The reranker in service. Raises ModelNotFound if there is none."""
-        reranker = self.get()
-        if reranker is None:
-            raise ModelNotFound(
-                f"no trained reranker in {self.folder}",
-                value="late",
-                expected="resift reranker use DIR, or another method",
-            )
-        return reranker
+        if method == "late" and found is None:
+            expected = "resift reranker use DIR, or another method"
+            raise ModelNotFound(f"no trained reranker in {self.folder}", value=method, expected=expected)
+        fits = method == "late" or (method == "auto" and (found is None or info is None or _is_for(found, info)))
+        return found if fits else None
 
     def _check(self) -> None:
         version = _NO_VERSION

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,6 @@ from resift.reranker.search.cards import CardFields
 from resift.rewriting.request import Rewritten
 from resift.rewriting.rewrite import score_factor
 
-
-class Stopwatch:
-    """Runs from when it is made. ``seconds``: the time of each part that was noted, in their order."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, part: str) -> None:
-        """Count the time since the last call to a ``part``."""
-        now = perf_counter()
-        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
-        self._last = now
-
-
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]
 
@@ -44,11 +28,10 @@ def hit_key(hit: Mapping[str, Any]) -> HitKey:
 
 @dataclass
 class Answer:
-    """The engine's ``result``, what is said of it as ``resift``, and the ``seconds`` that each part of it took."""
+    """The engine's ``result``, and what is said of it as ``resift``."""
 
     result: SearchResult
     resift: dict[str, Any]
-    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def body(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from msgspec import structs
 from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
-from resift.contracts.engine import Engine, repeatable
+from resift.contracts.engine import Engine, Headers, repeatable
 from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
@@ -22,18 +22,16 @@ from resift.errors import IndexNotFound, ModelMismatch, ResiftError
 from resift.plugin.connect import open_review_store
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
-from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.tuning import USUAL, Tuning
 from resift.reranker.access.indices import ServedIndex, ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
-from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.facets import count_facets
 from resift.reranker.search.interleaved import Interleaved
 from resift.reranker.search.late import LateReranking, ServedReranker
-from resift.reranker.search.response import Answer, Stopwatch, add_cards, add_engine_ranks, add_reasons, add_sub_scores
-from resift.reranker.search.sampled_words import SampledWords
+from resift.reranker.search.response import Answer, add_cards, add_engine_ranks, add_reasons, add_sub_scores
+from resift.reranker.search.words import SampledWords
 from resift.reviews.reviews import Reviews
 from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
@@ -43,8 +41,8 @@ from resift.rewriting.rewrite import as_it_is, rewrite
 from resift.rewriting.text import find_text, telling_words, text_parts
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
-from resift.sessions.index_knowledge import Needs
-from resift.sessions.knowledge import Headers, KnowledgeLoader
+from resift.sessions.documents import NO_NEEDS
+from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
@@ -81,7 +79,6 @@ class Reranker:
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.words = SampledWords(engine, self.search_model)
-        self.did_you_mean = DidYouMean(engine, self.words)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
@@ -98,21 +95,10 @@ class Reranker:
         Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
         any may be used.
         """
-        return self._served(index, headers).searched
+        return self.served(index, headers).searched
 
-    def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
-        """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
-        return self.catalogue.indices(self.model, self.queries, headers)
-
-    def index(self, name: str, headers: Headers = None) -> dict[str, Any]:
-        """How an index is shown, as :meth:`Catalogue.describe` says it. Raises what :meth:`info` raises."""
-        return self.catalogue.describe(self.info(name, headers), headers)
-
-    def require_served(self, index: str, headers: Headers = None) -> None:
-        """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
-        self._served(index, headers)
-
-    def _served(self, index: str, headers: Headers) -> ServedIndex:
+    def served(self, index: str, headers: Headers = None) -> ServedIndex:
+        """What ``index`` stands for. Raises IndexNotServed unless all of that is served, and what the engine raises."""
         known = self._infos.get((index, str(headers)))
         if known is not None:
             return known
@@ -127,13 +113,6 @@ class Reranker:
         by_own_names = self.served_indices.require(index, resolve)
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
-
-    def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
-        """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
-        None if none is, or none for the index that ``info`` is of; None for any other method."""
-        if method == "late":
-            return self.served_reranker.require()
-        return self.served_reranker.get(info) if method == "auto" else None
 
     def compared(
         self, query: str, vectors: Floats, feedback: Feedback | None, alpha: float | None = None
@@ -177,17 +156,15 @@ class Reranker:
             return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
 
     def _answered(self, search: Search, info: IndexInfo) -> Answer:
-        watch = Stopwatch()
         body = search_body(search, info, self.search_model.table.idf)
-        answer = self._search(search, info, body, watch)
+        answer = self._search(search, info, body)
         if search.documents == "card":
             add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
         if isinstance(search.query, str):
-            suggestion = self.did_you_mean.suggest(search.query, info, search.headers, search.filter)
+            suggestion = self.words.suggest(search.query, info, search.headers, search.filter)
             if suggestion is not None:
                 answer.resift["did_you_mean"] = suggestion
-        watch.lap("rest")
-        return replace(answer, seconds=watch.seconds)
+        return answer
 
     def require_allowed(self, search: Search) -> None:
         """Raise what is wrong with a search's index and clauses: IndexNotServed for a look-up elsewhere too, and
@@ -196,13 +173,13 @@ class Reranker:
         An alias may have a filter, which no look-up, script or suggestion would heed.
         """
         check_asked(search, self.config.max_text, search.listed_only)
-        served = self._served(search.index, search.headers)
+        served = self.served(search.index, search.headers)
         if search.listed_only:
             return
         if not served.by_own_names:
             check_asked(search, self.config.max_text, listed_only=True)
         for other in indices_in([search.query, search.filter]):
-            if not self._served(other, search.headers).by_own_names:
+            if not self.served(other, search.headers).by_own_names:
                 raise index_not_served(other)
 
     def rewrite_for_pipeline(
@@ -230,7 +207,7 @@ class Reranker:
 
         Raises BadInput for a malformed session's id and what the engine raises.
         """
-        needs = needs_of(body, info.mapped) if holds_better(body.get("query")) else Needs()
+        needs = needs_of(body, info.mapped) if holds_better(body.get("query")) else NO_NEEDS
         by_whom = asked.session, asked.client, asked.through_cluster
         knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
         words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
@@ -277,14 +254,15 @@ class Reranker:
             return known_alpha(alpha, known)
         return tuning.weighed(feedback.adjusted_alpha(alpha, model.max_alpha, known))
 
-    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
+    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
         asked = asked_by(search, body)
         search = structs.replace(search, session=asked.session, alpha=asked.alpha)
-        late = self.late_interaction(search.method, info) if asked.text else None
+        late = self.served_reranker.get(search.method, info) if asked.text else None
         try:
             query = self.in_session(info, body, asked, search.headers)
-            watch.lap("rewrite")
-            return self._answer(search, info, body, query, late, watch)
+            readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
+            step = LateReranking(self.engine, late) if late is not None and readable else None
+            return self._answer(search, info, body, query, step)
         except ResiftError as error:
             # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
             if error.status < 500 or error.code == "engine_unavailable":
@@ -302,40 +280,26 @@ class Reranker:
         info: IndexInfo,
         body: dict[str, Any],
         query: Rewritten,
-        late: LateInteraction | None,
-        watch: Stopwatch,
+        step: LateReranking | None,
     ) -> Answer:
-        readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-        step = LateReranking(self.engine, late) if late is not None and readable else None
         reranked = step is not None or query.is_reranked
-        explained = reranked and search.reasons
-        bodies = [self._asked(query, step), *self._compared(search, body, query)]
+        explained, moved = reranked and search.reasons, search.reasons and query.knowledge.feedback is not None
+        bodies = [self._asked(query, step)]
+        if search.baseline or moved:  # what moved a hit goes by the places that it won
+            bodies.append(self._plain(body, query))
         result, *plain = self._results(search, bodies, query.seen(info.searched) if explained else None)
         facets = self._facets(search, bodies[0])
-        watch.lap("engine")
         if explained:
             start = body["from"] if step is None else 0
             add_sub_scores(self.search_model, query, result.hits, result.vectors, start)
         if step is not None:
             result = step.page(search, info, body, query, result)
-        for answer in plain if reranked else ():
-            self._compare(search, query, result, answer, body["from"])
+        if reranked and moved:
+            add_reasons(query, result.hits, result.vectors, body["from"], plain[0].hits)
+        if reranked and search.baseline:
+            add_engine_ranks(result.hits, plain[0].hits)
         said = self._described(search, query, step) if reranked else {"reranked": False}
-        reason = {"reason": query.reason} if query.reason else {}
-        widened = {"widened": list(query.widened)} if query.widened else {}
-        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **widened, **facets})
-
-    def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
-        """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
-        wanted = search.baseline or (search.reasons and query.knowledge.feedback is not None)
-        return [self._plain(body, query)] if wanted else []
-
-    def _compare(self, search: Search, query: Rewritten, result: SearchResult, plain: SearchResult, start: int) -> None:
-        """Give the hits of a ``result`` what follows from the ``plain`` one. ``start``: the first hit's position."""
-        if search.reasons and query.knowledge.feedback is not None:
-            add_reasons(query, result.hits, result.vectors, start, plain.hits)
-        if search.baseline:
-            add_engine_ranks(result.hits, plain.hits)
+        return Answer(result, {**said, **_became(query), **facets})
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
         """The values and ranges of the fields that a search asks for, counted among all documents that it finds."""
@@ -378,3 +342,9 @@ class Reranker:
             "window": 0 if query.in_place else query.settings.window,
             "session": None if query.knowledge.feedback is None else search.session,
         }
+
+
+def _became(query: Rewritten) -> dict[str, Any]:
+    """What became of a query, as far as there is something to tell."""
+    found = {"outcome": query.outcome.code, "reason": query.reason, "widened": list(query.widened)}
+    return {name: value for name, value in found.items() if value}

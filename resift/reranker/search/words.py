@@ -1,15 +1,18 @@
-"""The words of indices, as samples of their documents have them: for spelling, and for other words than a query's."""
+"""The words of indices, as samples of their documents have them: for spelling (did you mean …?), for completing what is
+typed, and for other words than a query's."""
 
 from __future__ import annotations
 
 import ctypes
 import logging
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
@@ -19,7 +22,7 @@ from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.ranking.spelling import Speller
 from resift.ranking.vocabulary import Vocabulary, inflected_pairs
-from resift.text import tokenize
+from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -30,6 +33,7 @@ THREAD_NAME = "words"
 _SAMPLES, _DOCUMENTS, _FOUND = 16, 3000, 300
 _MAX_TEXT = 20_000
 _FEW, _CHARACTERS = 30, 60_000_000  # documents that tell how long they are, and how much is read at once
+_MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS, _COMPLETIONS = 4, 40, 16, 4
 _STALE = 6  # times as long is a sample used as it takes to be drawn anew, if nobody asks for it meanwhile
 Headers = Mapping[str, str] | None
 
@@ -47,8 +51,9 @@ class SampledWords:
 
     They are read in the background with the rights of the caller who searched first, and remembered for callers with
     the same headers; after ten minutes they are read anew. Until they are there, nothing is known, so no search waits
-    for them, unless somebody sets ``patience``, in seconds. Where ``is_used`` is false, no search is widened by them.
-    Other words are near by the word vectors of ``model``, where these are its rows, or else by the packaged ones.
+    for them, unless somebody sets ``patience``, in seconds: then those wait whose words the index lacks. Where
+    ``is_used`` is false, no search is widened. Other words are near by the word vectors of ``model``, where these are
+    its rows, or else by the packaged ones.
     ``clock`` gives seconds.
     """
 
@@ -85,6 +90,61 @@ class SampledWords:
                 return {}
         known = self.get(info, headers)
         return {} if known is None or known.vocabulary is None else known.vocabulary.other_words(text)
+
+    def suggest(
+        self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
+    ) -> str | None:
+        """The query with its misspelt words replaced; None if there are none, or nothing is known of the index yet.
+
+        A word counts as misspelt if neither the sample nor the index itself holds it, and the sample has a word that
+        is spelt nearly so (:class:`resift.ranking.spelling.Speller`). Short words, words with digits and those of
+        scripts without spaces stay, as does a query of more than 16 words that could be misspelt. With a ``filter``
+        only words of documents that match it are suggested. Never raises: a failure is logged, and nothing is
+        suggested.
+        """
+        words = [word for word in dict.fromkeys(tokenize(query)) if _may_be_misspelt(word)]
+        if not 0 < len(words) <= _MAX_WORDS:
+            return None
+        try:
+            if self.patience and set(self._in_index(words, info, headers)) == set(words):
+                return None
+            known = self.get(info, headers)
+            corrections = {} if known is None else dict(_corrections(known.speller, words))
+            for word in self._in_index(list(corrections), info, headers):
+                del corrections[word]
+            if filter:
+                meant = list(dict.fromkeys(" ".join(corrections.values()).split()))
+                found = set(self._in_index(meant, info, headers, filter))
+                corrections = {word: one for word, one in corrections.items() if found.issuperset(one.split())}
+        except Exception as error:
+            log.warning("no suggestion for a search in %r: %r", info.name, error)
+            return None
+        return _replaced(query, corrections) if corrections else None
+
+    def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
+        """What a text may become: with the most frequent words of the sample, at most four, that its last word begins.
+
+        None while there is no sample yet, which the first call begins to read.
+        """
+        known, words = self.get(info, headers), tokenize(text)
+        if known is None or not words or not text[-1:].isalnum():
+            return []
+        last, head = words[-1], text[: -len(words[-1])]
+        longer = (word for word in known.speller.frequency if word.startswith(last) and word != last)
+        return [f"{head}{word}" for word in islice((one for one in longer if one not in FUNCTION_WORDS), _COMPLETIONS)]
+
+    def _in_index(
+        self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
+    ) -> list[str]:
+        """Those of the words that the index finds a document for that matches the ``filter``, by its own analysis."""
+        # zero_terms_query: a stop word is no mistake, though the analysis leaves nothing of it to search for
+        conditions = [filter] if filter else []
+        clauses: list[dict[str, Any]] = [
+            {"bool": {"must": [text_clause(word, info.fields, zero_terms_query="all")], "filter": conditions}}
+            for word in words
+        ]
+        totals = self.engine.document_counts(info.name, clauses, headers)
+        return [word for word, total in zip(words, totals, strict=True) if total]
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:
         # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
@@ -133,3 +193,24 @@ def _give_memory_back() -> None:
     """Let the system have what is free by now: of what sampling takes for a moment, glibc would keep 30 MB for ever."""
     with suppress(AttributeError, OSError, TypeError):  # other libraries have no such function, other systems no name
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _may_be_misspelt(word: str) -> bool:
+    return _MIN_LETTERS <= len(word) <= _MAX_LETTERS and not any(letter.isnumeric() for letter in word)
+
+
+def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each unknown word that has a correction, with it; that may be two words where a space was left out."""
+    for word in words:
+        corrected = " ".join(speller.correct(word))
+        if corrected != word:
+            yield word, corrected
+
+
+def _replaced(query: str, corrections: Mapping[str, str]) -> str:
+    """The query with words replaced, and all else as it was typed.
+
+    >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
+    '"Bush" fire, 2001'
+    """
+    return re.sub(r"[^\W_]+", lambda found: corrections.get(found[0].lower(), found[0]), query)
