@@ -113,7 +113,6 @@ sbom: .venv/release
 
 .venv/dev: .venv/core requirements.lock
 	$(LOCKED) requirements.lock
-	$(BIN)/python -m resift.encoders
 	touch $@
 
 .venv/release: .venv/core requirements-release.lock

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +27,8 @@ from speed_data import documents, messages, pieces
 from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, seconds
 
 from resift import Model, load_model
-from resift.encoders.pooling import KERNELS
 from resift.ranking.mask import learn_mask
+from resift.vectors.compiled import loaded
 from resift.vectors.table import LOOKUP
 
 QUERY = "fire of the army in sydney"
@@ -68,9 +67,8 @@ Rows = Iterator[Row]
 
 def warm_up(model: Model, texts: Sequence[str]) -> None:
     """Load the compiled loops, which the first row would count otherwise, and say so where there are none."""
-    subprocess.run([sys.executable, "-m", "resift.encoders"], check=False)  # compiles them, unless they are on disk
     model.encode([*texts[:500]])
-    if not all(module.load() for module in (LOOKUP, KERNELS)):
+    if loaded(LOOKUP) is None:
         print("the loops are not compiled: ours is numpy")
 
 

@@ -24,8 +24,8 @@ from resift.arrays import Floats, batched
 from resift.contracts.documents import Document
 from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.ingest.readers import Files, Record
-from resift.ingest.vector_writing import VectorWriter
 from resift.ingest.verify import BATCH, verify
+from resift.ingest.writing import vector_writer
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
@@ -80,7 +80,7 @@ class Round:
         vectors = [(one.id, one.version, vector) for one, vector in zip(documents, wrong, strict=True)]
 
         def write() -> int:
-            with VectorWriter(self.engine, self.info) as writer:
+            with vector_writer(self.engine, self.info) as writer:
                 for some in batched(vectors, BATCH):
                     writer.put(some)
             return writer.written

@@ -7,8 +7,8 @@ underscores, NULs and lone surrogates too ("don't" gives "don" and "t"). Each ch
 spaces between words (Han, Hiragana, Katakana) is a word of its own. Nothing is normalised: "é" in one code point and
 in two are different words.
 
-:func:`tokenize` is the definition. :func:`folding` and :func:`to_utf8` are the same as a table and as bytes, for the
-compiled look-up of :mod:`resift.vectors.kernels`.
+:func:`tokenize` is the definition, :func:`folding` the same as a table, for the compiled look-up of
+:mod:`resift.vectors.kernels`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _word() -> re.Pattern[str]:
 @cache
 def folding() -> NDArray[np.uint32]:
     """What becomes of each character below U+40000: its lower-case code point, with LONE added where it is a word of
-    its own, or 0 where it separates words. All above separate. Σ and İ need :func:`to_utf8` first.
+    its own, or 0 where it separates words. All above separate. Texts with Σ or İ are to be lower-cased before.
     """
     lowered = "".join(chr(point).lower()[0] for point in range(_END))
     table: NDArray[np.uint32] = np.frombuffer(lowered.encode("utf-32-le", "surrogatepass"), np.uint32).copy()
@@ -133,10 +133,3 @@ def folding() -> NDArray[np.uint32]:
     for first, last in UNSPACED:
         table[first : last + 1] = np.arange(first, last + 1) | LONE
     return table
-
-
-def to_utf8(text: str) -> bytes:
-    """The text in UTF-8, lower-cased if that takes more than one character at a time."""
-    if not text.isascii() and ("Σ" in text or "İ" in text):
-        text = text.lower()
-    return text.encode("utf-8", "surrogatepass")

@@ -9,5 +9,5 @@ module            what of the papers it holds
 ``registry``      saved models by their folders
 ================  ==================================================================================
 
-``batching`` and ``kernels`` are for speed. Memberships in codewords or a universe are in :mod:`resift.lab.encoders`.
+``kernels`` are for speed. Memberships in codewords or a universe are in :mod:`resift.lab.encoders`.
 """

@@ -33,6 +33,7 @@ from resift.arrays import BATCH, Floats, map_in_threads, text_batches
 from resift.encoders import pooling
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
+from resift.vectors.compiled import loops_for
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
 from resift.vectors.table import WordVectors
@@ -189,7 +190,7 @@ class Model:
         ids, offsets = self.table.ids(texts)
         starts = self.part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
-        loops = pooling.KERNELS.for_texts(texts) or pooling
+        loops = loops_for(texts, pooling.KERNELS) or pooling
         if self.pool == "mean":
             loops.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:

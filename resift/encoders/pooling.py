@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.vectors.compiled import CompiledModule
 
-KERNELS = CompiledModule("resift.encoders.kernels")
+KERNELS = "resift.encoders.kernels"
 _GATHER = 4096
 
 

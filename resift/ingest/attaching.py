@@ -17,8 +17,8 @@ from resift.contracts.documents import IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
-from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
+from resift.ingest.writing import CountingWriter
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.client import scroll
 
@@ -86,7 +86,7 @@ def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progr
     for _ in range(_PASSES if fields else 0):
         cluster.engine.refresh(index)
         hits = scroll(cluster.engine.client, index, {"query": having, "_source": False, "seq_no_primary_term": True})
-        with BatchWriter(send, _WRITERS, stop) as writer:
+        with CountingWriter(send, _WRITERS, stop) as writer:
             for batch in batched(hits, _BATCH):
                 writer.put([(hit["_id"], _as_read(hit), None) for hit in batch])
                 progress(report.documents + writer.written)

@@ -11,10 +11,9 @@ from typing import Any
 from resift.arrays import batched
 from resift.contracts.documents import Rejection
 from resift.errors import EngineError
-from resift.ingest.retrying import Patience, patiently
 from resift.ingest.stopping import Stop
-from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH
+from resift.ingest.writing import CountingWriter, Patience, patiently
 from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.client import scroll
 from resift.plugin.opensearch.documents import sent_body
@@ -37,7 +36,7 @@ def copy_documents(copy: Copy, stop: Stop, progress: Callable[[int], None]) -> i
 
     engine.refresh(copy.of)
     hits = scroll(engine.client, copy.of, sent_body({"query": {"match_all": {}}}, None))
-    with BatchWriter(write, engine.writers, stop) as writer:
+    with CountingWriter(write, engine.writers, stop) as writer:
         for batch in batched(hits, BATCH):
             writer.put([(hit["_id"], hit, None) for hit in batch])
             progress(read := read + len(batch))

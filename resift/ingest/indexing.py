@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resift.arrays import Floats
 from resift.contracts.documents import Document, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD, document_text
@@ -19,15 +14,13 @@ from resift.encoders.model import Model
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
-from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
+from resift.ingest.writing import UNFIT, Batch, BatchWriter, is_temporary
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 
 BATCH = 500
 BATCH_BYTES = 4 * 2**20
-# what a document leads to that cannot be written as text or as JSON, such as lists nested a thousand deep
-_UNFIT = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass
@@ -51,7 +44,7 @@ class Report:
     last_read: tuple[str, int] | None = None
 
 
-class Indexer:
+class Indexer(BatchWriter):
     """Sends records to an index that holds ``model``'s vectors; the index is created if it does not exist.
 
     What the engine is too busy for is sent again, up to ``ATTEMPTS`` times in all. Before the first retry the indexer
@@ -71,17 +64,13 @@ class Indexer:
         stop: Stop | None = None,
     ) -> None:
         model.require_documents()
+        super().__init__(engine.writers, stop, sleep)
         self.engine, self.model, self.index = engine, model, index
-        self.stop = stop or Stop()
-        self._patience = Patience(sleep or self.stop.wait)
         self.dead_letters = dead_letters
         self.report = Report()
         # What was read and is neither acknowledged nor a dead letter yet, by the record's identity: ids may be equal.
         self._open: dict[int, Record] = {}
-        self._is_giving_up = False
         self._vector_field = VECTOR_FIELD
-        # Batches are sent from several threads, which share the report, the open records and the dead-letter file.
-        self._lock = threading.Lock()
 
     def run(
         self,
@@ -110,12 +99,17 @@ class Indexer:
         self._open_index(fields, analyzer)
         info = self.engine.info(self.index).of(self.model)
         fields, self._vector_field = info.fields, info.vector_field
+
+        def tell() -> None:
+            self.report.seconds = time.perf_counter() - started
+            progress(self.report)
+
+        self._tell = tell
         reading = self._read(records)
         try:
-            with closing(self._send_batches(_batches(reading, fields, self._refuse), fields)) as sent:
-                for _ in sent:
-                    self.report.seconds = time.perf_counter() - started
-                    progress(self.report)
+            with self:
+                for batch in _batches(reading, fields, self._refuse):
+                    self.put(self._encoded(batch, fields))
         except BaseException as error:
             self._keep_open_records(error)
             if isinstance(error, EngineUnavailable):
@@ -159,106 +153,42 @@ class Indexer:
             if not is_stream(record.file):
                 return
 
-    def _send_batches(self, batches: Iterable[list[Record]], fields: Sequence[str]) -> Generator[None, None, None]:
-        """Encode one batch while others are being sent, and yield after each that was.
+    def _encoded(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
+        texts = [document_text(record.source, fields) for record in records]
+        self.report.without_text += sum(not text.strip() for text in texts)
+        return [(record.id, record, vector) for record, vector in zip(records, self.model.encode(texts), strict=True)]
 
-        A batch waits for those that hold a document of the same id, so that the last one in the file stays.
-        """
-        running: deque[tuple[set[str], Future[None]]] = deque()
-        with ThreadPoolExecutor(self.engine.writers) as pool, self._giving_up_on_errors():
-            for batch in batches:
-                texts = [document_text(record.source, fields) for record in batch]
-                self.report.without_text += sum(not text.strip() for text in texts)
-                vectors = self.model.encode(texts)
-                # with one writer a thread gains nothing: batches would only wait for each other there
-                if self.engine.writers == 1:
-                    self._send(batch, vectors)
-                    yield
-                    continue
-                ids = {record.id for record in batch}
-                while len(running) >= self.engine.writers or any(ids & other for other, _ in running):
-                    running.popleft()[1].result()
-                    yield
-                running.append((ids, pool.submit(self._send, batch, vectors)))
-            for _, future in running:
-                future.result()
-                yield
-
-    @contextmanager
-    def _giving_up_on_errors(self) -> Iterator[None]:
-        """Where the block raises, let the batches that are being sent come to their end without further attempts."""
+    def _request(self, batch: Batch) -> list[Rejection]:
+        documents = [Document(id, record.source, vector) for id, record, vector in batch]
         try:
-            yield
-        except BaseException:
-            self._is_giving_up = True
-            raise
+            return self.engine.bulk(self.index, documents, self._vector_field)
+        except EngineError as error:
+            # 401 and 403: who asks lacks a right, and no other document will fare better
+            if is_temporary(error.status) or error.status in (401, 403, 413):
+                raise
+            return [Rejection(i, one.id, error.status, error.message) for i, one in enumerate(documents)]
 
-    def _send(self, batch: list[Record], vectors: Floats) -> None:
-        """Send a batch until each document is taken or refused, or its attempts are used up."""
-        pending = [(record, vectors[i]) for i, record in enumerate(batch)]
-        for attempt in range(1, ATTEMPTS + 1):
-            rejections, outage = self._bulk(pending)
-            is_damaged = isinstance(outage, CorruptEngine)  # no attempt will find the file mended
-            is_last = attempt == ATTEMPTS or self.stop.requested or self._is_giving_up or is_damaged
-            again = []
-            for rejection in rejections:
-                record, vector = pending[rejection.position]
-                if not is_last and is_temporary(rejection.status):
-                    again.append((record, vector))
-                else:
-                    self._refuse(record, rejection.status, rejection.reason)
-            refused = {rejection.position for rejection in rejections}
-            with self._lock:
-                for position, (record, _) in enumerate(pending):
-                    if position not in refused:
-                        self._open.pop(id(record), None)
-                self.report.indexed += len(pending) - len(rejections)
-            if not again:
-                break
-            self._wait(attempt)
-            pending = again
-        if outage:
-            kind, when = (CorruptEngine, "with another") if is_damaged else (EngineUnavailable, "when it is back")
+    def _settle(self, item: Any, rejection: Rejection | None) -> None:
+        record: Record = item[1]
+        if rejection is None:
+            self._open.pop(id(record), None)
+            self.report.indexed += 1
+        else:
+            self._refuse(record, rejection.status, rejection.reason)
+
+    def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
+        if failure is not None:
+            first, last, damaged = batch[0][1].line, batch[-1][1].line, isinstance(failure, CorruptEngine)
+            kind, when = (CorruptEngine, "with another") if damaged else (EngineUnavailable, "when it is back")
             raise kind(
-                f"the engine did not take lines {batch[0].line} to {batch[-1].line}: {outage.message}",
+                f"the engine did not take lines {first} to {last}: {reason}",
                 expected=f"run again {when}; these lines are in {self.dead_letters.path}",
             )
 
-    def _bulk(self, pending: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:
-        """One bulk request: its rejections and, if it failed as a whole for now, the error.
-
-        A request that failed as a whole rejects every document for that reason. One that is too large, or cannot be
-        made because of a document in it, is halved.
-        """
-        documents = [Document(record.id, record.source, vector) for record, vector in pending]
-        try:
-            return self.engine.bulk(self.index, documents, self._vector_field), None
-        except (EngineUnavailable, EngineError) as error:
-            if error.status in (401, 403):  # who asks lacks a right, and no other document will fare better
-                raise
-            # 413: the request is larger than the cluster allows, and half of it may be taken
-            if error.status == 413 and len(pending) > 1:
-                return self._bulk_in_halves(pending)
-            rejections = [
-                Rejection(i, document.id, error.status, error.message) for i, document in enumerate(documents)
-            ]
-            return rejections, error if is_temporary(error.status) else None
-        except _UNFIT as error:
-            if len(pending) > 1:
-                return self._bulk_in_halves(pending)
-            return [Rejection(0, documents[0].id, 400, f"{type(error).__name__}: {error}")], None
-
-    def _bulk_in_halves(self, pending: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:
-        half = len(pending) // 2
-        (first, first_outage), (second, second_outage) = self._bulk(pending[:half]), self._bulk(pending[half:])
-        shifted = [Rejection(one.position + half, one.id, one.status, one.reason) for one in second]
-        return first + shifted, first_outage or second_outage
-
     def _wait(self, attempt: int) -> None:
-        """Count a retry and wait before it, longer after each attempt (the first is 1)."""
         with self._lock:
             self.report.retries += 1
-        self._patience.wait(attempt)
+        super()._wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
         """Put a document into the dead-letter file: it is open no longer."""
@@ -285,7 +215,7 @@ def _batches(
         for record in records:
             try:
                 size += len(document_text(record.source, fields))
-            except _UNFIT as error:
+            except UNFIT as error:
                 refuse(record, 400, f"{type(error).__name__}: {error}")
                 continue
             batch.append(record)

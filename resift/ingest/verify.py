@@ -20,7 +20,7 @@ from resift.contracts.query_dsl import VECTOR_FIELD, document_text, is_compact, 
 from resift.encoders.model import Model
 from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
-from resift.ingest.vector_writing import VectorWriter
+from resift.ingest.writing import vector_writer
 from resift.vectors.compact import HALF_UNIT
 
 TOLERANCE = 1e-4
@@ -157,7 +157,7 @@ def _check(
     progress: Progress = lambda found: None,
 ) -> list[str]:
     """Check documents; return the ids of those that are wrong, and were changed since they were read."""
-    with VectorWriter(engine, info, stop) if repair else nullcontext() as writer:
+    with vector_writer(engine, info, stop) if repair else nullcontext() as writer:
         wrong = []
         for batch in batched(documents, BATCH):
             found.checked += len(batch)

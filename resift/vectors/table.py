@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.text import tokenize
-from resift.vectors.compiled import CompiledModule
+from resift.vectors.compiled import loaded, loops_for
 from resift.vectors.folder import read_folder, restoring, write_folder
 from resift.vectors.pieces import Pieces
 
-LOOKUP = CompiledModule("resift.vectors.kernels")
+LOOKUP = "resift.vectors.kernels"
 
 
 class _Rows(dict[str, int]):
@@ -96,7 +96,7 @@ class WordVectors:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
         if self.pieces is not None:
             return self.pieces.ids(texts)
-        if kernels := LOOKUP.for_texts(texts):
+        if kernels := loops_for(texts, LOOKUP):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
         tokens = [tokenize(text) for text in texts]
@@ -107,7 +107,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
-        return LOOKUP.load().build_lookup(self.words)
+        return loaded(LOOKUP).build_lookup(self.words)
 
     @cached_property
     def word_ids(self) -> NDArray[np.int64]:

@@ -18,9 +18,9 @@ from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatc
 from resift.ingest.in_memory import Refusals
 from resift.ingest.indexing import BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
-from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
+from resift.ingest.writing import ATTEMPTS
 from resift.plugin.sqlite.engine import SqliteEngine
 
 

@@ -435,7 +435,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
 def test_an_engine_that_is_away(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineUnavailable, match="cannot be opened"):
         resift.open(tmp_path / "no folder" / "docs.db", model)
-    monkeypatch.setattr("resift.ingest.indexing.ATTEMPTS", 1)
+    monkeypatch.setattr("resift.ingest.writing.ATTEMPTS", 1)
     with resift.open(tmp_path / "docs.db", model) as library:
         index = library.index("news", ["text"])
 

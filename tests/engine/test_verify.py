@@ -16,9 +16,9 @@ from resift.contracts.documents import Document, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
-from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH, Verification, is_right, verify
+from resift.ingest.writing import ATTEMPTS
 from resift.lab.vectors.tables import build_table
 from resift.plugin.sqlite.engine import SqliteEngine
 

@@ -53,7 +53,7 @@ def server(folder: Path, packaged: Model, words: list[str]) -> Iterator[Server]:
 
 
 def warm_up(server: Server) -> None:
-    """Ask for everything once, and wait until the compiled loops are there, which are loaded beside requests."""
+    """Ask for everything until its memory grows no more: what is loaded when it is first used is there then."""
     query = {"query": "fire in the forest", "documents": ["a fire", "the forest"] * 300}
     marks = {"session": "warm", "index": "docs", "relevant": ["1"], "irrelevant": ["2"]}
     assert server.post("/v1/feedback", marks)[0] == 200

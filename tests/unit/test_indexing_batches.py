@@ -18,8 +18,8 @@ from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailabl
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.indexing import BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
-from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
+from resift.ingest.writing import ATTEMPTS
 from resift.plugin.sqlite.engine import SqliteEngine
 
 Fault = Callable[[Sequence[Document]], None]

@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.model import ALPHA
-from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.lab.encoders.codebook import learn_codebook, membership
 from resift.lab.training.documents import segment_counts
 from resift.lab.vectors.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors import compiled
-from resift.vectors.table import LOOKUP
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
 NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]
@@ -61,8 +59,6 @@ def models(vectors: WordVectors) -> dict[str, Model]:
 @pytest.fixture(params=["compiled", "python"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With compiled loops however short the texts are, and as where numba is not installed."""
-    if request.param == "compiled":
-        assert all(compiled.build(module.name) for module in (LOOKUP, KERNELS))
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", 0 if request.param == "compiled" else 10**9)
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES
-from resift.porter import stem
+from resift.porter import snowball, stem
 from resift.text import ANALYZER_STOP_WORDS
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
@@ -132,7 +131,7 @@ def _term(analyzer: str) -> Callable[[str], str]:
 
 def _of_language(language: str) -> Callable[[str], str]:
     """What stems the words of a language, and takes an elided article ("l'") away from them."""
-    stem_of = _light_german if language == "german" else _snowball(language)
+    stem_of = _light_german if language == "german" else snowball(language)
     elided = frozenset(ELISIONS.get(language, ()))
 
     @lru_cache(1 << 17)
@@ -144,14 +143,6 @@ def _of_language(language: str) -> Callable[[str], str]:
         return stem_of(lowered)
 
     return stemmed
-
-
-def _snowball(language: str) -> Callable[[str], str]:
-    """Snowball's stemmer of a language."""
-    # Not by the package's factory, which takes PyStemmer, perhaps of other rules, where that is installed.
-    stemmer = getattr(import_module(f"snowballstemmer.{language}_stemmer"), f"{language.capitalize()}Stemmer")
-    # a new one for each word: they keep it while they stem it, and several threads may
-    return lambda word: str(stemmer().stemWord(word))
 
 
 def _light_german(word: str) -> str:
