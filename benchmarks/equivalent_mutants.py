@@ -180,11 +180,11 @@ EQUIVALENT = {
     ): "so many are all but one, which is then the last one",
     ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",
     (
-        "resift/plugin/sqlite/scripts.py",
+        "resift/plugin/sqlite/vectors.py",
         "return np.asarray(np.maximum(1 + cosines, -1))",
     ): "a cosine is not below -1, but for the last bit",
     (
-        "resift/plugin/sqlite/matching.py",
+        "resift/plugin/sqlite/clauses.py",
         "return found if within is None else (np.intersect1d(within, found, assume_unique=True))",
     ): "what both hold, whichever is named first",
     (
@@ -195,7 +195,6 @@ EQUIVALENT = {
         "resift/plugin/sqlite/tables.py",
         "tables = IndexTables(index, int(row.lastrowid or 0), meta, -1)",
     ): "nothing asks tables that are just being made how often they changed",
-    ("resift/plugin/sqlite/query.py", "boost = -2.0"): "any negative number is refused",
     ("resift/plugin/opensearch/engine.py", "writers = 4"): "a number that was chosen for speed",
     ("resift/plugin/opensearch/engine.py", "writers = 2"): "a number that was chosen for speed",
     (
@@ -288,8 +287,4 @@ EQUIVALENT = {
         "resift/rewriting/text.py",
         "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",
     ): "one digit more of a weight",
-    (
-        "resift/plugin/sqlite/bm25.py",
-        "pass  # statistics.postings.add(column, term, read)",
-    ): "what is kept for speed: it is read again",
 }

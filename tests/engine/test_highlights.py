@@ -1,35 +1,14 @@
-"""Highlights on both engines: which settings count where several names mean one field, and where a passage ends."""
+"""Highlights of the embedded engine: where a passage begins and ends, and which words it has."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
-
-PLAIN = {"number_of_fragments": 0}
-BOLD = {"pre_tags": ["<b>"], "post_tags": ["</b>"]}
-SLANTED = {"pre_tags": ["<i>"], "post_tags": ["</i>"]}
-
-
-@pytest.mark.parametrize(
-    ("fields", "tag"),
-    [
-        ([{"te*": PLAIN}, {"text": BOLD}], "b"),
-        ([{"text": BOLD}, {"te*": PLAIN}], "em"),
-        ({"te*": PLAIN, "text": BOLD}, "b"),
-        ({"text": BOLD, "t*": SLANTED, "title": PLAIN}, "i"),
-        ([{"text": BOLD}, {"te*": PLAIN}, {"text": SLANTED}], "em"),  # a name keeps its place
-    ],
-)
-def test_of_several_names_for_a_field_the_last_one_counts(engine: Engine, indexed: str, fields: Any, tag: str) -> None:
-    (hit,) = engine.search(indexed, {"query": {"match": {"text": "rain"}}, "highlight": {"fields": fields}}).hits
-    assert hit["highlight"]["text"] == [f"<{tag}>Rain</{tag}> fills the river with water"]
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,8 @@ def multi(**settings: Any) -> dict[str, Any]:
 
 
 MALFORMED: list[tuple[dict[str, Any], str]] = [
-    ({"query": {"term": {"a\0b": 1}}}, "field name"),
-    ({"query": {"match": {"a\0b": "x"}}}, "field name"),
-    ({"query": {"exists": {"field": ""}}}, "field name"),
-    ({"query": {"exists": {}}}, "field name"),
+    ({"query": {"match": {"a\0b": "x"}}}, "not a text field"),
+    ({"query": {"exists": {}}}, "field"),
     ({"query": {"exists": {"field": ["a"]}}}, "field"),
     ({"query": {"term": {"year": [2001]}}}, "value"),
     ({"query": {"term": {"year": None}}}, "value"),
@@ -134,12 +132,10 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"query": MATCH, "_source": {"includes": {"a": 1}}}, "_source"),
     ({"query": MATCH, "highlight": []} | {"highlight": [5]}, "highlight"),
     ({"query": MATCH, "highlight": {"fields": "text"}}, "highlight"),
-    ({"query": MATCH, "highlight": {"fields": {"text": 5}}}, "highlight"),
     ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": [], "post_tags": []}}, "pre_tags"),
     ({"query": MATCH, "highlight": {"fields": {}, "pre_tags": [], "post_tags": ["x"]}}, "pre_tags"),
     ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": []}}, "post_tags"),
-    ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"]}}, "post_tags"),
-    ({"query": MATCH, "highlight": {"fields": {"text": {"number_of_fragments": -1}}}}, "number_of_fragments"),
+    ({"query": MATCH, "highlight": {"fields": {"text": {}}, "number_of_fragments": -1}}, "number_of_fragments"),
     ({"query": {"knn": {VECTOR_FIELD: {"vector": ["a"], "k": 1}}}}, "vector"),
     ({"query": {"knn": {VECTOR_FIELD: {"vector": [[1.0] * 8], "k": 1}}}}, "vector"),
     ({"query": {"knn": {VECTOR_FIELD: {"vector": [1.0] * 8, "k": "1"}}}}, "k"),
@@ -171,6 +167,11 @@ UNKNOWN = [
     {"query": {"bool": {"filter": {"lang": "python"}}}},  # a field where a clause is due
     multi(type="cross_fields"),
     {"query": MATCH, "sort": ["year"]},
+    {"query": MATCH, "post_filter": MATCH},
+    {"query": MATCH, "rescore": {"query": {"rescore_query": MATCH, "query_weight": 0.5}}},
+    {"query": {"hybrid": {"queries": [MATCH]}}, "search_pipeline": {"request_processors": []}},
+    {"query": {"knn": {VECTOR_FIELD: {"vector": [1.0] * 8, "k": 3, "min_score": 1}}}},
+    {"query": MATCH, "highlight": {"fields": {"text": {"pre_tags": ["<b>"]}}}},
 ]
 
 

@@ -221,7 +221,6 @@ KNN = st.fixed_dictionaries(
     {"vector": _QUERY_VECTORS, "k": st.integers(1, 60)},
     optional={"filter": FILTERS, "boost": st.sampled_from([0.3, 2])},
 ).map(lambda body: {"knn": {VECTOR_FIELD: body}})
-_NORMALIZATIONS = ["min_max", "l2", "z_score", None]
 
 
 @st.composite
@@ -241,7 +240,7 @@ def hybrids(draw: st.DrawFn) -> dict[str, Any]:
         constant = {"rank_constant": draw(st.integers(1, 100))} if draw(st.booleans()) else {}
         processor = {"score-ranker-processor": {"combination": {"technique": "rrf", **constant, **parameters}}}
     else:
-        name = draw(st.sampled_from(_NORMALIZATIONS))
+        name = draw(st.sampled_from(["min_max", None]))
         technique = draw(st.sampled_from([{}, {"technique": "arithmetic_mean"}]))
         config: dict[str, Any] = {"combination": {**technique, **parameters}}
         processor = {"normalization-processor": config | ({"normalization": {"technique": name}} if name else {})}

@@ -21,11 +21,10 @@ from resift.contracts.documents import (
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, included
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
-from resift.plugin.sqlite.bm25 import FieldStatistics
+from resift.plugin.sqlite.clauses import Kept, View
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.fields import count_values, exact_names
 from resift.plugin.sqlite.hits import Shown, page_hits, parse_highlight
-from resift.plugin.sqlite.matching import Matcher
 from resift.plugin.sqlite.query import parse_query
 from resift.plugin.sqlite.ranking import parse_search
 from resift.plugin.sqlite.tables import (
@@ -43,7 +42,6 @@ from resift.plugin.sqlite.tables import (
     write_document,
     write_vector,
 )
-from resift.plugin.sqlite.vectors import VectorCache
 from resift.ranking.tuning import Tuning
 
 _LOOKED_AT = 200  # documents, for the names of their fields
@@ -59,8 +57,7 @@ class SqliteEngine(Engine):
     def __init__(self, path: str) -> None:
         self.path = path
         self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)
-        self._vectors = VectorCache()
-        self._statistics: dict[int, tuple[int, FieldStatistics]] = {}  # by index number, with its count of changes
+        self._kept: dict[int, Kept] = {}  # by index number
 
     def close(self) -> None:
         """Close the connections."""
@@ -103,7 +100,7 @@ class SqliteEngine(Engine):
     ) -> dict[str, list[tuple[Any, int]]]:
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
-            rows, _ = self._matcher(db, tables).matches(parse_query(query, tables, whole=True).clause)
+            rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def drop(self, index: str) -> None:
@@ -190,12 +187,11 @@ class SqliteEngine(Engine):
         included(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
-            matcher = self._matcher(db, tables)
-            search = parse_search(body, tables)
+            view, search = self._view(db, tables), parse_search(body, tables)
             highlights = parse_highlight(body.get("highlight"), search.query.clause, tables)
-            (rows, scores), total = search.ranking(matcher)
+            (rows, scores), total = search.ranking(view)
             page = slice(search.start, search.start + search.size)
-            names = matcher.names(search.queries, rows[page])
+            names = search.names(view, rows[page])
             scored = list(zip(rows[page].tolist(), scores[page].tolist(), strict=True))
             shown = Shown(source, highlights, names, search.group, vectors is not None)
             hits, hit_vectors = page_hits(db, tables, scored, shown)
@@ -222,10 +218,9 @@ class SqliteEngine(Engine):
         body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
         return self.search(index, body, vectors, headers=headers)
 
-    def _matcher(self, db: sqlite3.Connection, tables: IndexTables) -> Matcher:
-        """What runs queries on an index, whose statistics are read again when it changed."""
-        changes, statistics = self._statistics.get(tables.number, (None, None))
-        if statistics is None or changes != tables.changes:
-            statistics = FieldStatistics.of(db, tables)
-            self._statistics[tables.number] = tables.changes, statistics
-        return Matcher(db, tables, statistics, self._vectors)
+    def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
+        """An index as a transaction sees it; what is kept of it in memory is read again when it changed."""
+        kept = self._kept.get(tables.number)
+        if kept is None or kept.changes != tables.changes:
+            kept = self._kept[tables.number] = Kept(db, tables)
+        return View(db, tables, kept)

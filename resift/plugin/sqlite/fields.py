@@ -6,10 +6,9 @@ query writes the one as the other. A name with dots stands for an inner field, a
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 from resift.contracts.query_dsl import is_ours, values_of
@@ -17,12 +16,8 @@ from resift.errors import BadInput
 
 _MAX_VALUE = 256  # characters of a text that is taken for one value, and not for words
 Scalar = str | int | float | bool
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "gt": operator.gt,
-    "gte": operator.ge,
-    "lt": operator.lt,
-    "lte": operator.le,
-}
+FieldTest = Callable[[Any], bool]  # whether a document passes
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 
 
 def scalar(value: Any, what: str) -> Scalar:
@@ -35,80 +30,41 @@ def scalar(value: Any, what: str) -> Scalar:
     return value
 
 
-@dataclass(frozen=True)
-class OneOf:
+def one_of(name: str, values: Iterable[Scalar]) -> FieldTest:
     """Whether a field has one of some values."""
-
-    name: str
-    texts: frozenset[str]
-    numbers: frozenset[float]
-
-    @classmethod
-    def of(cls, name: str, values: Iterable[Scalar]) -> OneOf:
-        """A test for these values."""
-        both = [(_as_text(value), _as_number(value)) for value in values]
-        return cls(
-            _without_keyword(name),
-            frozenset(text for text, _ in both),
-            frozenset(number for _, number in both if number is not None),
-        )
-
-    def passes(self, source: Any) -> bool:
-        """Whether a document passes."""
-        return any(
-            _as_text(value) in self.texts if isinstance(value, (str, bool)) else value in self.numbers
-            for value in _scalars(source, self.name)
-        )
+    both = [(value_text(value), _as_number(value)) for value in values]
+    texts, numbers = {text for text, _ in both}, {number for _, number in both if number is not None}
+    return lambda source: any(
+        value_text(value) in texts if isinstance(value, (str, bool)) else value in numbers
+        for value in _scalars(source, name)
+    )
 
 
-@dataclass(frozen=True)
-class Comparison:
+def in_range(name: str, bounds: Sequence[tuple[str, Scalar]]) -> FieldTest:
     """Whether a field has a value within bounds: pairs of gt, gte, lt or lte, and the bound."""
-
-    name: str
-    bounds: tuple[tuple[str, Scalar], ...]
-
-    def passes(self, source: Any) -> bool:
-        """Whether a document passes."""
-        return any(
-            all(_compares(op, value, bound) for op, bound in self.bounds)
-            for value in _scalars(source, _without_keyword(self.name))
-        )
+    return lambda source: any(all(_compares(*bound, value) for bound in bounds) for value in _scalars(source, name))
 
 
-@dataclass(frozen=True)
-class Exists:
+def exists(name: str) -> FieldTest:
     """Whether a field has any value; an object has one if a field in it does."""
-
-    name: str
-
-    def passes(self, source: Any) -> bool:
-        """Whether a document passes."""
-        return any(map(_is_something, values_of(source, _without_keyword(self.name))))
+    return lambda source: any(map(_is_something, _values(source, name)))
 
 
-FieldTest = OneOf | Comparison | Exists
-
-
-def _compares(name: str, value: Scalar, bound: Scalar) -> bool:
+def _compares(name: str, bound: Scalar, value: Scalar) -> bool:
     if isinstance(value, (str, bool)):
-        return _OPERATORS[name](_as_text(value), _as_text(bound))
+        return COMPARISONS[name](value_text(value), value_text(bound))
     number = _as_number(bound)
-    return number is not None and _OPERATORS[name](value, number)
+    return number is not None and COMPARISONS[name](value, number)
 
 
 def _scalars(source: Any, name: str) -> Iterator[Scalar]:
-    return (value for value in values_of(source, name) if isinstance(value, (str, int, float)))
+    return (value for value in _values(source, name) if isinstance(value, (str, int, float)))
 
 
 def _is_something(value: Any) -> bool:
     if isinstance(value, dict):
         return any(_is_something(inner) for field in value for inner in values_of(value, field))
     return value is not None
-
-
-def _as_text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _as_number(value: Scalar) -> int | float | None:
@@ -123,9 +79,9 @@ def _as_number(value: Scalar) -> int | float | None:
     return None
 
 
-def _without_keyword(name: str) -> str:
+def _values(source: Any, name: str) -> Iterator[Any]:
     # Strings are whole values here already, which OpenSearch's default mapping has under NAME.keyword.
-    return name.removesuffix(".keyword")
+    return values_of(source, name.removesuffix(".keyword"))
 
 
 def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
@@ -177,7 +133,7 @@ def count_values(
     texts = set()
     for source in sources:
         for name, count in counts.items():
-            every = values_of(source, _without_keyword(name))
+            every = _values(source, name)
             kept = [value for value in every if isinstance(value, float) or _is_exact(value)]
             found = {value_text(value): value for value in kept}
             count.update(found.keys())
@@ -189,7 +145,7 @@ def count_values(
 
 def only_value(source: Mapping[str, Any], name: str) -> Any:
     """The text or number of a field that has at most one; None if it has none. Raises BadInput for anything else."""
-    values = [value for value in values_of(source, _without_keyword(name)) if value is not None]
+    values = [value for value in _values(source, name) if value is not None]
     single = [value for value in values if isinstance(value, (str, int, float)) and not isinstance(value, bool)]
     if len(values) > 1 or len(single) < len(values):
         raise BadInput(f"a document has {values[:5]} in {name!r}", value=values[:5], expected="one text or number")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ from resift.arrays import Floats
 from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, included, values_of
 from resift.errors import BadInput, CorruptEngine
 from resift.plugin.sqlite.analysis import Word, words_of
-from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
+from resift.plugin.sqlite.clauses import Clause
 from resift.plugin.sqlite.fields import only_value
-from resift.plugin.sqlite.query import natural_number, parse_query
+from resift.plugin.sqlite.query import natural_number, parse_query, unsupported
 from resift.plugin.sqlite.tables import IndexTables, stored_object, stored_vector
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
@@ -90,44 +90,29 @@ def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
 
 
 def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> dict[str, FieldHighlight]:
-    """What a body's ``highlight`` asks for: field → how. Raises BadInput if it is malformed.
+    """What a body's ``highlight`` asks for: field → how, alike for all. Raises BadInput if it is malformed.
 
     The words are those of ``clause``, the search's query, or of a ``highlight_query``.
     """
     if not body:
         return {}
-    if not isinstance(body, Mapping):
-        raise BadInput("malformed highlight", value=body, expected="an object with fields")
+    fields = body.get("fields", {}) if isinstance(body, Mapping) else None
+    if not isinstance(fields, Mapping):
+        raise BadInput("malformed highlight", value=body, expected='{"fields": {"NAME": {}}}')
+    if any(settings != {} for settings in fields.values()):
+        unsupported("settings of a single field in highlight", "settings of the highlight as a whole")
     if "highlight_query" in body:
         clause = parse_query(body["highlight_query"], tables, whole=True).clause
-    asked = dict(_asked_fields(body.get("fields", {})))
-    found = {}
-    for name in tables.fields:
-        patterns = [pattern for pattern in asked if fnmatchcase(name, pattern)]
-        terms = frozenset(_terms(clause, name))
-        if patterns and terms:
-            found[name] = _field_highlight({**body, **asked[patterns[-1]]}, terms)  # the last one, as on OpenSearch
-    for settings in ({}, *asked.values()):  # also where no text field is meant, or no word
-        _field_highlight({**body, **settings}, frozenset())
-    return found
-
-
-def _field_highlight(settings: Mapping[str, Any], terms: Collection[str]) -> FieldHighlight:
-    if ("pre_tags" in settings) != ("post_tags" in settings):
-        raise BadInput("one of pre_tags and post_tags is missing", value=dict(settings), expected="both or none")
-    before, after = _tag(settings, "pre_tags", "<em>"), _tag(settings, "post_tags", "</em>")
-    escape = html.escape if settings.get("encoder") == "html" else str
-    fragments = natural_number(settings, "number_of_fragments", _FRAGMENTS)
-    length = natural_number(settings, "max_analyzer_offset", _LENGTH)
-    return FieldHighlight(frozenset(terms), before, after, escape, fragments, length)
-
-
-def _asked_fields(asked: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Name or pattern and settings of each field; they stand in an object, or each in an object of its own."""
-    for group in asked if isinstance(asked, list) else [asked]:
-        if not isinstance(group, Mapping) or not all(isinstance(settings, Mapping) for settings in group.values()):
-            raise BadInput("malformed fields of highlight", value=asked, expected="an object of objects")
-        yield from group.items()
+    shown = FieldHighlight(
+        frozenset(),
+        _tag(body, "pre_tags", "<em>"),
+        _tag(body, "post_tags", "</em>"),
+        html.escape if body.get("encoder") == "html" else str,
+        natural_number(body, "number_of_fragments", _FRAGMENTS),
+        natural_number(body, "max_analyzer_offset", _LENGTH),
+    )
+    asked = [name for name in tables.fields if any(fnmatchcase(name, pattern) for pattern in fields)]
+    return {name: replace(shown, terms=frozenset(clause.words(name))) for name in asked}
 
 
 def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
@@ -135,12 +120,6 @@ def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
     if not isinstance(tags, list) or not tags or not isinstance(tags[0], str):
         raise BadInput(f"{name} is {tags!r}", value=tags, expected="a list with a text")
     return tags[0]
-
-
-def _terms(clause: Clause, field: str) -> Iterator[str]:
-    for part in highlighted_parts(clause):
-        if isinstance(part, Text) and field in part.boosts:
-            yield from part.terms
 
 
 class Shown(NamedTuple):

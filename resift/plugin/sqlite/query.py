@@ -1,8 +1,8 @@
 """OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
-Known are ``match_all``, ``match_none``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists``
-and ``knn``, and ``bool``, ``constant_score``, ``script_score`` and ``function_score`` of them, to any depth that a
-person writes; at the top also ``hybrid``. They mean what they mean on OpenSearch, scores included.
+Known are the clauses that rewriting makes, and what a person needs to try it (``_Parser.kinds``), inside each other to
+any depth that a person writes; ``hybrid`` stands at the top alone. They mean what they mean on OpenSearch, scores
+included.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,29 +19,14 @@ import numpy as np
 from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.analysis import terms_of
-from resift.plugin.sqlite.clauses import (
-    Bool,
-    Clause,
-    Constant,
-    Everything,
-    Ids,
-    Nearest,
-    Passing,
-    Query,
-    Scripted,
-    Text,
-    Weighted,
-    parts_of,
-)
-from resift.plugin.sqlite.fields import Comparison, Exists, OneOf, scalar
+from resift.plugin.sqlite.clauses import Bool, Clause, Constant, Nearest, Query, Scripted, Text, Weighted
+from resift.plugin.sqlite.fields import COMPARISONS, FieldTest, exists, in_range, one_of, scalar
 from resift.plugin.sqlite.tables import IndexTables
-from resift.plugin.sqlite.vectors import checked_numbers, lucene_scores, parse_script
+from resift.plugin.sqlite.vectors import checked_numbers, parse_script
 
 MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
-_COMPARISONS = ("gt", "gte", "lt", "lte")
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
-_REACHES = {"k", "min_score", "max_distance"}  # of which a knn query has one
 _MAX_QUERIES = 5  # in a hybrid query
 _BY_FIELD = {"match", "term", "range", "knn"}  # their settings stand under the name of a field
 
@@ -53,37 +39,15 @@ def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
     """
     parser = _Parser(tables)
     if whole and isinstance(query, Mapping) and query.keys() == {"hybrid"}:
-        parsed = parser.hybrid(query["hybrid"])
-    else:
-        parsed = Query(parser.clause(query), parser.names)
-    count = sum(_count(part) for part in parts_of(parsed.clause))
-    if count > MAX_CLAUSES:
-        raise _too_many(count)
-    return parsed
-
-
-def _too_many(count: int) -> BadInput:
-    return BadInput(f"the query has {count} clauses", value=count, expected=f"at most {MAX_CLAUSES}")
-
-
-def _count(clause: Clause) -> int:
-    """What a clause counts of MAX_CLAUSES: each word in each field by itself, as Lucene does."""
-    if isinstance(clause, Text):
-        return len(clause.boosts) * len(clause.terms)
-    return 0 if isinstance(clause, (Bool, Constant, Scripted, Weighted)) else 1
+        return parser.hybrid(query["hybrid"])
+    return Query(parser.clause(query), parser.names)
 
 
 class _Parser:
-    """Query clauses to :data:`Clause`, one method for each kind."""
+    """Query clauses to :class:`Clause`, one method for each kind."""
 
     def __init__(self, tables: IndexTables) -> None:
-        self.fields, self.analyzer, self.dim, self.space = (
-            tables.fields,
-            tables.analyzer,
-            tables.dim,
-            tables.meta["space"],
-        )
-        self.words = self.depth = 0
+        self.tables, self.count, self.depth = tables, 0, 0
         self.names: dict[str, Clause] = {}
         self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
             "match_all": self._match_all,
@@ -121,6 +85,12 @@ class _Parser:
             self.names[str(scalar(name, "_name"))] = clause
         return clause
 
+    def _counted(self, count: int = 1) -> None:
+        """Count what MAX_CLAUSES limits: clauses without others in them, each word in each field by itself."""
+        self.count += count
+        if self.count > MAX_CLAUSES:
+            raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
+
     def _inner(self, query: Any) -> Clause:
         """A clause inside another one."""
         if self.depth == MAX_DEPTH:
@@ -131,31 +101,40 @@ class _Parser:
         self.depth -= 1
         return clause
 
+    def _inner_of(self, body: Mapping[str, Any], name: str) -> tuple[Clause, ...]:
+        return tuple(map(self._inner, _as_list(body.get(name, []))))
+
     def _match_all(self, body: Mapping[str, Any]) -> Clause:
-        return Everything(_boost_of("match_all", body))
+        return self._by_id(None, _boost_of("match_all", body))
 
     def _match_none(self, body: Mapping[str, Any]) -> Clause:
-        return Ids(frozenset(), _boost_of("match_none", body))
+        return self._by_id(frozenset(), _boost_of("match_none", body))
+
+    def _ids(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("ids", body, "values")
+        return self._by_id(frozenset(_text(value, "ids") for value in _as_list(body.get("values"))), boost)
+
+    def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
+        self._counted()
+        return Constant(lambda view, within: view.rows(ids, within), boost=boost)
+
+    def _passing(self, test: FieldTest, boost: float) -> Clause:
+        self._counted()
+        return Constant(lambda view, within: view.passing(test, within), boost=boost)
 
     def _knn(self, body: Mapping[str, Any]) -> Clause:
         settings = body.get(VECTOR_FIELD) if len(body) == 1 else None
-        if not isinstance(settings, Mapping) or "vector" not in settings or len(_REACHES & set(settings)) != 1:
-            expected = f'{{"{VECTOR_FIELD}": {{"vector", {" or ".join(sorted(_REACHES))}, "filter"}}}}'
-            raise BadInput("malformed knn query", value=body, expected=expected)
+        if not isinstance(settings, Mapping) or not {"vector", "k"} <= settings.keys():
+            raise BadInput(
+                "malformed knn query", value=body, expected=f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
+            )
         # every index of this engine has the field, and its k-NN is exact
         without_effect = ("ignore_unmapped", "method_parameters", "rescore")
-        boost = _boost_of("knn", settings, "vector", *_REACHES, "filter", *without_effect)
-        vector = checked_numbers("query vector", settings["vector"], self.dim).astype(np.float32)
-        k, least, filtering = None, 0.0, settings.get("filter")
-        if "k" in settings:
-            k = _up_to_all(settings, "k")
-        elif "min_score" in settings:
-            least = _number("min_score", settings["min_score"], 1.0 if self.space == "l2" else math.inf)
-        else:
-            lowest = 0.0 if self.space == "l2" else -math.inf
-            distance = _number("max_distance", settings["max_distance"], math.inf, lowest)
-            least = float(lucene_scores(np.array(distance), self.space))
-        return Nearest(vector, k, least, None if filtering is None else self._inner(filtering), boost)
+        boost = _boost_of("knn", settings, "vector", "k", "filter", *without_effect)
+        vector = checked_numbers("query vector", settings["vector"], self.tables.dim).astype(np.float32)
+        self._counted()
+        condition = None if settings.get("filter") is None else self._inner(settings["filter"])
+        return Nearest(vector, _up_to_all(settings, "k"), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
         """A hybrid query, which stands at the top of a body alone."""
@@ -171,11 +150,11 @@ class _Parser:
         return Query(self._named(body, "hybrid", Bool(should=clauses, least=1)), self.names, clauses, depth)
 
     def _constant_score(self, body: Mapping[str, Any]) -> Clause:
-        return Constant(self._inner(body.get("filter")), _boost_of("constant_score", body, "filter"))
+        return Constant.of(self._inner(body.get("filter")), _boost_of("constant_score", body, "filter"))
 
     def _script_score(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("script_score", body, "query", "script")
-        return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.dim), boost)
+        return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.tables.dim), boost=boost)
 
     def _function_score(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("function_score", body, "query", "functions", "score_mode", "boost_mode")
@@ -184,15 +163,11 @@ class _Parser:
             unsupported("these modes of function_score", "score_mode multiply | first; boost_mode multiply")
         if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
             unsupported("these functions of function_score", '{"filter", "weight"}')
-        weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"], math.inf)) for one in functions)
-        return Weighted(self._inner(body.get("query", {"match_all": {}})), weights, mode == "first", boost)
-
-    def _ids(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("ids", body, "values")
-        return Ids(frozenset(_text(value, "ids") for value in _as_list(body.get("values"))), boost)
+        weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"])) for one in functions)
+        return Weighted(self._inner(body.get("query", {"match_all": {}})), weights, mode == "first", boost=boost)
 
     def _term(self, body: Mapping[str, Any]) -> Clause:
-        name, value = _field(body, "term")
+        name, value = single(body, "term query")
         boost = 1.0
         if isinstance(value, Mapping):
             boost = _boost_of("term", value, "value")
@@ -200,44 +175,44 @@ class _Parser:
         return self._one_of(name, [value], boost)
 
     def _terms(self, body: Mapping[str, Any]) -> Clause:
-        name, values = _field({name: value for name, value in body.items() if name not in ("boost", "_name")}, "terms")
+        name, values = single(
+            {name: value for name, value in body.items() if name not in ("boost", "_name")}, "terms query"
+        )
         if not isinstance(values, list):
             raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
         if len(values) > MAX_TERMS:
             message = f"{len(values)} terms on {name!r}"
             raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
-        return self._one_of(name, values, _boost(body.get("boost", 1.0)))
+        return self._one_of(name, values, _number("boost", body.get("boost", 1.0)))
 
     def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
         checked = [scalar(value, name) for value in values]
-        if name in self.fields:  # a text field has its words for values
-            terms = dict.fromkeys(str(value) for value in checked)
-            if len(checked) == 1:
-                return Text({name: 1.0}, tuple(terms), boost=boost)
-            # Several terms are a filter with one score, and not each with a score of its own.
-            either = Bool(should=tuple(Text({name: 1.0}, (term,)) for term in terms), least=1)
-            return Bool(must=(Everything(),), filter=(either,), boost=boost)
-        return Passing(OneOf.of(name, checked), boost)
+        if name not in self.tables.fields:
+            return self._passing(one_of(name, checked), boost)
+        # A text field has its words for values. Several are a filter with one score, and not each with one of its own.
+        texts = [Text({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
+        self._counted(len(texts))
+        return texts[0] if len(checked) == 1 else Constant.of(Bool(should=tuple(texts), least=1), boost)
 
     def _range(self, body: Mapping[str, Any]) -> Clause:
-        name, bounds = _field(body, "range")
+        name, bounds = single(body, "range query")
         if not isinstance(bounds, Mapping):
-            raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(_COMPARISONS))
-        boost = _boost_of("range", bounds, *_COMPARISONS)
-        limits = [(op, scalar(bounds[op], name)) for op in _COMPARISONS if bounds.get(op) is not None]
+            raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(COMPARISONS))
+        boost = _boost_of("range", bounds, *COMPARISONS)
+        limits = [(op, scalar(bounds[op], name)) for op in COMPARISONS if bounds.get(op) is not None]
         for _, limit in limits:
             # dates are texts here, and as a text it would be compared letter by letter
             if isinstance(limit, str) and _DATE_MATH.search(limit):
                 unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
-        return Passing(Comparison(name, tuple(limits)) if limits else Exists(name), boost)
+        return self._passing(in_range(name, limits) if limits else exists(name), boost)
 
     def _exists(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("exists", body, "field")
-        return Passing(Exists(_field_name(body.get("field"))), boost)
+        return self._passing(exists(_text(body.get("field"), "field")), boost)
 
     def _match(self, body: Mapping[str, Any]) -> Clause:
-        name, settings = _field(body, "match")
-        if name not in self.fields:
+        name, settings = single(body, "match query")
+        if name not in self.tables.fields:
             self._not_text(name)
         return self._words("match", {name: 1.0}, settings if isinstance(settings, Mapping) else {"query": settings})
 
@@ -250,55 +225,47 @@ class _Parser:
 
     def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any], tie_breaker: float = 0.0) -> Clause:
         """The clause for the words of a text in some fields."""
+        # lenient says what becomes of other fields' types, of which there are none here
         boost = _boost_of(kind, body, "query", "operator", "zero_terms_query", "lenient")
         operator = str(body.get("operator", "or")).lower()
-        when_empty = body.get("zero_terms_query", "none")
-        lenient = body.get("lenient", False)  # says what becomes of other fields' types, of which there are none here
-        if operator not in ("or", "and") or when_empty not in ("none", "all") or not isinstance(lenient, bool):
-            expected = "operator or | and; zero_terms_query none | all; lenient true | false"
-            raise BadInput(f"malformed {kind} query", value=body, expected=expected)
-        terms = terms_of(str(scalar(body.get("query"), "query")), self.analyzer)
-        self.words += len(terms)
-        if self.words > MAX_CLAUSES:  # at once, for to cut further texts into words would take long
-            raise _too_many(self.words)
-        if not terms and when_empty == "all":
+        if operator not in ("or", "and"):
+            raise BadInput(f"operator is {operator!r}", value=operator, expected="or | and")
+        terms = terms_of(str(scalar(body.get("query"), "query")), self.tables.analyzer)
+        if not terms and body.get("zero_terms_query") == "all":
             best = max(boosts.values())
-            return Everything(boost * (best + tie_breaker * (sum(boosts.values()) - best)))
-        return Text(boosts, tuple(terms), operator == "and", boost, tie_breaker)
+            return self._by_id(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
+        self._counted(len(terms) * len(boosts))
+        return Text(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
         """The text fields that names or patterns stand for, each with the number after its ``^``, or 1."""
         boosts: dict[str, float] = {}
         for name in names:
             pattern, _, boost = _text(name, "fields").partition("^")
-            for field in self.fields:
+            for field in self.tables.fields:
                 if fnmatchcase(field, pattern):
-                    boosts[field] = _boost(boost) if boost else 1.0  # the last name of a field counts
+                    boosts[field] = _number("boost", boost or 1.0)  # the last name of a field counts
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
-        raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=" | ".join(self.fields))
+        expected = " | ".join(self.tables.fields)
+        raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=expected)
 
     def _bool(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("bool", body, "must", "should", "filter", "must_not", "minimum_should_match")
-
-        def clauses(occurrence: str) -> tuple[Clause, ...]:
-            return tuple(self._inner(clause) for clause in _as_list(body.get(occurrence, [])))
-
         # In OpenSearch's order, for of clauses with one name the last counts.
-        must, must_not, should, filtering = map(clauses, ("must", "must_not", "should", "filter"))
-        if not (must or should or filtering or must_not):
-            return Everything(boost)
+        must, must_not, should, filtering = map(partial(self._inner_of, body), ("must", "must_not", "should", "filter"))
         # Where nothing else has to match, one of the alternatives must.
         alone = 0 if must or filtering or not should else 1
         least = max(alone, natural_number(body, "minimum_should_match", alone))
         if not (must or should or filtering):
             least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
-        return Bool(must, should, filtering, must_not, least, boost)
+            must = () if must_not else (self._match_all({}),)
+        return Bool(must, should, filtering, must_not, least, boost=boost)
 
     def _dis_max(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("dis_max", body, "queries")
-        return Bool(should=tuple(map(self._inner, _as_list(body.get("queries", [])))), least=1, boost=boost, best=True)
+        return Bool(should=self._inner_of(body, "queries"), least=1, best=True, boost=boost)
 
 
 def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
@@ -306,22 +273,17 @@ def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
     unknown = sorted(map(str, set(body) - {"boost", "_name", *known}))
     if unknown:
         unsupported(f"{unknown[0]!r} in {kind}", " | ".join([*known, "boost"]))
-    return _boost(body.get("boost", 1.0))
+    return _number("boost", body.get("boost", 1.0))
 
 
-def _boost(value: Any) -> float:
-    return _number("boost", value, math.inf)
-
-
-def _number(name: str, value: Any, high: float, low: float = 0.0) -> float:
-    """A setting of a clause: a number from ``low`` to ``high``, finite, or its text. Raises BadInput for others."""
+def _number(name: str, value: Any, high: float = math.inf) -> float:
+    """A setting of a clause: a number from 0 to ``high``, finite, or its text. Raises BadInput for others."""
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if isinstance(value, bool) or not low <= number <= high or math.isinf(number):
-        expected = f"a number from {low:g} to {high:g}"
-        raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
+    if isinstance(value, bool) or not 0 <= number <= high or math.isinf(number):
+        raise BadInput(f"{name} is {value!r}", value=value, expected=f"a number from 0 to {high:g}")
     return number
 
 
@@ -331,19 +293,6 @@ def single(query: Any, what: str) -> tuple[str, Any]:
         raise BadInput(f"malformed {what}", value=query, expected="an object with one key")
     ((kind, body),) = query.items()
     return str(kind), body
-
-
-def _field(body: Mapping[str, Any], kind: str) -> tuple[str, Any]:
-    """The field's name and what is asked of it, in the body of a clause about one field."""
-    name, value = single(body, f"{kind} query")
-    return _field_name(name), value
-
-
-def _field_name(name: Any) -> str:
-    # A name with a NUL means nothing to any client, and nobody's document has such a field.
-    if not name or "\0" in _text(name, "field"):
-        raise BadInput(f"malformed field name {name!r}", value=name, expected="a field's name")
-    return str(name)
 
 
 def _text(value: Any, what: str) -> str:
@@ -381,7 +330,7 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
     settings = body.get(VECTOR_FIELD) if kind == "knn" and isinstance(body, Mapping) else None
     if not isinstance(settings, Mapping):
         return {"bool": {"must": query, "filter": condition}}
-    conditions = [settings[name] for name in ("filter",) if settings.get(name) is not None]
+    conditions = [] if settings.get("filter") is None else [settings["filter"]]
     # OpenSearch forgets the boost and the name of a knn query here
     kept = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
     return {kind: {VECTOR_FIELD: {**kept, "filter": {"bool": {"filter": [*conditions, condition]}}}}}

@@ -1,60 +1,60 @@
 """What a search body asks for beside its query: which of its hits, in which order, with which scores.
 
-``rescore``: the first hits get other scores, as OpenSearch's ``QueryRescorer`` computes them. ``search_pipeline``: how
-those of a hybrid query are combined. ``post_filter`` and ``min_score`` leave hits out, and ``collapse`` all but the
-best of those with one value in a field.
+``rescore``: the first hits get other scores, as OpenSearch's ``QueryRescorer`` computes them. ``collapse`` leaves all
+hits out but the best of those with one value in a field. ``search_pipeline``: how the scores of a hybrid query's
+sub-queries are made comparable and combined, as OpenSearch's neural-search plugin does. All is in 32-bit floats, as
+there, so that documents which tie there tie here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from resift.contracts.query_dsl import MAX_RESULTS, is_ours
 from resift.errors import BadInput
-from resift.plugin.sqlite.clauses import Clause, Query
+from resift.plugin.sqlite.clauses import Clause, Query, View
 from resift.plugin.sqlite.fields import only_value, value_text
-from resift.plugin.sqlite.hybrid import Combination, parse_pipeline
-from resift.plugin.sqlite.matching import Matcher
-from resift.plugin.sqlite.query import natural_number, parse_query, unsupported
-from resift.plugin.sqlite.tables import IndexTables, Matches, Scores, stored_sources
+from resift.plugin.sqlite.query import natural_number, parse_query, single, unsupported
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_sources
 
-_MODES: dict[str, Callable[[Scores, Scores], Scores]] = {
-    "total": np.add,
-    "multiply": np.multiply,
-    "avg": lambda first, second: (first + second) / np.float32(2),
-    "max": np.maximum,
-    "min": np.minimum,
+_MODES: dict[str, Callable[[Scores, Scores], Scores]] = {"total": np.add, "multiply": np.multiply}
+_BODY_KEYS = {
+    "query",
+    "size",
+    "from",
+    "_source",
+    "highlight",
+    "track_total_hits",
+    "rescore",
+    "search_pipeline",
+    "collapse",
 }
-_BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits", "rescore"} | {
-    *("search_pipeline", "post_filter", "min_score", "collapse")
-}
-_KEYS = {"rescore_query", "query_weight", "rescore_query_weight", "score_mode"}
 _LARGEST = float(np.finfo(np.float32).max)
+_LEAST = np.float32(0.001)  # what a hit has that would have nothing: others were not found at all
+_MAX_RANK_CONSTANT = 10_000
 
 
 @dataclass(frozen=True)
 class Rescore:
-    """The scores of the first ``window`` hits and those of a query for them, each with its weight, made into one."""
+    """The scores of the first ``window`` hits and those of a query for them, made into one."""
 
     window: int
     query: Query
-    weight: float
-    query_weight: float
     combine: Callable[[Scores, Scores], Scores]
 
-    def of(self, matcher: Matcher, ranking: Matches) -> Matches:
+    def of(self, view: View, ranking: Matches) -> Matches:
         """A ranking after this: rows and scores, best first."""
-        rows, scores = ranking[0], ranking[1] * np.float32(self.weight)
+        rows, scores = ranking[0], ranking[1].copy()
         first = rows[: self.window]
-        matched, second = matcher.matches(self.query.clause, np.sort(first))
+        matched, second = self.query.clause.matches(view, np.sort(first))
         # A hit that the query does not match keeps what it has.
         places = np.flatnonzero(np.isin(first, matched, assume_unique=True))
-        second = second[np.searchsorted(matched, first[places])] * np.float32(self.query_weight)
-        scores[places] = self.combine(scores[places], second)
+        scores[places] = self.combine(scores[places], second[np.searchsorted(matched, first[places])])
         scores = np.nan_to_num(scores, nan=0, posinf=_LARGEST, neginf=-_LARGEST)  # JSON knows no others
         # All hits, also those beyond the window, are ordered together.
         order = np.lexsort((rows, -scores))
@@ -62,70 +62,110 @@ class Rescore:
 
 
 @dataclass(frozen=True)
+class Combination:
+    """How the scores of a hybrid query's hits are made of those of its sub-queries.
+
+    ``normalize``: scores (n,) of one sub-query, best first → comparable ones. A document has the sum of these, or their
+    ``mean``, by the ``weights`` of the sub-queries, alike without any; where one did not find it, 0.
+    """
+
+    normalize: Callable[[Scores], Scores]
+    mean: bool
+    weights: tuple[float, ...]
+
+    def of(self, rankings: Sequence[Matches]) -> Matches:
+        """One ranking of those of all sub-queries, each best first. Raises BadInput if they are not as many as the
+        weights."""
+        if self.weights and len(self.weights) != len(rankings):
+            expected = f"as many as sub-queries: {len(rankings)}"
+            raise BadInput(f"there are {len(self.weights)} weights", value=list(self.weights), expected=expected)
+        rows = np.unique(np.concatenate([found for found, _ in rankings]))
+        table = np.zeros((len(rankings), len(rows)), np.float32)
+        for line, (found, scores) in zip(table, rankings, strict=True):
+            if len(found):
+                line[np.searchsorted(rows, found)] = self.normalize(scores)
+        weights = np.array(self.weights or [1] * len(rankings), np.float32)
+        scores = np.add.reduce(table * weights[:, None], axis=0)
+        return _best_first(rows, scores / np.add.reduce(weights) if self.mean else scores)
+
+
+def _min_max(scores: Scores) -> Scores:
+    low, high = scores.min(), scores.max()
+    if low == high:
+        return np.ones_like(scores)
+    scaled = (scores - low) / (high - low)
+    return np.asarray(np.where(scaled == 0, _LEAST, scaled))
+
+
+def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
+    return (1 / (constant + 1 + np.arange(len(scores)))).astype(np.float32)
+
+
+def _best_first(rows: Rows, scores: Scores) -> Matches:
+    """Rows in ascending order and their scores, best first; of equal ones the first written first."""
+    order = np.argsort(-scores, kind="stable")
+    return rows[order], scores[order]
+
+
+@dataclass(frozen=True)
 class Search:
-    """A search body: the page and what is ranked for it."""
+    """A search body: the page, what is ranked for it, and the field by which hits are grouped."""
 
     query: Query
     start: int
     size: int
     rescores: list[Rescore]
     combination: Combination
-    condition: Query | None
-    least: float | None
     group: str | None
 
-    @property
-    def queries(self) -> list[Query]:
-        """All queries, that of the hits first."""
-        condition = [] if self.condition is None else [self.condition]
-        return [self.query, *condition, *(rescore.query for rescore in self.rescores)]
-
-    def ranking(self, matcher: Matcher) -> tuple[Matches, int]:
+    def ranking(self, view: View) -> tuple[Matches, int]:
         """The rows and scores of the hits, best first, those of the page among them, and how many there are in all.
 
         Raises BadInput for a page of a hybrid query's hits that none of its sub-queries reaches.
         """
         if not self.query.queries:
-            ranking = _least(self._matching(matcher, self.query.clause), self.least)
+            ranking = _best_first(*self.query.clause.matches(view))
             total = len(ranking[0])
             if self.rescores and self.size:
                 window = max(self.start + self.size, *(rescore.window for rescore in self.rescores))
-                ranking = self._rescored(matcher, ranking, window)
-            return self._collapsed(matcher, ranking), total
-        found = [self._matching(matcher, clause) for clause in self.query.queries]
+                ranking = self._rescored(view, ranking, window)
+            return self._collapsed(view, ranking), total
+        found = [_best_first(*clause.matches(view)) for clause in self.query.queries]
         found = [(rows[scores > 0], scores[scores > 0]) for rows, scores in found]
         total = len(np.unique(np.concatenate([rows for rows, _ in found])))
         depth = self.query.depth or self.size
-        ranking = self.combination.of([self._rescored(matcher, one, depth) for one in found])
-        if self.least is not None:
-            ranking = _least(ranking, self.least)
-            total = len(ranking[0])
-        ranking = self._collapsed(matcher, ranking)
+        ranking = self.combination.of([self._rescored(view, one, depth) for one in found])
+        ranking = self._collapsed(view, ranking)
         reached = len(ranking[0])
         if total and self.start > reached:
             raise BadInput(f"from is {self.start}", value=self.start, expected=f"at most {reached}, at this depth")
         return ranking, total
 
-    def _matching(self, matcher: Matcher, clause: Clause) -> Matches:
-        rows, scores = matcher.ranking(clause)
-        if self.condition is None:
-            return rows, scores
-        passing = np.isin(rows, matcher.matches(self.condition.clause, np.sort(rows))[0], assume_unique=True)
-        return rows[passing], scores[passing]
+    def names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
+        """The names of clauses that each row of a page matches; of clauses with one name the last counts."""
+        found: dict[int, list[str]] = {row: [] for row in page.tolist()}
+        queries = [self.query, *(rescore.query for rescore in self.rescores)]
+        clauses: dict[str, Clause] = {name: clause for query in queries for name, clause in query.names.items()}
+        for name, clause in sorted(clauses.items()):
+            # What the whole search asked for, all of its hits match.
+            rows = page if clause is self.query.clause else clause.matches(view, np.sort(page))[0]
+            for row in rows.tolist():
+                found[row].append(name)
+        return found
 
-    def _rescored(self, matcher: Matcher, ranking: Matches, window: int) -> Matches:
+    def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
         """The first hits of a ranking after one rescore after the other; OpenSearch has not collected the others."""
         ranking = ranking[0][:window], ranking[1][:window]
         with np.errstate(over="ignore", invalid="ignore"):
             for rescore in self.rescores:
-                ranking = rescore.of(matcher, ranking)
+                ranking = rescore.of(view, ranking)
         return ranking
 
-    def _collapsed(self, matcher: Matcher, ranking: Matches) -> Matches:
+    def _collapsed(self, view: View, ranking: Matches) -> Matches:
         """The first hit with each value of the field that hits are grouped by, and the first that has none."""
         if self.group is None:
             return ranking
-        sources = stored_sources(matcher.db, matcher.tables, ranking[0].tolist())
+        sources = stored_sources(view.db, view.tables, ranking[0].tolist())
         first: dict[str | None, int] = {}
         for place, source in enumerate(sources):
             value = only_value(source, self.group)
@@ -134,21 +174,12 @@ class Search:
         return ranking[0][places], ranking[1][places]
 
 
-def _least(ranking: Matches, least: float | None) -> Matches:
-    if least is None:
-        return ranking
-    kept = ranking[1] >= np.float32(least)
-    return ranking[0][kept], ranking[1][kept]
-
-
 def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
     """What a search body asks for.
 
     Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what it does not give.
     """
-    unknown = sorted(set(body) - _BODY_KEYS)
-    if unknown:
-        unsupported(str(unknown), " | ".join(sorted(_BODY_KEYS)))
+    _object(body, "a search body", *_BODY_KEYS)
     size, start = natural_number(body, "size", 10), natural_number(body, "from", 0)
     if size + start > MAX_RESULTS:
         raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")
@@ -157,50 +188,84 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
         raise BadInput(f"from is {start}", value=start, expected="0, or a pagination_depth in the hybrid query")
     rescore = body.get("rescore", [])
     rescores = [_rescore(part, tables) for part in (rescore if isinstance(rescore, list) else [rescore])]
-    condition = parse_query(body["post_filter"], tables) if "post_filter" in body else None
-    least = _number(body, "min_score") if "min_score" in body else None
     group = _group(body["collapse"], tables) if "collapse" in body else None
     if group and rescores:
         raise BadInput("hits that are rescored cannot be collapsed", value=group, expected="collapse or rescore")
-    pipeline = parse_pipeline(body.get("search_pipeline"))
-    return Search(query, start, size, rescores, pipeline, condition, least, group)
+    return Search(query, start, size, rescores, _combination(body.get("search_pipeline")), group)
 
 
 def _group(collapse: Any, tables: IndexTables) -> str:
     """The field that hits are grouped by."""
-    name = collapse.get("field") if isinstance(collapse, Mapping) else None
-    if not name or not isinstance(name, str):
-        raise BadInput("malformed collapse", value=collapse, expected='{"field"}')
-    if len(collapse) > 1:
-        unsupported(f"{sorted(map(str, set(collapse) - {'field'}))[0]!r} in collapse", "field")
-    if name in tables.fields or is_ours(name):
+    name = _object(collapse, "collapse", "field").get("field")
+    if not isinstance(name, str) or name in tables.fields or is_ours(name):
         expected = "a field with one text or number that is compared as a whole"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
     return name
 
 
 def _rescore(body: Any, tables: IndexTables) -> Rescore:
-    settings = body.get("query") if isinstance(body, Mapping) and set(body) <= {"query", "window_size"} else None
-    if not isinstance(settings, Mapping) or not {"rescore_query"} <= set(settings) <= _KEYS:
-        expected = f'{{"window_size", "query": {{{", ".join(sorted(_KEYS))}}}}}'
-        raise BadInput("malformed rescore", value=body, expected=expected)
+    settings = _object(
+        _object(body, "rescore", "query", "window_size").get("query"), "rescore", "rescore_query", "score_mode"
+    )
     window = natural_number(body, "window_size", 10)
     if window > MAX_RESULTS:
         raise BadInput(f"window_size is {window}", value=window, expected=f"at most {MAX_RESULTS}")
-    mode = settings.get("score_mode", "total")
-    if str(mode).lower() not in _MODES:
-        raise BadInput(f"unknown score_mode {mode!r}", value=mode, expected=" | ".join(_MODES))
-    return Rescore(
-        window,
-        parse_query(settings["rescore_query"], tables),
-        _number(settings, "query_weight", 1.0),
-        _number(settings, "rescore_query_weight", 1.0),
-        _MODES[str(mode).lower()],
-    )
+    mode = str(settings.get("score_mode", "total"))
+    if mode not in _MODES:
+        unsupported(f"the score_mode {mode!r}", " | ".join(_MODES))
+    return Rescore(window, parse_query(settings.get("rescore_query"), tables), _MODES[mode])
 
 
-def _number(settings: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    value = settings.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LARGEST:
-        raise BadInput(f"{name} is {str(value)[:200]}", value=value, expected="a number")
-    return float(value)
+def _combination(pipeline: Any) -> Combination:
+    """How a body's ``search_pipeline`` combines the scores of a hybrid query; by min-max where it does not say."""
+    if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
+        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
+    asked = {} if pipeline in (None, "_none") else pipeline
+    settings = _object(asked, "search_pipeline", "phase_results_processors", "description", "version")
+    processors = settings.get("phase_results_processors")
+    if processors is None:
+        return Combination(_min_max, True, ())
+    if not isinstance(processors, list) or len(processors) != 1:
+        unsupported("several phase_results_processors", "one of them")
+    kind, config = single(processors[0], "phase_results_processors")
+    without_effect = ("tag", "description", "ignore_failure")
+    if kind == "normalization-processor":
+        parts = _object(config, kind, "normalization", "combination", *without_effect)
+        _only(_object(parts.get("normalization", {}), "normalization", "technique"), "min_max")
+        combination = _object(parts.get("combination", {}), "combination", "technique", "parameters")
+        _only(combination, "arithmetic_mean")
+        return Combination(_min_max, True, _weights(combination))
+    if kind != "score-ranker-processor":
+        unsupported(f"the processor {kind!r}", "normalization-processor | score-ranker-processor")
+    ranked = _object(config, kind, "combination", *without_effect).get("combination", {})
+    combination = _object(ranked, "combination", "technique", "rank_constant", "parameters")
+    _only(combination, "rrf")
+    constant = natural_number(combination, "rank_constant", 60)
+    if not 1 <= constant <= _MAX_RANK_CONSTANT:
+        expected = f"a whole number from 1 to {_MAX_RANK_CONSTANT}"
+        raise BadInput(f"rank_constant is {constant!r}", value=constant, expected=expected)
+    return Combination(partial(_reciprocal_rank, constant=constant), False, _weights(combination))
+
+
+def _only(settings: Mapping[str, Any], technique: str) -> None:
+    """Raise UnsupportedQuery if a processor's part names another technique."""
+    if settings.get("technique", technique) != technique:
+        unsupported(f"the technique {settings['technique']!r} here", technique)
+
+
+def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
+    weights = _object(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
+    numbers = isinstance(weights, list) and all(isinstance(weight, (int, float)) for weight in weights)
+    if not numbers or (weights and not (all(0 <= one <= 1 for one in weights) and abs(sum(weights) - 1) <= 0.01)):
+        raise BadInput("malformed weights", value=weights, expected="numbers from 0 to 1 whose sum is 1")
+    return tuple(weights)
+
+
+def _object(value: Any, name: str, *known: str) -> Mapping[str, Any]:
+    """A part of a body that is an object. Raises UnsupportedQuery for other keys than the ``known``."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"malformed {name}", value=value, expected="an object")
+    unknown = sorted(map(str, value.keys() - set(known)))
+    if unknown:
+        unsupported(f"{unknown[0]!r} in {name}", " | ".join(sorted(known)))
+    return value

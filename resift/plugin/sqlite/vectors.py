@@ -124,53 +124,36 @@ def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors (n, K) of an index as they were at a count of its changes, and their rows, in ascending order."""
+    """The vectors (n, K) of an index as they are at a count of its changes, and their rows, in ascending order."""
 
-    changes: int
     space: str
     rows: Rows
     vectors: Floats
 
-    def nearest(self, vector: Floats, k: int | None, least: float, allowed: Rows | None) -> Matches:
-        """The rows of the ``k`` nearest documents, all for None, with a score of ``least``, in ascending order, and
-        Lucene's scores; ``allowed`` may be hits."""
-        near = ((self.vectors - vector) ** 2).sum(axis=1) if self.space == "l2" else self.vectors @ vector
-        scores = lucene_scores(near, self.space)
-        order = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores >= least)]
+    @classmethod
+    def of(cls, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
+        """All vectors of an index."""
+        sql = f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
+        stored = db.execute(sql).fetchall()
+        vectors = np.empty((len(stored), tables.dim), np.float32)
+        for i, (row, blob) in enumerate(stored):
+            vectors[i] = stored_vector(blob, tables.dim, f"row {row}")
+        return cls(tables.meta["space"], np.array([row for row, _ in stored], np.int64), vectors)
+
+    def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
+        """The rows of the ``k`` nearest documents, in ascending order, and Lucene's scores; ``allowed`` may be hits."""
+        if self.space == "l2":
+            scores = 1 / (1 + ((self.vectors - vector) ** 2).sum(axis=1))
+        else:
+            near = self.vectors @ vector
+            scores = np.where(near > 0, near + 1, 1 / (1 - np.minimum(near, 0)))
+        order = np.argsort(-scores, kind="stable")
         if allowed is not None:
             order = order[np.isin(self.rows[order], allowed)]
         order = np.sort(order[:k])
-        return self.rows[order], scores[order]
+        return self.rows[order], scores[order].astype(np.float32)
 
     def scripted(self, script: Script, rows: Rows) -> Scores:
         """The scores that a script gives documents; of any other field than VECTOR_FIELD none has a vector."""
         held = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
         return script.scores(self.vectors[np.searchsorted(self.rows, rows[held])], held)
-
-
-class VectorCache:
-    """The vectors of indices, which stay in memory until an index changes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, Vectors] = {}
-
-    def of(self, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
-        """The vectors of an index."""
-        found = self._kept.get(tables.number)
-        if found is None or found.changes != tables.changes:
-            stored = db.execute(
-                f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
-            ).fetchall()
-            vectors = np.empty((len(stored), tables.dim), np.float32)
-            for i, (row, blob) in enumerate(stored):
-                vectors[i] = stored_vector(blob, tables.dim, f"row {row}")
-            rows = np.array([row for row, _ in stored], np.int64)
-            found = self._kept[tables.number] = Vectors(tables.changes, tables.meta["space"], rows, vectors)
-        return found
-
-
-def lucene_scores(near: NDArray[Any], space: str) -> Scores:
-    """Lucene's scores (n,) for squared distances, in the space l2, or else for products."""
-    if space == "l2":
-        return np.asarray(1 / (1 + near), np.float32)
-    return np.asarray(np.where(near > 0, near + 1, 1 / (1 - np.minimum(near, 0))), np.float32)
