@@ -11,7 +11,6 @@ from resift.schema import said
 
 MAX_FACETS = 10  # fields whose values are counted for one search
 MAX_TEXT = 1_000_000  # characters, where nothing else is configured
-_LESS = "[less](rewriting.md#words-without-vectors) where vectors lack words of the query"
 
 Name = Annotated[str, Meta(min_length=1, title="a name")]
 Text = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TEXT})]
@@ -40,7 +39,7 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
         Alpha | None,
         said(
             "weight of the similarity: 0 is the words alone, 1 the similarity alone",
-            f"the model's: 0.5, more for one trained on labels and for static queries, {_LESS}",
+            "[the model's](feedback.md#what-is-learned), such as 0.5",
         ),
     ] = None
     widen: Annotated[
@@ -54,9 +53,8 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
     knn: Annotated[
         Nearest | None,
         said(
-            "how many nearest documents a widened search finds as well, by default 100 where a query's own words find "
-            "little; in a session the nearest under its mask. "
-            "Vectors without a graph are [not asked](rewriting.md#how-a-search-is-rewritten)",
+            "how many nearest documents a widened search finds as well, where vectors have a graph; by default 100 "
+            "where a query's own words [find little](rewriting.md#other-words)",
             "0",
         ),
     ] = None

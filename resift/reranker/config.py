@@ -80,8 +80,7 @@ class Config(Struct, frozen=True, kw_only=True):
         Alpha | None,
         said(
             "weight of the similarity against BM25",
-            "the model's: 0.5, more for one trained on labels and for static queries, and "
-            "[less](rewriting.md#words-without-vectors) where general vectors lack words of a query",
+            "[the model's](feedback.md#what-is-learned), such as 0.5",
         ),
     ] = None
     knn: Annotated[
