@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +86,9 @@ def print_bytes(store: Any, count: int, size_of: Callable[[Any], int]) -> None:
     """Fill a store with sessions, measure it by ``size_of``, and close it."""
     sessions = Sessions(store)
     for i in range(count):
-        now = time.time()
-        judgements = [
-            replace(one, query=f"{one.document[-5:]} query {k // 2}", at=now, step=k // 2)
-            for k, one in enumerate(ten_judgements(i))
-        ]
-        sessions.put(uuid.uuid4().hex, judgements)
-    sessions.put("last", judgements)
+        judgements, id = ten_judgements(i), "last" if i == count - 1 else uuid.uuid4().hex
+        for step in range(0, 10, 2):
+            sessions.add(id, f"{judgements[step].document[-5:]} query {step // 2}", judgements[step : step + 2])
     stored = store.read("last")
     print_line(
         "bytes of a session with 10 judgements",

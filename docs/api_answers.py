@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from resift.contracts.search_options import SessionId
 from resift.ranking.judgements import SOURCES
-from resift.reranker.request_bodies import Grade, Vector
 from resift.rewriting.outcome import Outcome
 from resift.schema import said
 
@@ -16,6 +15,7 @@ Hash = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Grade = Annotated[float, said("1 relevant, -1 irrelevant, 0.5 clicked, -0.25 skipped, 0 taken back", ge=-1, le=1)]
 Seconds = Annotated[float, said("Unix time, in seconds")]
 Title = Annotated[str, said("the first line of the document's encoded text, cut at 80 characters")]
 Address = Annotated[str, Meta(max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://")]
@@ -276,13 +276,6 @@ class Deleted(Struct):
     deleted: bool
 
 
-class DeletedSessions(Struct):
-    """Sessions are forgotten, with their judgements in other indices."""
-
-    index: str
-    deleted: Annotated[int, said("how many sessions")]
-
-
 class Recall(Struct):
     """How much of what is relevant was found, with a confidence of 95 %."""
 
@@ -399,19 +392,12 @@ class RerankResponse(Struct):
     resift: WithoutSession | UnsetType = UNSET
 
 
-class ScoreResponse(Struct):
-    """A score for each hit, in the order in which they came."""
-
-    scores: Annotated[list[float], said("combined scores, in six digits")]
-    resift: WithoutSession | UnsetType = UNSET
-
-
 class Embedding(Struct):
     """A vector, or the base64 of its little-endian 32-bit floats."""
 
     object: Literal["embedding"]
     index: int
-    embedding: Vector | str
+    embedding: Annotated[list[float], said("as many numbers as the model has dimensions")] | str
 
 
 class EmbeddingsResponse(Struct):

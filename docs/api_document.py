@@ -30,8 +30,6 @@ from resift.reranker.request_bodies import (
     RerankRequest,
     ReviewRequest,
     RewriteRequest,
-    ScoreRequest,
-    SessionRequest,
     UndoRequest,
 )
 from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES
@@ -41,7 +39,7 @@ from resift.version import __version__
 
 Schema = dict[str, Any]
 _JSON, _TEMPLATE = "application/json", "#/components/schemas/{name}"
-_OPEN = ("SearchResponse", "Hit", "SessionRequest", "TextObject")  # others' fields may stand in them, too
+_OPEN = ("SearchResponse", "Hit", "TextObject")  # others' fields may stand in them, too
 _OF_HTTP = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
 _DESCRIPTION = (
     "Bodies are JSON objects, sent with Content-Type: application/json. Where the service has API keys, each call "
@@ -70,9 +68,7 @@ _ANNA: Schema = {"session": "anna", "index": "resift-news", "query": "fire"}
 _SEARCH = {**_ANNA, "size": 3, "highlight": True, "reasons": True, "baseline": True}
 _BODY: Schema = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"session": "anna", "alpha": 0.5}}}
 _TEXTS = ["the bank", "flames in the forest"]
-_JUDGEMENT: Schema = {"step": 1, "query": "fire", "index": "resift-news", "document": "1", "grade": 1}
 _RERANK: Schema = {"query": "fire", "documents": _TEXTS, "top_n": 1, "return_documents": True}
-_SCORE: Schema = {"query": "fire", "session": "anna", "documents": _TEXTS, "engine_scores": [2.1, 1.4], "alpha": 0.5}
 _UBI: Schema = {"application": "shop", "query_id": "q-1", "client_id": "anna", "timestamp": "2026-11-22T12:00:00.000Z"}
 _OBJECT: Schema = {"object": {"object_id": "B07", "object_id_field": "sku"}, "position": {"ordinal": 3}}
 _CLICK: Schema = {**_UBI, "action_name": "click", "session_id": "visit-1", "event_attributes": _OBJECT}
@@ -92,15 +88,10 @@ OPERATIONS = {
         FeedbackRequest,
         {**_ANNA, "relevant": ["1"], "irrelevant": ["3"]},
     ),
-    "api.delete_sessions": Operation("DELETE /v1/sessions", answers.DeletedSessions),
     "api.get_session": Operation(f"GET {_OF_SESSION}", answers.Session, "404 409"),
-    "api.put_session": Operation(
-        f"PUT {_OF_SESSION}", answers.Session, "404 409 429", SessionRequest, {"judgements": [_JUDGEMENT]}
-    ),
     "api.delete_session": Operation(f"DELETE {_OF_SESSION}", answers.Deleted, "404"),
     "api.undo": Operation(f"POST {_OF_SESSION}/undo", answers.Session, "404 409 415"),
     "api.rerank": Operation("POST /v1/rerank", answers.RerankResponse, "404", RerankRequest, _RERANK),
-    "api.score": Operation("POST /v1/score", answers.ScoreResponse, "404", ScoreRequest, _SCORE),
     "api.embeddings": Operation(
         "POST /v1/embeddings",
         answers.EmbeddingsResponse,
@@ -141,7 +132,7 @@ _TAGS = {
     "/v1/(feedback|sessions)|/ubi": "sessions",
     "/v1": "models",
 }
-_AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "put_session", "undo")
+_AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "undo")
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _PARAMETERS: dict[str, Schema] = {
     "session": {"in": "path", "required": True, "example": "anna", "schema": schema_of(SessionId)},
@@ -155,7 +146,6 @@ _PARAMETERS: dict[str, Schema] = {
 }
 _IN_QUERY: dict[str, Schema] = {
     "api.suggest": {"name": "q", "in": "query", "example": "fir", "schema": {"type": "string"}},
-    "api.delete_sessions": {**_PARAMETERS["index"], "name": "index", "in": "query"},
     "reviews.export_review": {
         "name": "format",
         "in": "query",
@@ -308,7 +298,6 @@ def _schemas() -> Schema:
         _let_null_count_as_missing(schemas[kind.__name__])
     for name in _OPEN:
         schemas[name]["additionalProperties"] = True
-    schemas["ScoreRequest"]["anyOf"] = [{"required": ["vectors"]}, {"required": ["documents"]}]
     code = schemas["Problem"]["properties"]["code"]
     code |= {"enum": list(statuses()), "x-statuses": statuses()}
     schemas["UbiItems"] = {

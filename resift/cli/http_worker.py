@@ -35,7 +35,7 @@ from resift.reranker.request_log import ANSWERED, http_error, identified, reques
 THREADS = 8
 COMPUTING_THREADS = 2
 # what costs computing alone, in proportion to the body: a small one is answered as all else is
-COMPUTING = frozenset(("/v1/rerank", "/v1/score", "/v1/embeddings"))
+COMPUTING = frozenset(("/v1/rerank", "/v1/embeddings"))
 SMALL_BODY = 2048
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
 CONNECTIONS = 1000  # of a process at a time

@@ -11,7 +11,6 @@ _COMMANDS = {
     "index": "resift.cli.documents:index",
     "verify": "resift.cli.indices:verify",
     "search": "resift.cli.search:search",
-    "explain-search": "resift.cli.explain_search:explain_search",
     "indices": "resift.cli.indices:indices",
     "drop": "resift.cli.indices:drop",
     "review": "resift.cli.review:review",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -99,34 +98,18 @@ port_option = click.option(
 
 
 def field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """Option callback: names between commas as a list; one in double quotes may have commas, as in a table's header."""
-    if value is None:
-        return None
-    try:
-        cells = [cell for row in csv.reader([value], skipinitialspace=True, strict=True) for cell in row]
-    except csv.Error:
-        cells = []
-    names = list(dict.fromkeys(cell.strip() for cell in cells if cell.strip()))
-    if not names:
-        expected = "names with commas between them, and those that have a comma in double quotes"
-        raise BadInput(f"--fields {value!r} names no field", value=value, expected=expected)
-    return names
-
-
-def joined_names(names: Sequence[str]) -> str:
-    """Names of fields as ``--fields`` takes them.
-
-    >>> joined_names(["title", "text, long"])
-    'title, "text, long"'
-    """
-    return ", ".join(f'"{name}"' if "," in name else name for name in names)
+    """Option callback: names between commas as a list."""
+    names = list(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
+    if value is not None and not names:
+        raise BadInput(f"--fields {value!r} names no field", value=value, expected="names with commas between them")
+    return names or None
 
 
 fields_option = click.option(
     "--fields",
     metavar="NAMES",
     show_default="guessed from the first documents",
-    help="The documents' text fields, separated by commas; a name that has a comma stands in double quotes.",
+    help="The documents' text fields, separated by commas.",
     callback=field_names,
 )
 format_option = click.option(
@@ -170,21 +153,11 @@ def _attached_model(engine: str, index: str) -> Model:
         return packaged
 
 
-@contextmanager
-def opened(url: str) -> Iterator[Engine]:
+def opened(url: str) -> AbstractContextManager[Engine]:
     """The engine at a URL or in a file, closed at the end."""
-    engine = open_engine(url)
-    try:
-        yield engine
-    finally:
-        engine.close()
+    return closing(open_engine(url))
 
 
-@contextmanager
-def opened_store(store: str) -> Iterator[SessionStore]:
+def opened_store(store: str) -> AbstractContextManager[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
-    found = open_session_store(store, service_settings().session_index)
-    try:
-        yield found
-    finally:
-        found.close()
+    return closing(open_session_store(store, service_settings().session_index))

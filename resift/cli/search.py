@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -23,9 +24,11 @@ from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
+from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.words import PATIENCE
 
 _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
+_NUMBERS, _TEXT = 8, 200  # of which more are told by their count
 
 
 @click.command(epilog="Example: resift search news 'bush fire' --session anna")
@@ -34,6 +37,7 @@ _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
 @option_for(SearchRequest, "size")
 @option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
 @option_for(SearchRequest, "session", metavar="ID")
+@click.option("--explain", is_flag=True, help="Print what the engine would be asked instead, and what moved it.")
 @engine_option
 @model_option
 @store_option
@@ -44,6 +48,7 @@ def search(
     size: int,
     knn: int | None,
     session: str | None,
+    explain: bool,
     engine: str,
     model: str,
     store: str,
@@ -51,20 +56,24 @@ def search(
 ) -> None:
     """Search INDEX for the words of QUERY: rank, score, id, and how the document begins.
 
-    --json prints what POST /v1/search answers.
+    --json prints what POST /v1/search answers, and with --explain the whole search body, of which otherwise vectors and
+    scripts are shortened. On standard error --explain says what the session learned, and what was left out and why.
     """
     with opened_library(engine, model, store, session is not None, index) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
         opened.service.words.patience = PATIENCE
-        if session is None:
-            hits = found.search(query, size, knn=knn)
-        else:
-            asker = found.session(session)
-            if not asker.explain()["judgements"]:
-                click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
-            hits = asker.search(query, size, knn=knn)
+        asker = found if session is None else found.session(session)
+        learned = None if isinstance(asker, library.Index) else asker.explain()
+        if learned is not None and not learned["judgements"]:
+            click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
+        if explain:
+            if learned is not None:
+                click.echo(repr(learned), err=True)
+            _print_body(opened, Search(query, size=size, knn=knn, index=index, session=session), as_json)
+            return
+        hits = asker.search(query, size, knn=knn)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return
@@ -73,6 +82,28 @@ def search(
     if others := hits.response["resift"].get("widened"):
         click.echo(f"also looked for: {', '.join(others[:_OTHERS])}")
     _print_hits(hits, found.fields or _guessed(hits))
+
+
+def _print_body(opened: library.Library, search: Search, whole: bool) -> None:
+    """Print what the engine is asked for a search, and on standard error what could not be done for it."""
+    service = opened.service
+    info = service.info(search.index)
+    body = search_body(search, info, service.search_model.table.idf)
+    rewritten = service.in_session(info, body, asked_by(search, body))
+    shown = rewritten.body if whole else _shortened(rewritten.body)
+    click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+    if rewritten.reason:
+        click.echo(f"{'in part' if rewritten.is_changed else 'left as it was'}: {rewritten.reason}", err=True)
+
+
+def _shortened(value: Any) -> Any:
+    """A value whose long lists of numbers and long texts are told by their lengths."""
+    if isinstance(value, dict):
+        return {name: _shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        is_vector = len(value) > _NUMBERS and all(isinstance(one, float) for one in value)
+        return f"({len(value)} numbers)" if is_vector else [_shortened(inner) for inner in value]
+    return f"({len(value)} characters)" if isinstance(value, str) and len(value) > _TEXT else value
 
 
 def _guessed(hits: library.Hits) -> list[str]:

@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT, Failure
-from resift.cli.options import joined_names
 from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.ingest.fields import fields_of, guess_fields, sample
 from resift.ingest.readers import BadLine, Files, Record
 
-_SHOWN, _NONE = 20, "none that holds a text"
+_SHOWN = 20
 Fields = Sequence[str]
 Source = dict[str, Any]
 Records = Iterator[Record | BadLine]
@@ -28,13 +27,13 @@ def choose_fields(files: Files, fields: Fields | None) -> tuple[Fields, Records]
     documents, records = _first(files)
     if fields is None:
         fields = guess_fields(documents)
-        click.echo(f"text fields: {joined_names(fields)} (by the first documents; --fields overrules)", err=True)
+        click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
     elif not _have_text(documents, fields):
-        message = f"no document of {' '.join(files.paths)} has a text in {joined_names(fields)}"
-        raise BadInput(message, value=list(fields), expected=_available(documents))
+        message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
+        raise BadInput(message, value=list(fields), expected=f"available fields: {_names(documents)}")
     elif lacking := [name for name in fields if not _have_text(documents, [name])]:
-        there = _available(documents)
-        click.echo(f"warning: no text in {', '.join(map(repr, lacking))} of the first documents; {there}", err=True)
+        there, named = _names(documents), ", ".join(map(repr, lacking))
+        click.echo(f"warning: no text in {named} of the first documents; available fields: {there}", err=True)
     return fields, records
 
 
@@ -81,11 +80,5 @@ def _have_text(documents: Sequence[Source], fields: Fields) -> bool:
     return any(document_text(document, fields).strip() for document in documents)
 
 
-def _available(documents: Sequence[Source]) -> str:
-    names = fields_of(documents)[:_SHOWN]
-    quoted = next((f"; with its double quotes: --fields '{joined_names([name])}'" for name in names if "," in name), "")
-    return f"available fields: {joined_names(names) or _NONE}{quoted}"
-
-
 def _names(documents: Sequence[Source]) -> str:
-    return ", ".join(fields_of(documents)[:_SHOWN]) or _NONE
+    return ", ".join(fields_of(documents)[:_SHOWN]) or "none that holds a text"

@@ -6,7 +6,6 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,13 @@ import orjson
 from flask import Blueprint, Response, current_app, request
 from flask.json.provider import DefaultJSONProvider
 from msgspec import structs
-from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.contracts.search_options import SearchRequest
-from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
+from resift.errors import BadInput, EngineUnavailable, SessionsUnavailable
 from resift.plugin.opensearch.documents import sent_body
 from resift.ranking.feedback import Feedback
-from resift.ranking.fusion import combine, factors_of, min_max, z_score
-from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
+from resift.ranking.judgements import GRADES, collect_marks
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.request_bodies import (
@@ -30,8 +27,6 @@ from resift.reranker.request_bodies import (
     FeedbackRequest,
     RerankRequest,
     RewriteRequest,
-    ScoreRequest,
-    SessionRequest,
 )
 from resift.reranker.request_log import count_rewrite, count_search
 from resift.reranker.search.bodies import Search
@@ -92,7 +87,7 @@ def embeddings() -> dict[str, Any]:
 def rerank() -> dict[str, Any]:
     """Documents by their similarity with a query, in Cohere's and Jina's shape.
 
-    The engine's scores have no part in it, and so no alpha; /v1/score mixes both.
+    The engine's scores have no part in it, and so no alpha; /v1/rewrite has the engine mix both.
     """
     body, service = read.body_of(RerankRequest, data=True), current_service()
     read.check_model(body.model, service.model)
@@ -133,7 +128,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
         read.check_word_pairs(query, documents)
         return 2 * late.scores(query, documents) - 1
-    return service.compared(query, service.search_model.encode(documents), feedback)[0]
+    return service.similarities(query, service.search_model.encode(documents), feedback)
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
@@ -141,58 +136,6 @@ def _result(index: int, relevance: float) -> dict[str, Any]:
     ML Commons takes no other."""
     rounded = round(relevance, 6)
     return {"index": index, "relevance_score": rounded if rounded >= 1e-4 else 0.0}
-
-
-@api.post("/score")
-def score() -> dict[str, Any]:
-    """Combined scores of hits that the caller brings, in the engine's order.
-
-    The hits are vectors, or documents (texts) where there are no vectors. The similarity weighs as in /v1/search.
-    """
-    body, service = read.body_of(ScoreRequest, data=True), current_service()
-    read.check_model(body.model, service.model)
-    feedback, note = _feedback(body.query, body.session or None)
-    if not body.query and feedback is None:
-        raise BadInput("neither a query nor a session's feedback", value=body.query, expected="a query text")
-    similar, alpha, late = _similarity(body, feedback)
-    engine = _engine_scores(body.engine_scores, len(similar))
-    # as in a search, unless there are no scores that can be multiplied
-    if late and body.engine_scores is not None and (engine >= 0).all():
-        scores = engine * factors_of(similar, alpha)
-    else:
-        scores = combine(engine, similar, alpha, z_score if late else min_max).astype(float)
-    return {"scores": scores.round(6).tolist(), **note}
-
-
-def _similarity(body: ScoreRequest, feedback: Feedback | None) -> tuple[Floats, float, bool]:
-    """How much each hit is like the query, the weight of that, and whether the trained reranker says so, which reads
-    texts and knows no session."""
-    service, late = current_service(), None
-    if body.vectors is None and feedback is None:
-        late = service.served_reranker.get(body.method)
-    elif body.method == "late":
-        raise BadInput(
-            "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
-        )
-    if body.vectors is not None:
-        vectors = read.vectors(body.vectors, service.search_model.dim)
-    elif body.documents is None:
-        raise BadInput("documents is missing", value="documents", expected="a list of strings")
-    else:
-        documents = read.texts("documents", body.documents, body.truncate)
-        if late is not None:
-            return late.support(body.query, documents), late.alpha if body.alpha is None else body.alpha, True
-        vectors = service.search_model.encode(documents)
-    return (*service.compared(body.query, vectors, feedback, body.alpha), False)
-
-
-def _engine_scores(scores: list[float] | None, count: int) -> NDArray[np.float64]:
-    """The engine's scores (n,) of ``count`` hits, by their order if ``scores`` is None; BadInput if they do not fit."""
-    if scores is None:
-        return -np.arange(count, dtype=np.float64)
-    if len(scores) != count:
-        raise BadInput("engine_scores do not fit the documents", value=scores, expected=f"a list of {count} numbers")
-    return np.asarray(scores, np.float64)
 
 
 @api.get("/indices")
@@ -292,46 +235,11 @@ def get_session(session: str) -> dict[str, Any]:
     return service.describe(service.sessions.get(session), engine_headers())
 
 
-@api.put("/sessions/<session>")
-def put_session(session: str) -> dict[str, Any]:
-    """Make a session of the judgements that a GET gave.
-
-    They replace what it holds. Documents are not looked for; those that do not exist teach nothing.
-    """
-    service = current_service()
-    judgements = [
-        Judgement(
-            given.index,
-            given.document,
-            given.grade,
-            given.query or "",
-            given.at or 0.0,
-            given.step or 1,
-            given.source or inferred_source(given.grade),
-        )
-        for given in read.body_of(SessionRequest).judgements
-    ]
-    for index in dict.fromkeys(judgement.index for judgement in judgements):
-        with suppress(NotFound, ModelMismatch):  # documents are not looked for: those that are gone teach nothing
-            service.served(index, engine_headers())
-    return service.describe(service.sessions.put(session, judgements), engine_headers())
-
-
 @api.delete("/sessions/<session>")
 def delete_session(session: str) -> dict[str, Any]:
     """Forget a session."""
     current_service().sessions.delete(session)
     return {"session": session, "deleted": True}
-
-
-@api.delete("/sessions")
-def delete_sessions() -> dict[str, Any]:
-    """Forget all sessions with a judgement in an index."""
-    index = request.args.get("index")
-    if not index:
-        raise BadInput("index is missing", value="index", expected="/v1/sessions?index=NAME")
-    current_service().served_indices.require_name(index)
-    return {"index": index, "deleted": current_service().sessions.store.delete_index(index)}
 
 
 @api.post("/sessions/<session>/undo")

@@ -6,20 +6,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from resift.contracts.search_options import Alpha, Clause, Name, SessionId, Text
+from resift.contracts.search_options import Clause, Name, SessionId, Text
 from resift.schema import said
-from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
+from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 
 MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
-MAX_DOCUMENTS = 10_000  # of a rerank or score request: as many as a search can have hits
-MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
+MAX_DOCUMENTS = 10_000  # of a rerank request: as many as a search can have hits
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
 Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids, which are strings")]
-Grade = Annotated[float, said("1 relevant, -1 irrelevant, 0.5 clicked, -0.25 skipped, 0 taken back", ge=-1, le=1)]
-Vector = Annotated[
-    list[Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]], said("as many numbers as the model has dimensions")
-]
 Whole = Annotated[int, Meta(ge=0, le=10**9)]
 SameModel = Annotated[str | None, said("name or hash; another than the one at work is refused", "the one at work")]
 Truncate = Annotated[bool, said("cut long texts instead of refusing them")]
@@ -84,27 +79,6 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = field(default_factory=dict)
 
 
-class GivenJudgement(Struct, kw_only=True):
-    """A judgement of a session, as its description holds it."""
-
-    index: Name
-    document: DocumentId
-    grade: Grade
-    query: str | None = None
-    at: Annotated[Annotated[float, Meta(ge=0, le=LATEST)] | None, said("Unix time, in seconds")] = None
-    step: Annotated[int, Meta(ge=1, le=10**9)] | None = None
-    source: Annotated[
-        Literal["mark", "click", "skip", "model"] | None,
-        said("without it a grade of 0.5 is a click's and -0.25 a skip's, as in sessions of version 0.1"),
-    ] = None
-
-
-class SessionRequest(Struct, kw_only=True):
-    """What a GET of a session answers; the rest of it is not read."""
-
-    judgements: Annotated[list[GivenJudgement], said("at most 100", title="a list of judgements")]
-
-
 class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Documents that are to be ordered by their similarity with a query."""
 
@@ -123,43 +97,6 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = "auto"
     return_documents: Annotated[bool, said("put the texts into the results")] = False
     session: Annotated[SessionId | None, said("as in a search")] = None
-    model: SameModel = None
-    truncate: Truncate = False
-
-
-class ScoreRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Hits that are to be scored: vectors or documents are needed, and a query, or a session that learned something."""
-
-    query: Annotated[Text, said("a text; it may be missing where the session has taught something")] = ""
-    session: Annotated[
-        str | None, said('`""` counts as none', extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{0,128}$"})
-    ] = None
-    vectors: Annotated[
-        Annotated[list[Vector], Meta(max_length=MAX_DOCUMENTS)] | None, said("the hits' vectors, or …")
-    ] = None
-    documents: Annotated[
-        str | Annotated[list[_Item], Meta(max_length=MAX_DOCUMENTS)] | None,
-        said("… their texts, where there are no `vectors`", title="a list of strings"),
-    ] = None
-    engine_scores: Annotated[
-        Annotated[list[Annotated[float, Meta(gt=-1e300, lt=1e300)]], Meta(max_length=MAX_DOCUMENTS)] | None,
-        said("a number for each hit; without them the first hit counts as the best", "by rank"),
-    ] = None
-    method: Annotated[
-        Literal["auto", "vectors", "late"],
-        said(
-            "`late` scores `documents` by the [trained reranker](rerankers.md), not with a session; `vectors`; `auto` "
-            "is `late` where it can be"
-        ),
-    ] = "auto"
-    alpha: Annotated[
-        Alpha | None,
-        said(
-            "weight of the similarity, or of the reranker's scores",
-            "as in a search, which is [less](rewriting.md#words-without-vectors) where general vectors lack words of "
-            "the query; the reranker's own for `late`",
-        ),
-    ] = None
     model: SameModel = None
     truncate: Truncate = False
 

@@ -15,9 +15,8 @@ from flask import current_app, request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from resift import schema
-from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
+from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
 from resift.reranker.request_bodies import TextObject
 from resift.text import tokenize
 
@@ -156,13 +155,6 @@ def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: b
     if truncate:
         return [text[:limit].encode("utf-8", "replace").decode() for text in strings]
     return [schema.check_text(f"{name}[{position}]", text, limit) for position, text in enumerate(strings)]
-
-
-def vectors(rows: list[list[float]], dim: int) -> Floats:
-    """Vectors that a request brings as an array (n, dim). Raises DimensionMismatch for those of another size."""
-    if wrong := [len(row) for row in rows if len(row) != dim]:
-        raise DimensionMismatch(f"vectors have {wrong[0]} dimensions", value=wrong[0], expected=str(dim))
-    return np.array(rows, np.float32).reshape(-1, dim)
 
 
 def check_model(requested: str | None, model: Model) -> None:

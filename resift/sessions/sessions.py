@@ -166,15 +166,6 @@ class Sessions:
         """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
         return self._change(id, Session.without_last_step)
 
-    def put(self, id: str, judgements: Sequence[Judgement]) -> Session:
-        """Replace all judgements of a session, which begins if it is new; they are kept in the order of their steps.
-
-        Raises what :meth:`add` raises.
-        """
-        check_judgements(judgements)
-        ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
-        return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), len(judgements))
-
     def find(self, id: str, of_anyone: bool = False, wait: bool = False) -> Session | None:
         """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
 

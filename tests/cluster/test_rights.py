@@ -123,7 +123,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     # as where a disk is full, and what is deleted is deleted all the same
     params = "ignore_unavailable=true&allow_no_indices=true"  # who may not create the index has none
     node.ask("PUT", f"/{SESSIONS}/_settings?{params}", {"index.blocks.read_only_allow_delete": True})
-    told += [client.delete(path).text for path in ("/v1/sessions/anna", "/v1/sessions?index=mine-served")]
+    told.append(client.delete("/v1/sessions/anna").text)
     service.engine.close()
     service.sessions.store.close()
     node.ask("DELETE", f"/{SESSIONS},{','.join(UBI)}?ignore_unavailable=true")

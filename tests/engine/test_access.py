@@ -249,8 +249,6 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
     rerank = {"query": "fire", "documents": list(DOCUMENTS.values())}
     assert post(wiki, "/v1/rerank", **rerank, session="anna") == post(wiki, "/v1/rerank", **rerank)
     assert post(shop, "/v1/rerank", **rerank, session="anna") != post(shop, "/v1/rerank", **rerank)
-    score = {"query": "fire", "documents": list(DOCUMENTS.values())}
-    assert post(wiki, "/v1/score", **score, session="anna") == post(wiki, "/v1/score", **score)
 
     def refused(client: FlaskClient, id: str) -> list[Any]:
         same = {"X-Opaque-Id": "same"}
@@ -264,7 +262,6 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
     assert refused(wiki, "anna") == refused(wiki, "none")
     assert {status for status, _ in refused(wiki, "anna")} == {404}
     assert wiki.post("/v1/feedback", json=MARKS).status_code == 404
-    assert wiki.put("/v1/sessions/anna", json={"judgements": []}).status_code == 404
     assert shop.get("/v1/sessions/anna").get_json()["steps"] == 1
     assert boss.get("/v1/sessions/anna").get_json()["steps"] == 1
     post(boss, "/v1/feedback", **{**MARKS, "relevant": ["1"]})

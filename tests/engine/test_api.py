@@ -15,7 +15,6 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model
-from resift.ranking.fusion import combine
 
 
 def test_embeddings(plain: FlaskClient, model: Model) -> None:
@@ -61,35 +60,11 @@ def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: 
         assert len(text) <= 18
 
 
-def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) -> None:
-    texts = ["gun of the army", "bush fire", "forest flame"]
-    vectors = model.encode(texts).tolist()
-    by_text = post(plain, "/v1/score", query="fire", documents=texts)
-    by_vector = post(plain, "/v1/score", query="fire", vectors=vectors)
-    assert by_text["scores"] == by_vector["scores"]
-    similar = model.score(model.encode(["fire"])[0], model.encode(texts))
-    np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
-    answer = plain.post("/v1/score", json={"query": "fire", "vectors": ["AAAA"]})
-    assert (answer.status_code, answer.json["error"]["expected"]) == (400, "a list, each a number from -1e+18 to 1e+18")
-    given = post(plain, "/v1/score", query="fire", vectors=vectors, engine_scores=[1, 5, 2], alpha=0.2)
-    np.testing.assert_allclose(given["scores"], combine(np.array([1, 5, 2]), similar, 0.2), atol=1e-5)
-    assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
-
-
-def test_sessions_reach_score_and_rerank(client: FlaskClient, filled: str, model: Model) -> None:
-    texts = [TEXTS["army"], TEXTS["tree"], TEXTS["rain"]]
+def test_sessions_reach_rerank(client: FlaskClient, filled: str) -> None:
+    asked = {"query": "fire", "documents": [TEXTS["army"], TEXTS["tree"], TEXTS["rain"]]}
+    plain = post(client, "/v1/rerank", **asked)
     post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
-    for path, body in (
-        ("/v1/rerank", {"documents": texts}),
-        ("/v1/score", {"vectors": model.encode(texts).tolist()}),
-    ):
-        plain, learned = (
-            post(client, path, query="fire", **body),
-            post(client, path, query="fire", session="a", **body),
-        )
-        assert plain != learned
-    empty = post(client, "/v1/score", query="", session="a", vectors=model.encode(texts).tolist(), alpha=1)
-    assert empty["scores"][1] > empty["scores"][0]
+    assert post(client, "/v1/rerank", **asked, session="a") != plain == post(client, "/v1/rerank", **asked)
 
 
 def test_long_texts_of_a_pipeline_are_cut_not_refused(plain: FlaskClient, model: Model) -> None:

@@ -147,7 +147,7 @@ def test_documents_of_others_are_shown_by_their_titles(cluster: OpenSearchEngine
     Cluster(cluster).request("POST", "/_bulk?refresh=true", "".join(f"{json.dumps(line)}\n" for line in lines))
     shown = resift("search", theirs, "drill", "--engine", opensearch_url).stdout
     numbers = resift("search", theirs, "7", "--engine", opensearch_url).stdout
-    resift("explain-search", theirs, "drill", "--engine", opensearch_url)
+    resift("search", theirs, "drill", "--explain", "--engine", opensearch_url)
     cluster.drop(theirs)
     assert not list(Path().iterdir()), "without a session there is none to keep"
     assert [line.count("  Fire drill | Ann Lee | At noon, in") for line in shown.splitlines()] == [1, 1, 1]
@@ -183,18 +183,6 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     assert "warning: no text in 'nmae' of the first documents; available fields: sku, name, description" in warned
 
 
-def test_a_field_with_a_comma_in_its_name_is_named_in_double_quotes(engine_url: str, name: str, here: Path) -> None:
-    where = ["--index", name, "--engine", engine_url]
-    products = json.dumps([{"id": "1", "title, long": "bush fire", "note": "rain"}])
-    refused = resift("index", "-", *where, "--fields", "title, long", status=2, input=products).stderr
-    assert """available fields: id, "title, long", note; with its double quotes: --fields '"title, long"'""" in refused
-    for half in ('"title, long', '"title", "', '"title" long'):
-        assert "names no field" in resift("index", "-", *where, "--fields", half, status=2, input=products).stderr
-    resift("index", "-", *where, "--fields", '"title, long", note', input=products)
-    assert reported("search", name, "bush", "--engine", engine_url)["hits"]["hits"][0]["_id"] == "1"
-    assert indices("--engine", engine_url)[name][-1] == "title, long,note"
-
-
 def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
     lines = [{"sku": number % 3, "name": f"hose {number}"} for number in range(5)]
     told = resift("index", "-", "--index", "docs", "--id", "sku", input="\n".join(map(json.dumps, lines))).stderr
@@ -208,7 +196,7 @@ REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "index": (["index", "docs.jsonl", "--index", "docs"], {"indexed", "refused", "dead_letters", "fields"}),
     "verify": (["verify", "docs"], {"checked", "missing", "stale", "repaired"}),
     "search": (["search", "docs", "rain"], {"took", "hits", "resift"}),
-    "explain-search": (["explain-search", "docs", "rain"], {"before", "after", "notes"}),
+    "search --explain": (["search", "docs", "rain", "--explain"], {"query", "size"}),
 }
 
 
@@ -262,9 +250,8 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
     library.Model("learned", table, "mean", "cosine").save("shop-model")
     with library.open("shop.db", "shop-model") as opened:
         opened.index("shop", fields=["description"]).add([{"id": "1", **PRODUCTS[1]}, {"id": "2", **PRODUCTS[2]}])
-    for command in ("search", "explain-search"):
-        result = CliRunner().invoke(main, [command, "shop", "smoke", "--engine", "shop.db"])
-        assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
+    assert result.exit_code == 0, result.output
     Path("shop-model").rename("elsewhere")
     result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
     assert result.exit_code != 0

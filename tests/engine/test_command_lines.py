@@ -33,7 +33,6 @@ VALID: dict[str, dict[str, Any]] = {
     "index": {"files": "docs.jsonl", "index": "new", "model": "model"},
     "verify": {"index": "docs", "model": "model"},
     "search": {"index": "docs", "query": "fire", "model": "model"},
-    "explain-search": {"index": "docs", "query": "fire", "model": "model"},
     "indices": {"model": "model"},
     "drop": {"index": "docs", "yes": True},
     "sessions list": {},
@@ -149,7 +148,6 @@ TEXTS: dict[str, list[str]] = {
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
     ("search", "session"): ["a b", "x" * 200],
-    ("explain-search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("mcp", "store"): ADDRESSES[:3],
@@ -168,8 +166,6 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("search", "store"): {"session": "anna"},
-    ("explain-search", "store"): {"session": "anna"},
-    ("explain-search", "file"): {"query": None},
     ("sessions delete", "index"): {"session": None},
     ("train reranker", "of_sessions"): {"folder": None},
     ("train reranker", "of_ubi"): {"folder": None},

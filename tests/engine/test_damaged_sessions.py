@@ -120,12 +120,10 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
         answer = post(client, "/v1/search", **{**search, "session": "good"})
         assert ids(answer) == moved, (answer["resift"], stored)
         post(client, "/v1/rerank", query="fire", documents=["gun"], session="bad")
-        post(client, "/v1/score", query="fire", documents=["gun"], session="bad")
         statuses = {client.get("/v1/sessions/bad").status_code}
         statuses.add(client.post("/v1/sessions/bad/undo").status_code)
         mark = {"session": "bad", "index": "docs", "query": "fire", "relevant": ["war"]}
         statuses.add(client.post("/v1/feedback", json=mark).status_code)
-        statuses.add(client.put("/v1/sessions/bad", json={"judgements": []}).status_code)
         assert statuses <= {200, 400, 404, 409}, stored
         sessions: Sessions = client.application.extensions["resift"].sessions
         assert {"good"} <= {session.id for session in sessions.all()} <= {"good", "bad"}
@@ -147,7 +145,6 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
     for answer in (
         client.get("/v1/sessions/bad"),
         client.post("/v1/feedback", json={"session": "bad", "index": "docs", "relevant": ["war"]}),
-        client.put("/v1/sessions/bad", json={"judgements": []}),
         client.post("/v1/sessions/bad/undo"),
     ):
         error = answer.get_json()["error"]
@@ -156,7 +153,6 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
     assert [session.id for session in client.application.extensions["resift"].sessions.all()] == ["good"]
     assert "left out: session 'bad' is damaged" in caplog.messages
     assert client.delete("/v1/sessions/bad").status_code == 200
-    assert client.delete("/v1/sessions?index=docs").get_json()["deleted"] == 1
 
 
 @pytest.mark.parametrize(

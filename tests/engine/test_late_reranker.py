@@ -23,7 +23,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.fusion import combine, factors_of, z_score
+from resift.ranking.fusion import factors_of
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction
 from resift.reranker import Config, create_app
@@ -192,18 +192,6 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
     for result in found:
         assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=1e-4)
     assert post(client, "/v1/rerank", query="fire", documents=documents, method="vectors") == vectors
-    given = {"query": "fire", "documents": documents, "engine_scores": [3, 2, 1]}
-    expected = np.array([3.0, 2, 1]) * factors_of(late.support("fire", documents), late.alpha)
-    np.testing.assert_allclose(post(client, "/v1/score", **given)["scores"], expected, atol=1e-5)
-    expected = combine(np.array([-3.0, -4, -5]), scores, 0.2, z_score)
-    mixed = post(client, "/v1/score", **{**given, "engine_scores": [-3, -4, -5]}, alpha=0.2)
-    np.testing.assert_allclose(mixed["scores"], expected, atol=1e-5)
-    without = post(client, "/v1/score", query="fire", documents=documents)
-    expected = combine(np.array([0.0, -1, -2]), scores, 0.9, z_score)
-    np.testing.assert_allclose(without["scores"], expected, atol=1e-5)
-    rows = [[0.0] * 8]
-    assert len(post(client, "/v1/score", query="fire", vectors=rows)["scores"]) == 1
-    post(client, "/v1/score", 400, query="fire", vectors=rows, method="late")
 
 
 def test_a_broken_reranker_does_not_come_into_service(

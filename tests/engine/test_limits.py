@@ -29,7 +29,6 @@ from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES, check_json_si
 FIELDS = {
     "embeddings": {"input": "fire"},
     "rerank": {"query": "fire", "documents": ["bush"]},
-    "score": {"query": "fire", "documents": ["bush"]},
     "search": {"index": "docs", "query": "fire"},
     "feedback": {"session": "a", "index": "docs", "relevant": ["1"]},
 }
@@ -53,8 +52,6 @@ def test_texts_are_counted_whatever_their_length(plain: FlaskClient) -> None:
     for path, body, most in (
         ("embeddings", {"input": [""]}, 2048),
         ("rerank", {"query": "fire", "documents": [""]}, 10_000),
-        ("score", {"query": "fire", "documents": [""]}, 10_000),
-        ("score", {"query": "fire", "vectors": ["AAAA"]}, 10_000),
     ):
         field = list(body)[-1]
         error = post(plain, f"/v1/{path}", 413, **{**body, field: body[field] * 200_000})["error"]

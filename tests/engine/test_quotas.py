@@ -21,7 +21,7 @@ from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller, KeyFile
 from resift.sessions.quotas import Quotas
-from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_INDEX, Sessions
+from resift.sessions.sessions import MAX_DOCUMENT_ID, Sessions
 
 DAY = 86_400
 MARK = {"session": "anna", "index": "docs", "query": "fire"}
@@ -65,24 +65,6 @@ def test_no_mark_has_a_longer_id_than_a_document_can(opened: Callable[..., Flask
             assert answer.get_json()["error"]["code"] == code
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({"document": "é" * 256}, 200),
-        ({"document": "é" * 257}, 413),
-        ({"document": "\ud800"}, 400),
-        ({"index": "x" * (MAX_INDEX + 1)}, 413),
-        ({"at": LATEST * 1.1}, 400),  # of a year that no date has: the list of sessions would fail
-    ],
-)
-def test_no_session_is_made_of_what_no_mark_has(
-    opened: Callable[..., FlaskClient], changed: dict[str, Any], status: int
-) -> None:
-    judgement = {"index": "docs", "document": "bush", "grade": 1, **changed}
-    answer = opened().put("/v1/sessions/anna", json={"judgements": [judgement]})
-    assert answer.status_code == status
-
-
 def test_the_library_has_the_same_bounds(tmp_path: Path, model: Model) -> None:
     with resift.open(tmp_path / "docs.db", model) as library:
         session = library.index("docs", fields=["text"]).session("anna")
@@ -106,8 +88,6 @@ def test_a_key_makes_no_more_marks_a_day(opened: Callable[..., FlaskClient]) -> 
     assert [client.post("/v1/feedback", json=mark).status_code for _ in range(2)] == [200, 200]
     refused = client.post("/v1/feedback", json=mark)
     assert error_of(refused)["expected"] == "at most 3 marks a day (RESIFT_MAX_MARKS_PER_DAY)"
-    judgements = {"judgements": [{"index": "docs", "document": "bush", "grade": 1}]}
-    error_of(client.put("/v1/sessions/anna", json=judgements))
     error_of(client.post("/ubi_events", json=[{"action_name": "click"}]))
     # others go on, and so does all that stores nothing more
     told = client.post("/v1/feedback", json={**mark, "session": "o"}, headers=client.application.config["OTHER"])
@@ -124,16 +104,15 @@ def test_a_key_begins_no_more_sessions_a_day(opened: Callable[..., FlaskClient])
         assert client.post("/v1/feedback", json={**MARK, "session": session, "relevant": ["bush"]}).status_code == 200
     refused = client.post("/v1/feedback", json={**MARK, "session": "c", "relevant": ["bush"]})
     assert "sessions a day" in error_of(refused)["expected"]
-    error_of(client.put("/v1/sessions/c", json={"judgements": []}))
     assert client.post("/v1/feedback", json={**MARK, "session": "a", "relevant": ["wood"]}).status_code == 200
     assert client.get("/v1/sessions/c").status_code == 404
 
 
 def test_a_key_writes_no_more_bytes_a_day(opened: Callable[..., FlaskClient]) -> None:
     client = opened(max_bytes_per_day=50_000)
-    judgements = [{"index": "docs", "document": f"{i:0512}", "grade": 1} for i in range(100)]
-    assert client.put("/v1/sessions/a", json={"judgements": judgements}).status_code == 200
-    error_of(client.put("/v1/sessions/b", json={"judgements": judgements}))
+    mark = {**MARK, "neutral": [f"{i:0512}" for i in range(100)]}
+    assert client.post("/v1/feedback", json={**mark, "session": "a"}).status_code == 200
+    error_of(client.post("/v1/feedback", json={**mark, "session": "b"}))
     error_of(client.post("/ubi_queries", json=[{"query_id": "1"}]))
 
 

@@ -83,8 +83,6 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
             [Record("f", 0, "a", {"text": "fire and smoke"})], ["text"]
         )
         found[name] = post(app, "/v1/search", index="docs", query="fire")["resift"]["alpha"]
-        scored = post(app, "/v1/score", query="fire", documents=["rain", "fire"], engine_scores=[1, 0])["scores"]
-        assert scored == pytest.approx([1 - found[name], found[name]])
         engine.close()
     assert found == {"plain": 0.5, "adapted": 0.7, "set": 0.9}
 
@@ -112,8 +110,7 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     for asked in ({}, {"alpha": 0.5}, {"session": "a"}, {"session": "a", "alpha": 0.2}):
         for query in ("fire", "fire zzyzx", "fire zzyzx qwfp"):
             weight = alpha(query, **asked)
-            assert weight == pytest.approx(_weight_of_scores(app, query, asked), abs=1e-5), "every door weighs alike"
-            assert weight == pytest.approx(_weight_in_pipeline(app, query, asked), abs=1e-5)
+            assert weight == pytest.approx(_weight_in_pipeline(app, query, asked), abs=1e-5), "both weigh alike"
     engine.close()
     learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
     assert (model.known_part("fire zzyzx"), learned.known_part("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
@@ -140,14 +137,8 @@ def test_models_learned_from_documents_leave_numbers_to_the_engine(
     engine.close()
 
 
-def _weight_of_scores(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
-    """The similarity's weight in /v1/score: what the nearer of two documents gets that is the engine's last."""
-    scores = post(app, "/v1/score", query=query, documents=["rain", "fire"], engine_scores=[1, 0], **asked)["scores"]
-    return float(scores[1])
-
-
 def _weight_in_pipeline(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
-    """The same in a body as search pipelines have it rewritten."""
+    """The similarity's weight in a body as search pipelines have it rewritten."""
     body = {"query": {"match": {"text": query}}, "ext": {"ml_inference": asked}}
     rewritten = str(post(app, "/v1/rewrite", index="docs", body=body)["body"])
     (beta,) = {float(found) for found in re.findall(r"'beta': ([\d.e-]+)", rewritten)}

@@ -109,17 +109,6 @@ def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index:
     assert client.get("/v1/sessions/a").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "index", [SECRET, f"{P}-to-secret", f"{P}*", SESSIONS, f"{P}-to-sessions", ".tasks"], ids=alike
-)
-def test_no_session_brings_an_index_in(client: FlaskClient, unlisted: FlaskClient, index: str) -> None:
-    judgements = [{"index": index, "document": "1", "grade": 1, "query": "fire"}]
-    answer = client.put("/v1/sessions/a", json={"judgements": judgements})
-    assert (answer.status_code, answer.get_json()["error"]["code"]) == (403, "index_not_served")
-    assert client.get("/v1/sessions/a").status_code == 404
-    assert client.delete(f"/v1/sessions?index={index}").status_code == 403
-
-
 def test_sessions_of_an_index_that_is_served_no_more_teach_nothing(client: FlaskClient, unlisted: FlaskClient) -> None:
     post(unlisted, "/v1/feedback", session="a", index=SECRET, query="fire", relevant=["1"])
     assert unlisted.get("/v1/sessions/a").get_json()["learned"] is not None

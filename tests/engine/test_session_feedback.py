@@ -181,25 +181,6 @@ def test_words_alone_move_hits_too(client: FlaskClient, filled: str) -> None:
     assert "tree" in [hit["resift"]["because"]["document"] for hit in hits if hit["resift"]["because"]]
 
 
-def test_a_session_is_exported_and_imported(client: FlaskClient, filled: str) -> None:
-    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], skipped=["army"])
-    exported = client.get("/v1/sessions/a").get_json()
-    imported = client.put("/v1/sessions/b", json=exported).get_json()
-    assert imported["judgements"] == exported["judgements"]
-    assert imported["learned"] == exported["learned"]
-    for session in ("a", "b"):
-        assert post(client, "/v1/search", index=filled, query="fire", session=session)["hits"]["hits"]
-    other = {"index": "other", "document": "1", "grade": -1}
-    assert client.put("/v1/sessions/c", json={"judgements": [other]}).get_json()["learned"] is None
-    for wrong in ({"grade": 2}, {"grade": None}, {"document": ""}, {"step": 0}, {"at": "now"}, {"index": 1}):
-        answer = client.put("/v1/sessions/c", json={"judgements": [{**other, **wrong}]})
-        assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "bad_input")
-    assert client.delete(f"/v1/sessions?index={filled}").get_json()["deleted"] == 2
-    assert client.get("/v1/sessions/a").status_code == 404
-    assert client.get("/v1/sessions/c").status_code == 200
-    assert client.delete("/v1/sessions").status_code == 400
-
-
 def test_sessions_that_cannot_be_asked_are_left_out(
     client: FlaskClient, filled: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -271,7 +271,6 @@ def test_bad_names(sessions: Sessions, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: add(sessions, name, ("d0", 1)),
         lambda: sessions.find(name),
-        lambda: sessions.put(name, []),
         lambda: sessions.undo(name),
         lambda: sessions.delete(name),
     ]
@@ -287,14 +286,12 @@ def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
     assert marks(add(sessions, "s", ("c", 1)))[0] == ("d0", 1, 2)
     assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
     add(sessions, "one", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS)))
-    assert len(sessions.put("one", sessions.get("one").judgements).judgements) == MAX_JUDGEMENTS == 100
+    assert len(sessions.get("one").judgements) == MAX_JUDGEMENTS == 100
     for i in range(MAX_JUDGEMENTS):
         add(sessions, "steps", (f"d{i}", 1))
     assert marks(add(sessions, "steps", ("c", 1)))[0] == ("d1", 1, 2)
     with pytest.raises(BadInput, match="101 documents"):
         add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS + 1)))
-    with pytest.raises(BadInput, match="101 documents"):
-        sessions.put("s", [Judgement("docs", str(i), 1) for i in range(MAX_JUDGEMENTS + 1)])
     assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
 
 
@@ -305,21 +302,6 @@ def test_a_session_of_ten_judgements_is_small(sessions: Sessions) -> None:
     kept = sessions.store.read("s")
     assert kept is not None
     assert len(json.dumps(kept.body).encode()) <= 1024
-
-
-def test_a_session_can_be_copied(sessions: Sessions) -> None:
-    add(sessions, "s", ("d0", 1), ("d1", -1))
-    add(sessions, "s", ("d2", 0.5), query="other")
-    original = sessions.get("s")
-    assert sessions.put("copy", original.judgements).judgements == original.judgements
-    add(sessions, "copy", ("d3", 1))
-    assert sessions.put("copy", reversed_steps(original)).judgements == original.judgements
-    assert sessions.undo("copy").steps == 1
-
-
-def reversed_steps(session: Session) -> list[Judgement]:
-    """The last step first, as nobody should give them."""
-    return sorted(session.judgements, key=lambda one: -one.step)
 
 
 def test_parallel_marks_lose_nothing(open_stores: Callable[[], SessionStore], clock: Clock) -> None:

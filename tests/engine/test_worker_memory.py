@@ -69,11 +69,10 @@ def warm_up(server: Server) -> None:
         before = now
 
 
-def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
+def requests(words: list[str]) -> dict[str, tuple[str, Any]]:
     """The largest requests that we know to be within the limits, or to be refused only once they were parsed."""
     text = " ".join(words)[:990_000]
     document = text[:3800]
-    vector = ("[" + ",".join(["0.12345678"] * model.dim) + "]").encode()
     keys = b",".join(b'"k%d":%d' % (n, n + 1000) for n in range(400_000))
     values = b",".join(b'"k%d"' % n for n in range(499_000))
     emoji = json.dumps({"input": [f"{text}\U0001f600"] * 8}, ensure_ascii=False).encode()
@@ -81,8 +80,6 @@ def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
         "2048 texts, vectors": ("/v1/embeddings", {"input": [document] * 2048}),
         "8 long texts, vectors": ("/v1/embeddings", emoji),
         "10,000 texts, reranked": ("/v1/rerank", {"query": "fire", "documents": [document[:700]] * 10_000}),
-        "7.5 MB of texts, scored": ("/v1/score", {"query": "fire", "documents": [document] * 1950}),
-        "1,900 vectors, scored": ("/v1/score", b'{"query":"x","vectors":[' + b",".join([vector] * 1900) + b"]}"),
         "unknown fields": ("/v1/search", b"{" + keys + b"}"),
         "a query of many values": ("/v1/search", b'{"index":"docs","query":{"terms":{"n":[' + values + b"]}}}"),
         "a query of many words": ("/v1/search", {"index": "docs", "query": "fire " * 190_000}),
@@ -101,7 +98,7 @@ def test_no_request_takes_as_much_memory_as_a_worker_has_at_rest(
 ) -> None:
     rest = server.memory()
     log.info("at rest %.0f MiB; a request's peak against that:", rest / MB)
-    for name, (path, body) in requests(packaged, words).items():
+    for name, (path, body) in requests(words).items():
         server.forget_peak()
         status, answer = server.post(path, body)
         peak = server.memory("VmHWM")

@@ -65,22 +65,15 @@ SEARCHES: list[dict[str, Any]] = [
     *({"query": query, "filter": {"range": {"n": {"lt": 5}}}, "highlight": True} for query in QUERIES[:2]),
     {"query": "fire", "session": "anna", "knn": 4, "alpha": 0.7, "method": "vectors"},
 ]
-JUDGEMENT = {"index": "news", "document": "bush", "grade": 1, "at": 1e9, "query": "fire", "step": 1}
 BODIES: dict[str, list[dict[str, Any]]] = {
     "search": SEARCHES,
     "feedback": [
         {"session": "new", "query": "fire", "relevant": ["bush"], "irrelevant": ["war"], "neutral": ["tree"]},
         {"session": "anna", "clicked": ["bush"], "skipped": ["army", "rain"]},
     ],
-    "putSession": [{"judgements": [JUDGEMENT, {**JUDGEMENT, "document": "war", "grade": -0.5}]}],
     "rerank": [
         {"query": "fire", "documents": ["bush", {"text": "army"}, None], "top_n": 2, "return_documents": True},
         {"query": "fire gun", "documents": ["bush fire", "army"], "method": "vectors", "truncate": True},
-    ],
-    "score": [
-        {"query": "fire", "documents": ["bush", "army"], "engine_scores": [3.5, 1], "alpha": 0.5},
-        {"query": "fire", "session": "anna", "vectors": [[1.0] * 8, [0.5] * 8]},
-        {"query": "fire", "session": "anna", "vectors": ["AAAAAAAAAAA="]},
     ],
     "embeddings": [{"input": ["fire", "", None, {"text": "bush"}], "encoding_format": "base64", "truncate": True}],
 }

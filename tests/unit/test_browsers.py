@@ -90,9 +90,8 @@ FOREIGN: list[dict[str, str]] = [
     [
         ("POST", "/v1/feedback"),
         ("POST", "/v1/sessions/s/undo"),
-        ("PUT", "/v1/sessions/s"),
+        ("PUT", "/v1/reviews/r"),
         ("DELETE", "/v1/sessions/s"),
-        ("DELETE", "/v1/sessions?index=docs"),
         ("POST", "/v1/search"),
     ],
 )
@@ -120,7 +119,7 @@ def test_programs_and_the_own_page_do(plain: FlaskClient, headers: dict[str, str
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/json", None]
 )
 @pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/v1/feedback"), ("PUT", "/v1/sessions/s"), ("POST", "/v1/sessions/s/undo")]
+    ("method", "path"), [("POST", "/v1/feedback"), ("PUT", "/v1/reviews/r"), ("POST", "/v1/sessions/s/undo")]
 )
 def test_bodies_are_sent_as_json(plain: FlaskClient, kind: str | None, method: str, path: str) -> None:
     answer = plain.open(path, method=method, data=b'{"judgements": []}', content_type=kind)

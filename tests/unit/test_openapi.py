@@ -114,7 +114,6 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("feedback", {"session": "anna", "index": "resift-news", "neutral": ["1", "3"]}),
         ("rerank", {"query": "fire", "documents": "the army"}),
         ("rerank", {"query": "fire", "documents": [None, {"text": "army"}], "top_n": 0, "truncate": True}),
-        ("score", {"query": "", "session": "anna", "vectors": [[1.0] * 8]}),
         ("embeddings", {"input": []}),
     ],
 )
@@ -144,7 +143,6 @@ def test_required_fields_are_required_and_others_may_be_null(client: FlaskClient
     method, _, _ = OPERATIONS[name]
     refused = 422 if "422" in OPERATIONS[name][2]["responses"] else 400
     nullable = {field for field, its in schema["properties"].items() if _takes_null(resolved(its))}
-    nullable -= {"documents"} if name == "score" else set()  # the example has nothing else to score
     for field in schema.get("required", ()):
         assert field not in nullable
         answer = client.open(_url(name), method=method.upper(), json={**body, field: None})
@@ -194,10 +192,10 @@ def test_what_is_documented_in_words_is_the_codes() -> None:
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
     assert str(MAX_INDEX) in feedback["index"]["description"]
     assert feedback["relevant"]["items"]["maxLength"] == MAX_DOCUMENT_ID
-    grade = schemas["GivenJudgement"]["properties"]["grade"]["description"]
-    assert all(f"{value:g} {name}" in grade for name, value in GRADES.items() if value)
+    judgement = schemas["Judgement"]["properties"]
+    assert all(f"{value:g} {name}" in judgement["grade"]["description"] for name, value in GRADES.items() if value)
     assert set(GRADES) < set(feedback)
-    assert set(schemas["GivenJudgement"]["properties"]["source"]["anyOf"][0]["enum"]) == set(SOURCES)
+    assert set(judgement["source"]["enum"]) == set(SOURCES)
 
 
 def _errors(kind: type[ResiftError]) -> Iterator[type[ResiftError]]:
@@ -223,7 +221,6 @@ def test_documented_errors_are_the_applications(client: FlaskClient) -> None:
         "host_not_allowed": client.get("/healthz", headers={"Host": "elsewhere.example"}),
         "origin_not_allowed": client.post("/v1/rerank", json={}, headers={"Origin": "http://elsewhere.example"}),
         "index_not_served": client.post("/v1/search", json={"index": ".tasks", "query": "x"}),
-        "dimension_mismatch": client.post("/v1/score", json={"query": "x", "vectors": [[1]]}),
         "unsupported_query": client.post("/v1/search", json={"index": "resift-news", "query": {"fuzzy": {}}}),
         "not_found": client.post("/v1/feedback", json={"index": "resift-news", "session": "a", "relevant": ["9"]}),
         "index_not_found": client.post("/v1/search", json={"index": "none", "query": "x"}),

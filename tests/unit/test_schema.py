@@ -223,7 +223,6 @@ def test_the_command_line_has_few_options() -> None:
         ("resift search", SearchRequest, "size"),
         ("resift search", SearchRequest, "knn"),
         ("resift search", SearchRequest, "session"),
-        ("resift explain-search", SearchRequest, "session"),
         ("resift serve", Config, "engine"),
         ("resift serve", Config, "model"),
         ("resift serve", Config, "static_queries"),

@@ -25,32 +25,6 @@ BAD = [
     ("/v1/rerank", {"query": "x", "documents": ["a"], "top_n": -1}, 400, "bad_input", "top_n"),
     ("/v1/rerank", {"query": "x", "documents": ["a"], "method": "magic"}, 400, "bad_input", "method"),
     ("/v1/rerank", {"query": ["x"], "documents": ["a"]}, 400, "bad_input", "query"),
-    ("/v1/score", {"vectors": [[1] * 8]}, 400, "bad_input", "query"),
-    ("/v1/score", {"query": "x", "vectors": [[1, 2]]}, 400, "dimension_mismatch", "2 dimensions"),
-    ("/v1/score", {"query": "x", "vectors": [[1] * 8, [1] * 7]}, 400, "dimension_mismatch", "7 dimensions"),
-    ("/v1/score", {"query": "x", "vectors": [["a"] * 8]}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": {"a": 1}}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": [[1e300] * 8]}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": [[2e18] * 8]}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": ["nsl/f39/f39/f39/"]}, 400, "bad_input", "vectors"),  # 3.4e38
-    ("/v1/score", {"query": "x", "vectors": [[10**400] * 8]}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": [["1"] * 8]}, 400, "bad_input", "vectors"),
-    ("/v1/score", {"query": "x", "vectors": [[True] * 8]}, 400, "bad_input", "vectors"),
-    (
-        "/v1/score",
-        {"query": "x", "documents": ["a"], "engine_scores": [1, 2]},
-        400,
-        "bad_input",
-        "engine_scores",
-    ),
-    (
-        "/v1/score",
-        {"query": "x", "documents": ["a"], "method": "dynamax"},
-        400,
-        "bad_input",
-        "method",
-    ),
-    ("/v1/score", {"query": "x", "session": "a b", "documents": ["a"]}, 400, "bad_input", "session"),
     ("/v1/search", {"query": "x"}, 400, "bad_input", "index"),
     ("/v1/search", {"index": "docs"}, 400, "bad_input", "query"),
     ("/v1/search", {"index": "docs", "query": 3}, 400, "bad_input", "query"),
@@ -133,7 +107,7 @@ def test_bad_input(
         b"null",
     ],
 )
-@pytest.mark.parametrize("path", ["embeddings", "rerank", "score", "search", "feedback"])
+@pytest.mark.parametrize("path", ["embeddings", "rerank", "search", "feedback"])
 def test_malformed_json(plain: FlaskClient, path: str, raw: bytes) -> None:
     response = plain.post(f"/v1/{path}", data=raw, content_type="application/json")
     assert (response.status_code, response.get_json()["error"]["code"]) == (400, "malformed_json")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -104,15 +104,10 @@ def checkpoint_beside(out: str) -> Path:
     return checkpoint
 
 
-@contextmanager
-def opened_ubi_log(engine: str, store: str) -> Iterator[UbiLog]:
+def opened_ubi_log(engine: str, store: str) -> AbstractContextManager[UbiLog]:
     """UBI's log beside an engine and its sessions, closed at the end."""
     settings = service_settings()
-    found = open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries)
-    try:
-        yield found
-    finally:
-        found.close()
+    return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))
 
 
 vectors_option = click.option(

@@ -192,7 +192,6 @@ OPEN = "open"
 SCOPE_OF = {
     "api.embeddings": "embed",
     "api.rerank": "embed",
-    "api.score": "embed",
     "api.search": "search",
     "api.list_indices": "search",
     "api.describe_index": "search",
@@ -202,10 +201,8 @@ SCOPE_OF = {
     "ubi.events": "feedback",
     "ubi.queries": "feedback",
     "api.get_session": "feedback",
-    "api.put_session": "feedback",
     "api.delete_session": "feedback",
     "api.undo": "feedback",
-    "api.delete_sessions": "admin",
     "reviews.list_reviews": "review",
     "reviews.begin_review": "review",
     "reviews.get_review": "review",

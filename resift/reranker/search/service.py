@@ -22,7 +22,7 @@ from resift.errors import IndexNotFound, ModelMismatch, ResiftError
 from resift.plugin.connect import open_review_store
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
-from resift.ranking.tuning import USUAL, Tuning
+from resift.ranking.tuning import Tuning
 from resift.reranker.access.indices import ServedIndex, ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
@@ -114,22 +114,18 @@ class Reranker:
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
 
-    def compared(
-        self, query: str, vectors: Floats, feedback: Feedback | None, alpha: float | None = None
-    ) -> tuple[Floats, float]:
-        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates, and its weight beside the engine's score.
+    def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
+        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates.
 
-        The query is moved and masked by the part of ``feedback`` that concerns it. The weight is that of a search which
-        asks for ``alpha``.
+        The query is moved and masked by the part of ``feedback`` that concerns it.
         """
         model = self.search_model
         vector = model.encode_one(query)
         scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
-        weight = self._similarity_weight(query, alpha, scoped)
         if scoped is None:
-            return model.score(vector, vectors), weight
+            return model.score(vector, vectors)
         mask = scoped.mask if scoped.method.masked else None
-        return model.score(scoped.transform_query(vector), vectors, mask), weight
+        return model.score(scoped.transform_query(vector), vectors, mask)
 
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
@@ -237,9 +233,7 @@ class Reranker:
         knn = (usual if asked.knn is None else asked.knn) if info.graph else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
 
-    def _similarity_weight(
-        self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning = USUAL
-    ) -> float:
+    def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning) -> float:
         """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
 
         It is what the caller ``asked`` for, or the configuration's, or else that of the index or the model's own, which
