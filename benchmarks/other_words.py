@@ -1,6 +1,7 @@
 """Queries in other words than the texts', and how many relevant documents a search still finds by them.
 
     RESIFT_DATA=… python benchmarks/other_words.py          # recall@100 of BM25, the packaged vectors, and searches
+    RESIFT_DATA=… python benchmarks/other_words.py ordinary # nDCG@10 of people's own queries, widened and not
     OPENSEARCH_URL=… RESIFT_DATA=… python benchmarks/other_words.py cost     # and what these take on a node
     RESIFT_DATA=… python benchmarks/other_words.py make     # write benchmarks/data/other_words.json anew
 
@@ -11,13 +12,14 @@ cosine of GloVe's and spaCy's vectors). refused_words.txt has those that mean so
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ from speed_timing import seconds
 import resift
 from resift import load_model
 from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.metrics import ndcg_at
 from resift.lab.evaluation.pairwise import similarity_blocks
 from resift.lab.evaluation.registry import build_system
+from resift.library import Index
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.porter import stem
 from resift.reranker import Config, create_app
@@ -40,6 +44,8 @@ from resift.text import FUNCTION_WORDS, tokenize
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")
 COLLECTIONS = ("cranfield", "cisi", "chorus")
+# whose own queries are searched for, at most so many of each
+ORDINARY, QUERIES = (*COLLECTIONS, "medline", "vaswani"), 150
 WANTED, FREQUENT, LEAST, SAME_BEGINNING, CONSIDERED = 100, 40_000, 0.55, 5, 12
 # what is near in general texts, and means something else, or the opposite, in these: "word: others", or "all: words"
 REFUSED_FILE = FILE.parent / "refused_words.txt"
@@ -139,14 +145,21 @@ def asked_of(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
     return collection, [(other, relevant) for other, relevant in asked if relevant]
 
 
+@contextlib.contextmanager
+def opened(documents: Sequence[str]) -> Iterator[Index]:
+    """An index of the embedded engine, whose ids are positions and whose words are known."""
+    with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as library:
+        index = library.index("documents", fields=["text"])
+        index.add({"id": str(row), "text": text} for row, text in enumerate(documents))
+        library.service.words.patience = 600.0
+        yield index
+
+
 def served(name: str, data: Path) -> dict[str, float]:
     """The same of searches of the embedded engine as they are served: without any vector, with those that have no
     graph, as ``resift attach --vectors`` writes them, and with nearest documents."""
     collection, wanted = asked_of(name, data)
-    with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as opened:
-        index = opened.index(name, fields=["text"])
-        index.add({"id": str(row), "text": text} for row, text in enumerate(collection.documents))
-        opened.service.words.patience = 600.0
+    with opened(collection.documents) as index:
         kinds: dict[str, dict[str, Any]] = {"words": {"alpha": 0.0, "knn": 0}, "vectors": {"knn": 0}, "graph": {}}
         found: dict[str, float] = {}
         for kind, options in kinds.items():
@@ -154,6 +167,31 @@ def served(name: str, data: Path) -> dict[str, float]:
             shares = [len(ids & relevant) / len(relevant) for ids, (_, relevant) in zip(hits, wanted, strict=True)]
             found[kind] = 100 * float(np.mean(shares))
         return found
+
+
+def ordinary(name: str, data: Path) -> Iterator[str]:
+    """Of a collection's own queries the share that is widened, and what nDCG@10 gains by it, with its standard error.
+
+    Of chorus, whose pools are shallow, hits without a judgement are left out (condensed nDCG).
+    """
+    collection = read_collection(data / name)
+    judged = [row for row, grades in enumerate(collection.grades) if any(grade > 0 for grade in grades.values())]
+    judged = judged[:: max(1, len(judged) // QUERIES)]
+    with opened(collection.documents) as index:
+
+        def ndcg(row: int, **options: Any) -> tuple[float, bool]:
+            grades = collection.grades[row]
+            hits = index.search(collection.queries[row], 100 if name == "chorus" else 10, **options)
+            ids = [int(hit.id) for hit in hits if name != "chorus" or int(hit.id) in grades]
+            found = ndcg_at([grades.get(id, 0) for id in ids], list(grades.values()), 10)
+            return 100 * found, "widened" in hits.response["resift"]
+
+        plain = np.array([ndcg(row, widen=False)[0] for row in judged])
+        for kind, options in {"vectors": {"knn": 0}, "graph": {}}.items():
+            found = [ndcg(row, **options) for row in judged]
+            gains = np.array([gain for gain, _ in found]) - plain
+            share, error = np.mean([is_widened for _, is_widened in found]), gains.std() / len(gains) ** 0.5
+            yield f"{kind} {share:.0%} widened, {plain.mean():.2f} {gains.mean():+.2f} ± {error:.2f}"
 
 
 def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
@@ -201,6 +239,10 @@ if __name__ == "__main__":
     folder = Path(os.environ["RESIFT_DATA"])
     if sys.argv[1:] == ["make"]:
         FILE.write_text(json.dumps(make(folder), indent=0, ensure_ascii=False) + "\n", "utf-8")
+    if sys.argv[1:] == ["ordinary"]:
+        for collection_name in ORDINARY:
+            print(f"{collection_name:10}", "; ".join(ordinary(collection_name, folder)), flush=True)
+        sys.exit()
     for collection_name in COLLECTIONS:
         figures = (f"{system} {recall(collection_name, system, folder):.1f}" for system in ("bm25", "mean"))
         served_figures = (f"{kind} {figure:.1f}" for kind, figure in served(collection_name, folder).items())

@@ -19,12 +19,15 @@ from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-# A query finds enough if a fiftieth of the documents, or this many, have this share of its words' idf. More words than
-# that find enough.
-ENOUGH, SHARE, MAX_WORDS = 10, 0.3, 16
-# How many other words (and of these how many forms, where the index does not stem) a word of the query gets, how near
-# they are at least, what counts that the query's other words are near to them, and their weight at a cosine of 1.
-NEAREST, FORMS, LEAST, CONTEXT, WEIGHT = 12, 2, 0.3, 0.3, 0.85
+# A query finds enough if a fiftieth of the documents, or this many, have half of its words' idf, and little if fewer
+# have even three tenths of it. More words than that find enough.
+ENOUGH, HALF, LITTLE, MAX_WORDS = 10, 0.5, 0.3, 16
+# How many other words a word of a query gets at most, where that finds little and where it finds more, and their weight
+# at a cosine of 1.
+MOST, FEW = (12, 0.85), (4, 0.4)
+# How near other words are at least, what counts that the query's other words are near to them, and how many forms each
+# has where the index does not stem.
+LEAST, CONTEXT, FORMS = 0.3, 0.3, 2
 _MAX_VOCABULARY, _PROBED, _CANDIDATES = 30_000, 64, 100
 _MAX_PAIRS = 12
 
@@ -59,23 +62,28 @@ class Vocabulary:
         """Word of a text → the words nearest to it and what they weigh beside it, 0 to 1, nearest first.
 
         Nothing where the text's own words find enough: ten documents, or a fiftieth of all, as far as the sample tells,
-        that have three tenths of its words, each as much as it is rare.
+        that have half of its words, each as much as it is rare. Few and weak ones where so many have three tenths.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         near = [word for word in words if _is_content(word) and self.table.index[word] >= 0]
-        if self._probes is None or not near or len(words) > MAX_WORDS or self._finds_enough(words):
+        if self._probes is None or not near or len(words) > MAX_WORDS:
             return {}
+        share = self._share_found(words)
+        if share >= HALF:
+            return {}
+        most, weight = MOST if share < LITTLE else FEW
         rows = [self.table.index[word] for word in near]
         vectors = unit_rows(self.table.rows(rows))
         context = unit_rows(self.table.weights[rows] @ vectors)
         probed = self._probes @ vectors[:, :_PROBED].T
         found = {
-            word: dict(self._nearest(word, vector, context, scores))
+            word: {other: weight * cosine for other, cosine in self._nearest(word, vector, context, scores, most)}
             for word, vector, scores in zip(near, vectors, probed.T, strict=True)
         }
         return {word: others for word, others in found.items() if others}
 
-    def _finds_enough(self, words: Sequence[str]) -> bool:
+    def _share_found(self, words: Sequence[str]) -> float:
+        """The largest share of the words' idf that enough documents have, 1 where nothing finds anything."""
         held, whole = np.zeros(self.size), 0.0
         for term, word in {self._term(word): word for word in words}.items():
             row = self._terms.get(term, -1)
@@ -85,11 +93,13 @@ class Vocabulary:
             rarity = float(np.log(1 + (self.size - len(documents) + 0.5) / (len(documents) + 0.5)))
             held[documents] += rarity
             whole += rarity
-        found = np.count_nonzero(held >= SHARE * whole - 1e-9)
-        return whole == 0 or bool(found * self.total >= min(ENOUGH, max(1, self.total // 50)) * self.size)
+        enough = int(np.ceil(min(ENOUGH, max(1, self.total // 50)) * self.size / self.total - 1e-9))
+        return float(np.partition(held, -enough)[-enough]) / whole + 1e-9 if whole else 1.0
 
-    def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
-        """The words nearest to one with a ``vector`` (D,) and what they weigh; of those with one stem, one or two.
+    def _nearest(
+        self, word: str, vector: Floats, context: Floats, scores: Floats, most: int
+    ) -> Iterator[tuple[str, float]]:
+        """The ``most`` words nearest to one with a ``vector`` (D,), and their cosines; of one stem, one or two.
 
         ``context`` (D,) is the query's direction, and ``scores`` (V,) what the probes say.
         """
@@ -105,10 +115,10 @@ class Vocabulary:
             root = self._stems[row]
             if cosine < LEAST or self.words[row] == word or (self.stems and root == own):
                 continue
-            if taken[root] >= (1 if self.stems else FORMS) or (not taken[root] and len(taken) >= NEAREST):
+            if taken[root] >= (1 if self.stems else FORMS) or (not taken[root] and len(taken) >= most):
                 continue
             taken[root] += 1
-            yield self.words[row], WEIGHT * cosine
+            yield self.words[row], cosine
 
 
 def inflected_pairs(documents: Sequence[Sequence[str]]) -> list[tuple[str, str]]:

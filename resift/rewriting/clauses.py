@@ -35,9 +35,9 @@ VECTOR_KINDS = ("knn", "neural")
 KINDS = (*VECTOR_KINDS, "neural_sparse", "hybrid")
 _READER = "stored_vector"
 SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
-# A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: about as one that
+# A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: less than one that
 # has a word of the query.
-KNN_BOOST = 4.0
+KNN_BOOST = 1.0
 # By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
 # otherwise it would be the last hit of each page.
 PROMOTED = 1000.0
