@@ -20,9 +20,8 @@ import node
 from served_reranker import Reranker
 
 from resift import Model, load_model
-from resift.plugin.cluster import client as resift_cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.search_pipelines import pipeline_name, search_counts
+from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 FIELDS = ["title", "text"]
@@ -92,7 +91,8 @@ class Cluster:
         name = pipeline_name(INDEX)
         pipeline = ask("GET", f"/_search/pipeline/{name}")[name]
         model = pipeline["request_processors"][0]["ml_inference"]["model_id"]
-        searches = search_counts(resift_cluster.Cluster(self.engine))[name]
+        nodes = ask("GET", "/_nodes/stats/search_pipeline")["nodes"].values()
+        searches = sum(_number(node, "search_pipeline", "pipelines", name, "request", "count") for node in nodes)
         failed = asked = 0
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "this request accesses system indices")  # of ML Commons' own doing

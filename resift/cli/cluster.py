@@ -1,24 +1,28 @@
-"""What changes a cluster: ``resift install``, ``uninstall``, ``guard``, ``attach`` and ``detach``."""
+"""A cluster: ``resift install``, ``uninstall``, ``guard``, ``attach`` and ``detach`` change it, ``doctor`` looks."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from resift.cli.failures import INTERRUPTED
+from resift.cli.failures import INTERRUPTED, NOT_RIGHT
 from resift.cli.options import checked_address, field_names, json_option
-from resift.cli.output import carry_out, print_report, require_consent
+from resift.cli.output import carry_out, print_report, print_table, require_consent
 from resift.cli.paths import NewFolder
 from resift.ingest.stopping import Stop
 from resift.operations.installing import NAME, RERANKER
-from resift.plugin.cluster.managed import PROVIDERS
+from resift.plugin.cluster.installation import PROVIDERS
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
+    from resift.operations.doctor import IndexStatus, StatusRow
     from resift.operations.installing import InstallPlan
 
 
@@ -191,9 +195,6 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
 @click.option(
     "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."
 )
-@click.option(
-    "--raise-versions", is_flag=True, help="Attach even an index whose clients set versions (version_type=external)."
-)
 @dry_run_option
 @yes_option
 @cluster_option
@@ -244,3 +245,57 @@ def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) ->
     from resift.operations.attach import detach as plan_detach
 
     carry_out(plan_detach(url, index, model=model), dry_run, yes)
+
+
+@click.command(epilog="Example: resift doctor --engine http://127.0.0.1:9200")
+@json_option
+@cluster_option
+@installed_model_option
+@name_option
+@key_option
+def doctor(url: str, as_json: bool, **options: Any) -> None:
+    """Say in one screen what is wrong with an installation, and how to fix it.
+
+    It asks the cluster and the reranker, has the cluster ask the reranker, and looks at versions, clocks, rights,
+    settings, and all that was installed. A second table has a line for each index with vectors, and says how many
+    documents have one; whether they belong to their texts resift verify says. Below stands what was chosen for an index
+    by held-back documents, or by resift tune, and why.
+
+    The exit status is 3 unless everything is in order.
+    """
+    from resift.operations.doctor import doctor as examine
+
+    found = examine(url, **options)
+    if as_json:
+        print_report({"ok": found.in_order, **found.to_dict()}, as_json)
+    else:
+        parts = list(_grouped(found.parts))
+        rows = [[row.kind, row.name, row.state] for row in parts]
+        print_table(["KIND", "NAME", "STATE"], rows, [f"fix: {row.fix}" if row.fix else "" for row in parts])
+        if found.indices:
+            click.echo()
+            notes = [f"{one.state}\n  fix: {one.fix}" if one.fix else "" for one in found.indices]
+            print_table(["INDEX", "DOCUMENTS", "VECTORS", "MODEL"], list(map(_cells, found.indices)), notes)
+        for name, lines in found.tuned.items():
+            click.echo(f"index {name}: {'; '.join(lines)}")
+    if not found.in_order:
+        sys.exit(NOT_RIGHT)
+
+
+def _grouped(parts: Sequence[StatusRow]) -> Iterator[StatusRow]:
+    """The lines of the parts: those of a kind that are in the same state are one, so that all fits a screen."""
+    for _, found in groupby(parts, lambda row: (row.kind, row.state, row.fix)):
+        first, *others = found
+        name = first.name.removeprefix("plugins.ml_commons.")
+        yield replace(first, name=f"{name} and {len(others)} more" if others else name)
+
+
+def _cells(one: IndexStatus) -> list[str]:
+    """The line of the table."""
+    if one.vector_field is None:
+        return [one.index, "-", "-", "-"]
+    documents = "closed" if one.documents is None else str(one.documents)
+    # rounded down: one that is missing is not to be 100%
+    share = f"{one.with_vector * 1000 // one.documents / 10:g}%" if one.documents else "-"
+    # two models may have one name, and the hash is what resift detach takes
+    return [one.index, documents, share, f"{one.model_name} ({one.model})" if one.model else "unknown"]

@@ -30,7 +30,7 @@ _COMMANDS = {
     "detach": "resift.cli.cluster:detach",
     "install": "resift.cli.cluster:install",
     "uninstall": "resift.cli.cluster:uninstall",
-    "doctor": "resift.cli.doctor:doctor",
+    "doctor": "resift.cli.cluster:doctor",
     "guard": "resift.cli.cluster:guard",
     "role": "resift.cli.role:role_command",
     "demo": "resift.cli.demo:demo",

@@ -188,20 +188,6 @@ def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[Docu
         yield from engine.scan(info.name, info.vector_field, info.fields, ids=some)
 
 
-def stale_share(engine: Engine, model: Model, info: IndexInfo, size: int) -> tuple[int, int]:
-    """Of ``size`` random documents how many have a vector, and how many of these vectors belong to another text."""
-    result = engine.sample(info.name, size, list(info.fields), info.vector_field)
-    pairs = [
-        (hit.get("_source", {}), vector)
-        for hit, vector in zip(result.hits, result.vectors, strict=True)
-        if vector is not None
-    ]
-    expected = model.encode([document_text(source, info.fields) for source, _ in pairs])
-    vectors = [vector for _, vector in pairs]
-    wrong = sum(not is_right(*both, info.vector_field) for both in zip(vectors, expected, strict=True))
-    return len(pairs), wrong
-
-
 def is_right(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
     """Whether a vector that is stored in a ``field`` is the one that its text has."""
     if vector is None or vector.shape != right.shape:

@@ -10,15 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
+from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.files import why_not_folder
 from resift.ingest.attaching import Written, empty, fill
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
 from resift.lab.training.weighing import weigh_index
@@ -26,7 +24,7 @@ from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
-from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
+from resift.plugin.cluster.attachment import Target, check_attachable, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
@@ -37,7 +35,6 @@ from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
 NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
-_ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
 
 
 def learned_folder(name: str, options: Options) -> str:
@@ -73,12 +70,8 @@ class AttachPlan(Plan):
         self.out = learned_folder(name, options)
         self.model = self._known_model()
         self.own = options.field or (self.model.field if self.model else None)
-        if self.own is None:
-            if self.model is not None:
-                self.model.require_documents()
-            if not options.raise_versions:
-                for target in self.targets:
-                    check_versions(target)
+        if self.own is None and self.model is not None:
+            self.model.require_documents()
         if self.model is None and (reason := why_not_folder(Path(self.out))):
             raise BadInput(reason, value=self.out)
         like = self.model or load_model(DEFAULT)
@@ -86,25 +79,13 @@ class AttachPlan(Plan):
 
     @cached_property
     def searches(self) -> Searches:
-        """The search pipeline that is to rewrite the searches."""
+        """The search pipeline that is to rewrite the searches. Raises BadInput where they cannot be attached."""
         return Searches(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
-
-    def check(self) -> None:
-        """Raise BadInput where the searches cannot be attached."""
-        self.searches.lines()
-
-    @property
-    def is_current(self) -> bool:
-        """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
-        return self.engine.resolve(self.name) == [target.name for target in self.targets]
 
     def _known_model(self) -> Model | None:
         """The model to attach with; None if it is to be learned."""
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT)
-        if self.options.field is not None:
-            expected = "--model DIR, whose vectors it has"
-            raise BadInput("--field without --model", value=self.options.field, expected=expected)
         # What was begun is gone on with, and not learned once more. Those in a field of the index's own are not ours.
         found = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
         begun = [entry for entry in found if entry is not None and is_ours(entry.vector_field)]
@@ -130,10 +111,7 @@ class AttachPlan(Plan):
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        stop = stop or Stop()
-        if not self.is_current:
-            message = f"{self.name!r} stands for other indices by now, as after a rollover"
-            raise EngineError(message, status=409, value=self.name, expected="the same again, which plans for them")
+        stop, searches = stop or Stop(), self.searches  # which may be refused, before anything is changed
         model, found = self.model or self.learned(progress, stop), []
         attaching = [_Attaching(self, target, model, progress) for target in self.targets]
         again = f"interrupted: run it again, and it goes on with what is left of {self.names}"
@@ -144,22 +122,20 @@ class AttachPlan(Plan):
             one.empty_replaced(stop)
             end_if(stop, again)
         lines = [line for one in found for line in one.lines]
-        pipeline, folder = self._attach_searches(model), self.folder_flag(model)
+        pipeline, folder = self._attach(searches, model), self.folder_flag(model)
         if pipeline is not None:
             lines.append(f"searches through {pipeline} are rewritten")
         if not all(one.installed for one in found):
             lines.append(f"next: resift serve{folder} and resift install{folder} --reranker URL, once for the cluster")
         lines += [f"undo: resift detach {one.index}" for one in found]
-        if not self.is_current:
-            lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
         in_order = all(one.in_order for one in found)
         return Result(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
-    def _attach_searches(self, model: Model) -> str | None:
+    def _attach(self, searches: Searches, model: Model) -> str | None:
         """Have searches rewritten, if the cluster has an installation for the model; return their pipeline."""
         installation = serving(self.cluster, model.hash)
         found = self.cluster.named("models", f"{installation.name}-rewrite") if installation else []
-        return self.searches.run(installation.name, found[0][0], model.hash).name if installation and found else None
+        return searches.run(installation.name, found[0][0], model.hash).name if installation and found else None
 
     def learned(self, progress: Progress, stop: Stop) -> Model:
         """A model that is adapted to the indices' documents, and saved; the packaged one if that is no better."""
@@ -205,13 +181,12 @@ class _Attaching:
         nothing = 0 < target.documents <= len(written.refused) + written.left
         if stop.requested or nothing:
             hints = ["no document has a vector: searches stay as they were"] if nothing else []
-            return self._result(written, None, [], hints)
+            return self._result(written, [], hints)
         target = target.switch(entry)
         pipelines = self._settle()
         hints = self._set_defaults(target, pipelines)
-        verified = None if self.plan.is_own else self._verify(entry, stop)
         weighed = weigh_index(self.engine, self.engine.info(entry.name), self.model)
-        return self._result(written, verified, pipelines, hints, weighed)
+        return self._result(written, pipelines, hints, weighed)
 
     def empty_replaced(self, stop: Stop) -> None:
         """Take those vectors out of the documents in whose place others have come."""
@@ -249,40 +224,23 @@ class _Attaching:
         if "ingest" not in pipelines:
             return [f"there is no ingest pipeline to be the default: {again}"]
         free, hints = target.final_pipeline()
-        target.set_defaults(free)
+        if free:
+            self.cluster.set_index(target.name, free)
         return hints
 
-    def _verify(self, entry: IndexInfo, stop: Stop) -> Verification:
-        """The vectors of all documents compared with their texts, or of some of a large index."""
-        ids = None
-        if self.target.documents > _ALL_VERIFIED:
-            ids = [hit["_id"] for hit in self.engine.sample(entry.name, _VERIFIED, source=False).hits]
-        documents = self.engine.scan(entry.name, entry.vector_field, entry.fields, ids=ids)
-        return check(self.engine, self.model, entry, documents, False, stop)
-
     def _result(
-        self,
-        written: Written,
-        verified: Verification | None,
-        pipelines: Sequence[str],
-        hints: Sequence[str],
-        weighed: Tuning | None = None,
+        self, written: Written, pipelines: Sequence[str], hints: Sequence[str], weighed: Tuning | None = None
     ) -> Result:
-        entry, found = self.plan.entry, verified or Verification("")
-        wrong, rate = found.missing + found.stale, written.documents / (written.seconds or 1)
+        entry, rate = self.plan.entry, written.documents / (written.seconds or 1)
         lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
         lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
-        if verified is not None:
-            told = f"{found.missing} without a vector, {found.stale} with a stale one"
-            lines.append(f"  {found.checked} documents verified: {told}")
-        if wrong:
-            lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
+        if written.left:
+            lines.append(f"  {written.left} still lack a vector: resift verify {entry.name} --repair")
         lines += [f"  {line}" for line in (weighed.lines() if weighed else ())]
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
-        names = {"verified": "checked", "missing": "missing", "stale": "stale"}
         return Result(
             [*lines, *(f"  {hint}" for hint in hints)],
-            not (written.refused or hints or wrong),
+            not (written.refused or hints or written.left),
             index=entry.name,
             fields=list(entry.fields),
             vector_field=entry.vector_field,
@@ -292,8 +250,8 @@ class _Attaching:
             installed=self.is_installed,
             pipelines=pipelines,
             hints=hints,
+            missing=written.left,
             alpha=weighed and weighed.alpha,
-            **{name: verified and getattr(verified, one) for name, one in names.items()},
         )
 
 

@@ -44,9 +44,8 @@ class CopyPlan(Plan):
         check_aliases(self.target, to, self.aliases)
         if self.copy is None:
             check_templates(self.target, to)
-        elif self.copy.uuid != self.target.settings["index.uuid"]:
-            message = f"{to!r} is a copy of {self.copy.of}, or of an earlier index of that name"
-            raise BadInput(message, value=to, expected=f"another name, or resift drop {to} first")
+        elif self.copy.of != self.target.name:
+            raise BadInput(f"{to!r} is a copy of {self.copy.of}", value=to, expected="another name")
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -82,7 +81,7 @@ class CopyPlan(Plan):
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
         copy, documents, refused = self.copy, self.target.documents, 0.0
-        if copy is not None and copy.blocked:
+        if copy is not None and copy.is_blocked:
             unblock(copy)
             progress(Step(f"{index} can be written to again: an earlier run had left its block"))
         if copy is None or not copy.is_in_service(self.aliases):
@@ -137,7 +136,6 @@ class CopyPlan(Plan):
             graph=True,
             out=self.attaching.out,
             default_pipelines=self.options.default_pipelines or self._is_encoded or self._is_rewritten,
-            raise_versions=True,
             pipeline=used if used in all_pipelines(self.cluster) and not self._is_rewritten else None,
         )
         return AttachPlan(self.engine, self.to, options).run(progress, stop)

@@ -16,7 +16,7 @@ from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
 from resift.operations.searching import Unsearched
-from resift.plugin.cluster.attachment import FINAL, Target, open_indices, targets
+from resift.plugin.cluster.attachment import FINAL, Target, settings_of, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipelines,
@@ -26,7 +26,7 @@ from resift.plugin.cluster.index_pipelines import (
 )
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import pipeline_uses, refuse
+from resift.plugin.cluster.usage import refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
@@ -44,16 +44,16 @@ class DetachPlan(Plan):
         found = _with_vectors(self.cluster, name) if settings else []
         attached = [(target, record) for target, record in found if record.attached]
         self.indices = [_Detaching(self.cluster, target, record, hash) for target, record in attached]
-        recorded = {target.name: target.restored_settings() for target, _ in attached}
+        names = [target.name for target, _ in attached]
         if hash is None or all(one.is_all for one in self.indices):
-            self.searches = Unsearched(self.cluster, {name, *settings}, settings, recorded)
+            self.searches = Unsearched(self.cluster, {name, *settings}, settings)
         else:
-            self.searches = Unsearched(self.cluster, (), {}, {})
+            self.searches = Unsearched(self.cluster, (), {})
         if not self.indices:
             self._refuse_unattached([target.name for target, record in found if record.current], hash)
         # an alias gets new indices, as by rollover, which nobody has attached
-        self.others = sorted({*settings}.difference(recorded)) if self.indices else []
-        self.question = f"Detach {', '.join(recorded) or name}?"
+        self.others = sorted({*settings}.difference(names)) if self.indices else []
+        self.question = f"Detach {', '.join(names) or name}?"
 
     def _refuse_unattached(self, made: Sequence[str], model: str | None) -> None:
         """Raise BadInput for what is not attached, or has no such vectors; ``made`` are indices that Resift made."""
@@ -98,10 +98,10 @@ class _Detaching:
         self.entries = _entries(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
         self.is_all = not self.record.known
-        self.settings = {name: one for name, one in target.restored_settings().items() if name == FINAL and self.is_all}
+        self.settings = {FINAL: None} if self.is_all and target.is_encoded else {}
         if self.is_all:
             own = target.name
-            uses = pipeline_uses(cluster, {pipeline_name(own)}, "ingest pipeline")
+            uses = uses_of(cluster, {pipeline_name(own)}, "ingest pipeline")
             mine = [use for use in uses if (use.kind, use.name) == ("index", own) and use.setting in self.settings]
             refuse([use for use in uses if use not in mine], ", if it is a clone")
 
@@ -121,7 +121,7 @@ class _Detaching:
         lines = [f"{self.target.name}:"]
         if not self.is_recorded:
             lines.append("  what attaching recorded in _meta is lost: what has Resift's names goes")
-        lines += [f"  {setting} back to {value or 'unset'}" for setting, value in report["settings"].items()]
+        lines += [f"  {setting} back to unset" for setting in report["settings"]]
         lines += [f"  ingest pipeline {pipeline_name(self.target.name)} removed"] if report["ingest_pipeline"] else []
         for name in self.record.abandoned:
             count = self.target.count({"exists": {"field": name}})
@@ -157,7 +157,7 @@ def _hash(model: str | None) -> str | None:
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The settings of the indices that a name stands for; none if they are gone, while a pipeline may be there."""
     try:
-        return open_indices(cluster, name)
+        return settings_of(cluster, name)
     except NotFound:
         if name not in [one.index for one in rewriters(cluster).values()]:
             raise
@@ -171,7 +171,7 @@ def _with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord
     indices = [
         own
         for own, mapping in sorted(found.items())
-        if mapping.get("_meta", {}).get("resift") or own in ingest or any(map(is_ours, mapping.get("properties", {})))
+        if mapping.get("_meta", {}).get("resift") or ingest.get(own) or any(map(is_ours, mapping.get("properties", {})))
     ]
     return [(target, _record(cluster, target)) for own in indices for target in targets(cluster, own)]
 
@@ -180,7 +180,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
     """What an index records about itself; where a client has replaced its ``_meta``, what is known without it."""
     record = target.record
     if target.unrecorded or (
-        not record.attached and record.current is None and target.name in ingest_pipelines(cluster)
+        not record.attached and record.current is None and ingest_pipelines(cluster).get(target.name)
     ):
         return IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
     return record

@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+import time
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import is_ours
-from resift.encoders.model import Model
+from resift.contracts.query_dsl import PIPELINE_PREFIX, is_ours
 from resift.encoders.registry import load_model
-from resift.errors import EngineError, EngineUnavailable, IndexNotFound, ResiftError, UnsupportedCluster
-from resift.ingest.verify import stale_share
+from resift.errors import EngineError, EngineUnavailable, ResiftError, UnsupportedCluster
 from resift.operations.installing import InstallationOptions, found_installer, open_cluster
 from resift.operations.plan import Result
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
-from resift.plugin.cluster.index_record import records, tunings
+from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord, tunings
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import cluster_rows, status_rows
-from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import StatusRow, pipeline_uses
-from resift.vectors.packaged import DEFAULT
+from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.resources import LAZY, Resource
+from resift.plugin.cluster.search_pipelines import SEARCH, SearchPipeline, pipeline_name, rewriters
+from resift.plugin.cluster.settings import PRIVATE, TRUSTED
+from resift.plugin.cluster.usage import pipeline_uses
+from resift.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_SAMPLE = 100  # documents of an index whose texts are encoded again
+_INSTALL = "resift install"
+_AT_ONCE = 8  # pipelines that are tried
+_CLOCKS_APART = 30.0  # seconds; AWS refuses signatures that are five minutes off
+
+
+@dataclass(frozen=True)
+class StatusRow:
+    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
+
+    kind: str
+    name: str
+    state: str
+    fix: str = ""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether there is nothing to do about it."""
+        return not self.fix
 
 
 @dataclass(frozen=True)
 class IndexStatus:
-    """The vectors of one model in an index; ``sampled`` is 0 where that model is not at hand.
+    """The vectors of one model in an index; ``model`` is None for vectors of which the index records nothing.
 
-    ``documents`` is None for a closed index, ``with_vector`` of them have one, ``stale`` of ``sampled`` random ones
-    have another text's, and ``unencoded`` its ingest pipeline has written without one since the nodes started.
-    ``default_pipelines`` are those of its ``pipelines`` that it uses by itself. ``state`` is what is wrong, or ``ok``,
-    and ``fix`` the command that mends it.
+    ``documents`` is None for a closed index; ``with_vector`` of them have one. ``state`` is what is wrong, or ``ok``,
+    and ``fix`` the command that mends it. An index without vectors is told of only where something is wrong.
     """
 
     index: str
-    model: str | None
-    model_name: str | None
-    vector_field: str
-    documents: int | None
-    with_vector: int
-    sampled: int
-    stale: int
-    pipelines: tuple[str, ...]
-    default_pipelines: tuple[str, ...]
-    unencoded: int
     state: str
     fix: str
+    model: str | None = None
+    model_name: str | None = None
+    vector_field: str | None = None
+    documents: int | None = None
+    with_vector: int = 0
 
 
 def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
@@ -64,26 +78,25 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
     that was installed, and at the vectors of each index. A cluster that does not answer, or refuses something to the
     caller, is a line of the ``parts`` as well, and no exception. ``tuned``: what was chosen for which index, and why.
     """
-    model = load_model(options.get("model") or DEFAULT)
+    if options.get("model"):
+        load_model(str(options["model"]))  # which may be none, whatever the cluster says
     parts, indices, tuned = list[StatusRow](), list[IndexStatus](), {}
     try:
         with closing(open_cluster(url)) as engine:
-            parts += cluster_rows(Cluster(engine), without_credentials(url))
-            installer = found_installer(engine, **options)
-            parts += status_rows(installer)
-            rows = {row.name: row for row in parts if row.kind == "index"}
-            indices += _indices(installer, model, rows)
-            tuned = tunings(installer.cluster)
+            cluster = Cluster(engine)
+            parts += cluster_rows(cluster, without_credentials(url))
+            parts += status_rows(found_installer(engine, **options))
+            indices += index_statuses(cluster)
+            tuned = tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         parts.append(_refused(error, without_credentials(url)))
-    states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
+    states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts]
     states += [(f"index {one.index}", one.state, one.fix) for one in indices]
     return Result(
-        model=model.hash,
         parts=parts,
         indices=indices,
         tuned=tuned,
-        in_order=all(row.in_order for row in parts) and not any(one.fix for one in indices),
+        in_order=not any(fix for _, _, fix in states),
         lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
     )
 
@@ -98,83 +111,202 @@ def _refused(error: ResiftError, url: str) -> StatusRow:
     return StatusRow("cluster", url, error.message, fix)
 
 
-def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) -> Iterator[IndexStatus]:
-    """Each model's vectors in each index, those that searches use first; ``rows`` are the states of the indices."""
-    cluster = installer.cluster
-    known = records(cluster)
-    pairs = [(record, entry) for record in known.values() for entry in record.known]
-    counts = _counts(cluster, [entry for _, entry in pairs])
-    pipelines, unencoded = _pipelines(cluster, known), _unencoded(cluster)
-    for (record, entry), (documents, covered) in zip(pairs, counts, strict=True):
-        row, filling, sample = rows.get(entry.name), entry == record.filling, (0, 0)
-        # What the installation finds wrong with an index is in the way of anything else.
-        wrong = (row.state, row.fix) if row is not None and not row.in_order and not filling else None
-        if entry.model == model.hash and covered and wrong is None:
-            sample = _stale_share(installer, model, entry)
-        fault = wrong or _fault(entry, filling, (documents or 0) - covered, *sample)
-        yield IndexStatus(
-            entry.name,
-            entry.model,
-            entry.model_name,
-            entry.vector_field,
-            documents,
-            covered,
-            *sample,
-            *pipelines[entry.name],
-            unencoded[pipeline_name(entry.name)],
-            *fault,
-        )
+def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
+    """A line for the cluster: its version, nodes, health and how long it takes to answer; and one for their clocks."""
+    version = cluster.engine.ping()
+    asked, started = time.time(), time.perf_counter()
+    health = cluster.request("GET", "/_cluster/health")
+    seconds = time.perf_counter() - started
+    fix = "" if health["status"] != "red" else "some shards have no copy: GET _cluster/allocation/explain"
+    nodes = f"{health['number_of_nodes']} node{'s' * (health['number_of_nodes'] > 1)}"
+    told = f"{version}, {nodes}, {health['status']}, {seconds * 1000:.0f} ms"
+    rows = [StatusRow("cluster", url, told, fix)]
+    stats = cluster.request("GET", "/_nodes/stats/process")["nodes"].values()
+    passed = time.perf_counter() - started
+    apart = max(abs(node["timestamp"] / 1000 - asked - passed / 2) for node in stats) - passed / 2
+    return [*rows, _clock_row(url, apart)]
 
 
-def _pipelines(cluster: Cluster, names: Collection[str]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The kinds of the pipelines that each index has, and those of them that are its default ones."""
-    ingest = {pipeline_name(index): index for index in ingest_pipelines(cluster)}
-    search = {own: one.index for own, one in rewriters(cluster).items()}
-    there = {"search": search, "ingest": ingest}
-    uses = [(kind, use) for kind, of in there.items() for use in pipeline_uses(cluster, of, f"{kind} pipeline")]
-    defaults = {(kind, use.name) for kind, use in uses if use.kind == "index" and there[kind][use.pipeline] == use.name}
-    kinds = {name: tuple(kind for kind, of in there.items() if name in of.values()) for name in names}
-    return {name: (has, tuple(kind for kind in has if (kind, name) in defaults)) for name, has in kinds.items()}
+def _clock_row(name: str, apart: float) -> StatusRow:
+    """Whether a clock is so many seconds from this machine's, as those that sessions, keys and signatures go by."""
+    fix = "" if apart < _CLOCKS_APART else "set the clocks by NTP: sessions and signatures expire by them"
+    return StatusRow("clock", name, f"{max(apart, 0):.0f} s apart", fix)
 
 
-def _stale_share(installer: Installer, model: Model, entry: IndexInfo) -> tuple[int, int]:
-    """How many of some random documents were looked at, and how many have a vector of another text."""
-    if is_ours(entry.vector_field):
-        with suppress(IndexNotFound):  # deleted since it was listed
-            return stale_share(installer.engine, model, entry, _SAMPLE)
-    return 0, 0
+def status_rows(installer: Installer) -> list[StatusRow]:
+    """A line for the reranker, and for each setting, resource and missing plugin of an installation."""
+    # first: a model that is asked is deployed by that
+    resources = [(resource, _resource_row(resource)) for resource in installer.resources()]
+    missing = installer.missing_plugins
+    return [
+        *_reranker_rows(installer),
+        *_connector_rows(installer),
+        *_setting_rows(installer),
+        *_tried(installer, resources),
+        *([] if missing else _left_over_rows(installer)),
+        *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
+    ]
 
 
-def _fault(entry: IndexInfo, filling: bool, missing: int, sampled: int, stale: int) -> tuple[str, str]:
-    """What is wrong with vectors, and what to do about it; "ok" and "" if nothing is."""
-    lacking, mend = f"{missing} documents lack a vector", f"resift verify {entry.name} --repair"
-    if filling:
-        return f"attaching was interrupted: {lacking}", f"resift attach {entry.name} --vectors"
+def _resource_row(resource: Resource) -> StatusRow:
+    state = resource.state()
+    with_key = f"{_INSTALL} --key KEY"
+    fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
+    watched = "resift guard switches it on when the reranker answers"
+    fixes |= {"no key": with_key, "other key": with_key, "switched off": watched}
+    return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
+
+
+def _tried(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
+    """The rows of the resources; those of search pipelines say whether the cluster gets searches rewritten by them.
+
+    It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
+    """
+
+    def tried(found: tuple[Resource, StatusRow]) -> StatusRow:
+        resource, row = found
+        wrong = resource.ask() if isinstance(resource, SearchPipeline) and row.in_order else ""
+        return replace(row, state="fails open", fix=_unreached(installer, wrong)) if wrong else row
+
+    # at once: where the reranker does not answer, each of them takes a second
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(tried, resources))
+
+
+def _unreached(installer: Installer, reason: str) -> str:
+    return f"let the nodes reach {installer.url}, or {_INSTALL} --reranker URL --key KEY ({reason})"
+
+
+def _reranker_rows(installer: Installer) -> list[StatusRow]:
+    """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
+    url, started = installer.url, time.perf_counter()
+    try:
+        with urlopen(f"{url}/healthz", timeout=3) as answer:
+            found, date = json.load(answer), parsedate_to_datetime(answer.headers["Date"])
+            model, version = found["model_hash"], found["version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [StatusRow("reranker", url, "no answer here", f"resift serve ({error})")]
+    passed, state = time.perf_counter() - started, f"other model {model}"
+    known, fix = f"{installer.model.name} ({installer.model.hash})", ""
+    if model != installer.model.hash:
+        fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
+    else:
+        state = f"{version}, {passed * 1000:.0f} ms"
+        if version != __version__:
+            fix = f"run the same version in both places: this command is of {__version__}"
+    # a Date is of whole seconds
+    clock = _clock_row(url, abs(date.timestamp() - time.time()) - passed - 1)
+    return [StatusRow("reranker", url, state, fix), clock]
+
+
+def _connector_rows(installer: Installer) -> Iterator[StatusRow]:
+    """Whether the cluster reaches the reranker, and how long it takes: it has a word encoded."""
+    if installer.missing_plugins or not (found := installer.cluster.named("models", f"{installer.name}-embed")):
+        return
+    path, body = f"/_plugins/_ml/models/{found[0][0]}/_predict", {"parameters": {"input": ["fire"]}}
+    started = time.perf_counter()
+    try:
+        installer.cluster.request("POST", path, body)
+    except ResiftError as error:
+        fix = _unreached(installer, error.message)
+        yield StatusRow("connector", installer.url, "the cluster gets no answer", fix)
+    else:
+        seconds = time.perf_counter() - started
+        yield StatusRow("connector", installer.url, f"the cluster gets an answer, {seconds * 1000:.0f} ms")
+
+
+def _setting_rows(installer: Installer) -> list[StatusRow]:
+    if installer.missing_plugins or installer.installation.managed:
+        return []
+    changes = {change.name for change in installer.setting_changes()}
+    states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (PRIVATE, TRUSTED)}
+    return [StatusRow("setting", name, *state) for name, state in states.items()]
+
+
+def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
+    """Pipelines of indices that are gone, or have no vectors of the model any more.
+
+    They are left where they are: a search that names a pipeline which is gone is refused.
+    """
+    wanted = {one.name for one in installer.index_pipelines() if one.kind == "ingest pipeline"}
+    for index, owners in ingest_pipelines(installer.cluster).items():
+        name = pipeline_name(index)
+        if installer.name in owners and name not in wanted:
+            fix = f"DELETE /_ingest/pipeline/{name}, once no setting names it"
+            yield StatusRow("ingest pipeline", name, f"no index {index} of this model", fix)
+    for name, rewriter in rewriters(installer.cluster).items():
+        if rewriter.installation == installer.name and not installer.is_there(rewriter.index):
+            yield StatusRow(SearchPipeline.kind, name, f"no index {rewriter.index}", f"resift detach {rewriter.index}")
+
+
+def index_statuses(cluster: Cluster) -> list[IndexStatus]:
+    """How it stands with the vectors of each index, and the indices that name a pipeline of ours which is gone."""
+    served = {one.model.hash for one in installations(cluster).values()}
+    pairs = list(_vectors(cluster))
+    refusing = dict(_refusing(cluster, {entry.name for _, entry in pairs}))
+    found = []
+    for (record, entry), (documents, covered) in zip(pairs, _counts(cluster, [one for _, one in pairs]), strict=True):
+        if entry.model is None and not covered:
+            continue  # the field of vectors that were taken back, which OpenSearch takes out of no mapping
+        fault = refusing.pop(entry.name, None) or _fault(record, entry, (documents or 0) - covered, served)
+        model, named = entry.model, entry.model_name
+        found.append(IndexStatus(entry.name, *fault, model, named, entry.vector_field, documents, covered))
+    return [*found, *(IndexStatus(index, *fault) for index, fault in refusing.items())]
+
+
+def _vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo]]:
+    """Each model's vectors in each index, those that searches use first, with what the index records of itself."""
+    filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
+    answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
+    for name, entry in sorted(answer.items()):
+        mapping: dict[str, Any] = entry.get("mappings", {})
+        record = IndexRecord.read(name, mapping.get("_meta", {}))
+        unknown = [] if record.known else [one for one in mapping.get("properties", {}) if is_ours(one)]
+        yield from ((record, one) for one in record.known)
+        yield from ((record, IndexInfo(name, (), None, None, None, vector_field=one)) for one in unknown)
+
+
+def _refusing(cluster: Cluster, with_vectors: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
+
+    A snapshot brings an index with its settings and without the pipelines, and a clone names those of another index.
+    Those of indices ``with_vectors`` are made by installing.
+    """
+    there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
+    for use in pipeline_uses(cluster):
+        is_gone = use.pipeline.startswith(PIPELINE_PREFIX) and use.pipeline not in there[use.pipeline_kind]
+        if use.kind == "index" and is_gone:
+            refused = "searches" if use.setting == SEARCH else "writes"
+            vectors = "" if use.name not in with_vectors else " --vectors"
+            is_own = use.pipeline == pipeline_name(use.name) and use.name in with_vectors
+            fix = "resift install" if is_own else f"resift attach {use.name}{vectors} --default-pipelines"
+            yield use.name, (f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused", fix)
+
+
+def _fault(record: IndexRecord, entry: IndexInfo, missing: int, served: Collection[str]) -> tuple[str, str]:
+    """What is wrong with vectors, and what to do about it; "ok" and "" if nothing is.
+
+    ``missing`` documents lack one, and ``served`` are the models of installations, by their hashes.
+    """
+    name, lacking = entry.name, f"{missing} documents lack a vector"
+    if entry.model is None:
+        return "vectors of an unknown model, as in a copy by _reindex", f"resift attach {name} --vectors"
+    if entry == record.filling:
+        return f"attaching was interrupted: {lacking}", f"resift attach {name} --vectors"
     if missing and is_ours(entry.vector_field):
-        return lacking, mend
-    return (f"{stale} of {sampled} vectors belong to another text", mend) if stale else ("ok", "")
+        return lacking, f"resift verify {name} --repair"
+    if served and entry == record.current and entry.model not in served:
+        return "of a model that no installation serves", f"resift attach {name} --vectors --model DIR, with its model"
+    return "ok", ""
 
 
-def _counts(cluster: Cluster, entries: Sequence[IndexInfo]) -> list[tuple[int | None, int]]:
+def _counts(cluster: Cluster, entries: list[IndexInfo]) -> Iterator[tuple[int | None, int]]:
     """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
     searches = []
     for entry in entries:
         covered = {"filter": {"exists": {"field": entry.vector_field}}}
         searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
-    # an index that is closed is left out, and nothing is searched
-    return [
-        (one["hits"]["total"]["value"], one["aggregations"]["covered"]["doc_count"])
-        if "aggregations" in one
-        else (None, 0)
-        for one in cluster.searches(searches)
-    ]
-
-
-def _unencoded(cluster: Cluster) -> Counter[str]:
-    """By the name of each ingest pipeline, how often its steps failed: documents were written without a vector."""
-    counts: Counter[str] = Counter()
-    for node in cluster.request("GET", "/_nodes/stats/ingest")["nodes"].values():
-        for name, stats in node["ingest"]["pipelines"].items():
-            for step in stats["processors"]:
-                counts[name] += sum(each["stats"]["failed"] for each in step.values())
-    return counts
+    for one in cluster.searches(searches):
+        # an index that is closed is left out, and nothing is searched
+        is_open = "aggregations" in one
+        yield (one["hits"]["total"]["value"], one["aggregations"]["covered"]["doc_count"]) if is_open else (None, 0)

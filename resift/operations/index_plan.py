@@ -33,7 +33,6 @@ class Options:
     field: str | None = None
     out: str | None = None
     default_pipelines: bool = False
-    raise_versions: bool = False
     pipeline: str | None = None
 
 

@@ -133,21 +133,20 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline
     from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters, take_out
-    from resift.plugin.cluster.usage import pipeline_uses
+    from resift.plugin.cluster.usage import uses_of
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
         return {}
     cluster, done = Cluster(engine), {}
     try:
-        search = [name for name, one in rewriters(cluster).items() if one.index == index]
-        ingest = [pipeline_name(index)] if index in ingest_pipelines(cluster) else []
-        for kind, names in (("search", search), ("ingest", ingest)):
-            for name in names:
-                use = next(iter(pipeline_uses(cluster, {name}, f"{kind} pipeline")), None)
-                if use is None:
-                    take_out(cluster, name) if kind == "search" else remove_ingest_pipeline(cluster, index)
-                done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
+        there = [("search", name) for name, one in rewriters(cluster).items() if one.index == index]
+        there += [("ingest", pipeline_name(index))] if ingest_pipelines(cluster).get(index) else []
+        for kind, name in there:
+            use = next(iter(uses_of(cluster, {name}, f"{kind} pipeline")), None)
+            if use is None:
+                take_out(cluster, name) if kind == "search" else remove_ingest_pipeline(cluster, index)
+            done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
     except ResiftError as error:
         # Who may delete an index may not change pipelines in every cluster, and the index is gone.
         progress(Step(f"its pipelines may still be there: {error.message}"))
@@ -158,10 +157,8 @@ def _require_listed(engine: Engine, index: str, session_index: str) -> None:
     """Raise IndexNotFound for an index that is not there, and BadInput for one that is not for users to delete."""
     if index == session_index:
         raise BadInput(f"{index} holds sessions", value=index, expected="resift sessions delete --index NAME")
-    listed = [info.name for info in engine.indices()]
-    if index in listed:
-        return
-    engine.info(index)
-    # An alias, which may stand for several, and what is hidden or closed: somebody saw to it that nobody happens on it.
-    expected = f"one of: {', '.join(listed)}" if listed else "an index that resift indices lists"
-    raise BadInput(f"{index} is an alias, or a hidden or closed index", value=index, expected=expected)
+    if index not in [info.name for info in engine.indices()]:
+        engine.info(index)
+        # may stand for several; and who hid or closed one saw to it that nobody happens on it
+        message = f"{index} is an alias, or a hidden or closed index"
+        raise BadInput(message, value=index, expected="an index that resift indices lists")

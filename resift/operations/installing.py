@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from resift.contracts.documents import ModelDescription
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
-    from resift.plugin.cluster.installation import Installation
-    from resift.plugin.cluster.managed import Managed
+    from resift.plugin.cluster.installation import Installation, Managed
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
@@ -101,15 +100,9 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
 
 def guard(url: str, name: str | None = None, progress: Progress = silent, stop: Stop | None = None) -> None:
     """Ask the reranker each second, and have the cluster not call it while it hangs, until a ``stop`` is requested."""
-    ending = stop or Stop()
-
-    def wait(seconds: float) -> bool:
-        ending.wait(seconds)
-        return ending.requested
-
     with closing(open_cluster(url)) as engine:
         installer = found_installer(engine, name=name)
-        Guard(installer.cluster, installer.name, installer.url).watch(wait, lambda line: progress(Step(line)))
+        Guard(installer.cluster, installer.name, installer.url).watch(progress, stop or Stop())
 
 
 def open_cluster(url: str) -> OpenSearchEngine:
@@ -148,7 +141,7 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
     """Who manages the cluster, by what is given; else by what is installed."""
-    from resift.plugin.cluster.managed import Managed
+    from resift.plugin.cluster.installation import Managed
 
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
@@ -194,7 +187,7 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 def _check_unmanaged(installer: Installer) -> None:
     """Raise BadInput or UnsupportedCluster for a cluster of Amazon's that was not said to be one."""
-    from resift.plugin.cluster.managed import check_unmanaged
+    from resift.plugin.cluster.installation import check_unmanaged
 
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
@@ -222,24 +215,20 @@ class Guard:
             return self.switch(True)
         return self.switch(False) if self._missed >= _MISSED else ""
 
-    def watch(self, wait: Callable[[float], bool], tell: Callable[[str], None]) -> None:
-        """Check each second until ``wait``, which is given these seconds, returns True; then switch on.
-
-        ``tell`` is given what was done, and why something could not be done.
-        """
+    def watch(self, progress: Progress, stop: Stop) -> None:
+        """Check each second until a ``stop`` is requested, then switch on; tell what was done, or could not be."""
         try:
-            while True:
+            while not stop.requested:
                 try:
                     done = self.check()
                 except (EngineUnavailable, EngineError) as error:
                     done = error.message  # a cluster that is away for a while is asked again
                 if done:
-                    tell(done)
-                if wait(_SECONDS):
-                    break
+                    progress(Step(done))
+                stop.wait(_SECONDS)
         finally:
             if self._switched is False:
-                tell(self.switch(True))
+                progress(Step(self.switch(True)))
 
     def switch(self, on: bool) -> str:
         """Have the cluster ask the reranker, or not; return what was done, or "" if it is as it should be."""

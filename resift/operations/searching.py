@@ -12,7 +12,7 @@ from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
 from resift.ingest.stopping import Stop
 from resift.operations.installing import needed_install, serving
 from resift.operations.plan import Plan, Progress, Result, silent
-from resift.plugin.cluster.attachment import open_indices
+from resift.plugin.cluster.attachment import settings_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT
 from resift.plugin.cluster.index_record import records
@@ -28,7 +28,7 @@ from resift.plugin.cluster.search_pipelines import (
     with_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.usage import PipelineUse, pipeline_uses, refuse
+from resift.plugin.cluster.usage import PipelineUse, refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -44,7 +44,7 @@ class Searches:
 
     def __init__(self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False) -> None:
         self.cluster, self.name, self.default, self.own = cluster, name, default, pipeline_name(name)
-        self.settings = open_indices(cluster, name)
+        self.settings = settings_of(cluster, name)
         self.found = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.found:
             known = ", ".join(self.found) or "none"
@@ -95,7 +95,7 @@ class Searches:
 
     def _sharing(self, pipeline: str) -> list[PipelineUse]:
         """What else uses a pipeline: other indices, and templates that others will be made by."""
-        uses = pipeline_uses(self.cluster, {pipeline}, "search pipeline")
+        uses = uses_of(self.cluster, {pipeline}, "search pipeline")
         return [use for use in uses if not (use.name in self.settings if use.kind == "index" else self._is_inside(use))]
 
     def _is_inside(self, use: PipelineUse) -> bool:
@@ -136,8 +136,8 @@ class Searches:
             "settings": {index: {SEARCH: self.pipeline} for index in self.changed},
         }
 
-    def lines(self, vectors: bool = True) -> list[str]:
-        """What is to be done, for people; ``vectors``: whether vectors of ours will reorder the hits."""
+    def lines(self) -> list[str]:
+        """What is to be done, for people."""
         source = self.found.get(self.base or self.pipeline, {})
         lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
@@ -154,10 +154,6 @@ class Searches:
         if self.without:
             named = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
-        if vectors and any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
-            told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
-            hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/vectors.md)"
-            lines.append(f"  note        {hint}")
         return lines
 
     def _origin(self) -> str:
@@ -198,7 +194,7 @@ class SearchPlan(Plan):
 
     def lines(self) -> list[str]:
         lines = [f"{self.name}: nothing is written to the index; its searches are rewritten by their sessions"]
-        lines += self.searches.lines(bool(self.with_vectors))
+        lines += self.searches.lines()
         for own, record in self.with_vectors.items():
             models = ", ".join(f"{one.model_name} ({one.model})" for one in record.ready)
             lines.append(f"  vectors     {own} keeps those that it has, of {models}")
@@ -239,32 +235,23 @@ class SearchPlan(Plan):
 class Unsearched:
     """How the searches of ``names`` are given back: our processor goes out of pipelines, and default ones are put back.
 
-    ``settings`` are those of the indices behind the names, and ``recorded`` those that version 0.1 has changed, as they
-    were before. Raises EngineError for whatever else names a pipeline that is to go.
+    ``settings`` are those of the indices behind the names. Raises EngineError for whatever else names a pipeline that
+    is to go.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        names: Collection[str],
-        settings: Mapping[str, Mapping[str, str]],
-        recorded: Mapping[str, Mapping[str, str | None]],
-    ) -> None:
+    def __init__(self, cluster: Cluster, names: Collection[str], settings: Mapping[str, Mapping[str, str]]) -> None:
         self.cluster, self.found = cluster, all_pipelines(cluster)
         ours = {own: one for own, pipeline in self.found.items() if (one := Rewriter.read(pipeline)) is not None}
         self.pipelines = {own: one for own, one in ours.items() if one.index in names}
         indices = {*settings, *(index for one in self.pipelines.values() for index in one.defaults)}
         used = {index: (settings.get(index) or _settings_of(cluster, index)).get(SEARCH, NONE) for index in indices}
-        before = {index: restored[SEARCH] for index, restored in recorded.items() if SEARCH in restored}
-        self.restored = dict(self._to_restore(dict(sorted(used.items())), before, names))
+        self.restored = dict(self._to_restore(dict(sorted(used.items())), names))
         going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
-        uses = pipeline_uses(cluster, going, "search pipeline")
+        uses = uses_of(cluster, going, "search pipeline")
         others = [use for use in uses if use.kind != "index" or use.name not in self.restored]
         refuse(others, ", if it is a clone")
 
-    def _to_restore(
-        self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
-    ) -> Iterator[tuple[str, str | None]]:
+    def _to_restore(self, used: Mapping[str, str], names: Collection[str]) -> Iterator[tuple[str, str | None]]:
         """The indices whose default pipeline goes back, and to what (None: unset)."""
         for index, name in used.items():
             pipeline = self.found.get(name, {})
@@ -273,22 +260,15 @@ class Unsearched:
                 yield index, self._before(index, rewriter)
             elif rewriter is not None and is_made(pipeline) and self._is_clone(index, rewriter.index, names):
                 yield index, rewriter.defaults.get(rewriter.index)
-            elif index in recorded:
-                yield index, recorded[index]
             elif (not pipeline and name.startswith(PIPELINE_PREFIX)) or (name in self.pipelines and is_made(pipeline)):
-                yield index, None  # as after a snapshot was restored without it, or where a template has set it
+                yield index, None  # as by version 0.1, or a template, or after a snapshot was restored without it
 
     def _before(self, index: str, rewriter: Rewriter) -> str | None:
         """The default pipeline of an index before all that is detached; its alias may have been attached before it."""
-        seen = list[Rewriter]()
-        while rewriter not in seen:
-            seen.append(rewriter)
-            before = rewriter.defaults[index]
-            earlier = self.pipelines.get(before or "")
-            if earlier is None or index not in earlier.defaults:
-                return before if before in self.found else None
-            rewriter = earlier
-        return None
+        before = rewriter.defaults[index]
+        if (earlier := self.pipelines.get(before or "")) is not None:
+            before = earlier.defaults.get(index, before)
+        return before if before in self.found else None
 
     def _is_clone(self, index: str, attached: str, names: Collection[str]) -> bool:
         """Whether an index has the default pipeline of another one that was attached, whose clone it is."""
@@ -330,6 +310,6 @@ class Unsearched:
 
 def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
     try:
-        return open_indices(cluster, index)[index]
+        return settings_of(cluster, index)[index]
     except (NotFound, IndexNotFound, KeyError):
         return {}

@@ -45,15 +45,15 @@ def test_names_that_do_not_fit(shop: Index, own: tuple[Model, str], opensearch_u
     def message(*flags: str) -> str:
         return refused(shop, opensearch_url, folder, *flags)
 
-    assert "expected: --alias NAME" in message("--copy-to", name)
+    assert "expected: --alias" in message("--copy-to", name)
     assert f"--alias {alias} without --copy-to" in message("--alias", alias)
     assert "'a b' cannot name an index" in message("--copy-to", "a b", "--alias", alias)
     assert "'A' cannot name an index" in message("--copy-to", name, "--alias", "A")
     assert "one of them" in message("--copy-to", name, "--alias", alias, "--field", "v")
     assert "exists, and is no copy" in message("--copy-to", shop.name, "--alias", alias)
-    assert "the copy itself is named" in message("--copy-to", name, "--alias", name)
+    assert "is the name of an index" in message("--copy-to", name, "--alias", name)
     found = message("--copy-to", name, "--alias", shop.name)
-    assert "is the name of an index, and cannot be an alias while that is there" in found
+    assert "is the name of an index, and cannot be an alias beside that" in found
     assert f"POST /_aliases adds one to {shop.name}" in found
     assert shop.cluster.find(f"/{name}") is None
 

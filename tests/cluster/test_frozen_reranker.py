@@ -23,11 +23,13 @@ from reranker_app import post
 from served import Server, serving
 
 from resift import Model
+from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
+from resift.operations.doctor import status_rows
 from resift.operations.installing import Guard
+from resift.operations.plan import Step
 from resift.plugin.cluster.index_pipelines import settle_pipelines
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -185,12 +187,14 @@ def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
 
 
 def test_a_guard_that_ends_switches_on_what_it_switched_off(installed: Installed) -> None:
-    told: list[str] = []
-    turns = iter([False, False, True])
+    told, stop = list[str](), Stop()
+
+    def end(step: Step) -> None:
+        told.append(step.text)
+        stop.requested = True
+
     with frozen(installed.processes()):
-        Guard(installed.installer.cluster, installed.name, installed.installer.url).watch(
-            lambda seconds: next(turns), told.append
-        )
+        Guard(installed.installer.cluster, installed.name, installed.installer.url).watch(end, stop)
     assert [line.rpartition(": ")[2] for line in told] == ["searches go on without it", "searches are rewritten"]
     assert until(True, installed.is_rewritten)
 

@@ -4,7 +4,6 @@ whatever the reranker does. The reranker here is a small HTTP server that answer
 from __future__ import annotations
 
 import json
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,9 +15,8 @@ from engine_documents import documents
 from opensearch_fixture import reranker_host
 
 from resift import Model
+from resift.operations.doctor import StatusRow, status_rows
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import status_rows
-from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.api import as_text
 
@@ -227,7 +225,7 @@ def test_a_wrong_answer_leaves_the_engines_own(
     assert rewriter.asked
 
 
-def test_status_counts_searches_and_says_where_they_fail_open(
+def test_status_says_where_searches_fail_open(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model, request: pytest.FixtureRequest
 ) -> None:
     address = f"http://{reranker_host(request.config)}:{rewriter.server_port}"
@@ -238,13 +236,10 @@ def test_status_counts_searches_and_says_where_they_fail_open(
             row for row in status_rows(installer) if (row.kind, row.name) == ("search pipeline", f"resift-{installed}")
         )
 
-    before = int(re.findall(r"\d+", row().state)[0])
-    for _ in range(3):
-        search(cluster, installed, {"query": FIRE})
-    assert (row().state, row().fix) == (f"ok, {before + 3} searches since the node started", "")
+    assert (row().state, row().fix) == ("ok", "")
     asked = {"index": installed, "model": packaged.hash, "body": {}, "as_text": True, "hide_vectors": True}
     assert ("/v1/rewrite", "Bearer rsf_" + "k" * 43, asked) in rewriter.asked
     rewriter.answer = WRONG["a refusal"]
-    assert row().state == f"fails open, {before + 3} searches since the node started"
+    assert row().state == "fails open"
     assert f"let the nodes reach {address}, or resift install --reranker URL" in row().fix
     assert "model_not_found" in row().fix

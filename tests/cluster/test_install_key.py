@@ -9,9 +9,9 @@ import pytest
 
 from resift import Model
 from resift.errors import BadInput
+from resift.operations.doctor import status_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 URL = "http://127.0.0.1:1"

@@ -15,18 +15,15 @@ from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.contracts.query_dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import is_foreign
+from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.cluster.search_pipelines import SEARCH, Rewriter, pipeline_name
+from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
 
 TEXTS = ("text", "match_only_text")
 FINAL = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # set by OpenSearch where a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
-_FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
-_APPEND_ONLY = "index.append_only.enabled"
-_LOOKED_AT = 500  # documents
 _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
 
@@ -169,39 +166,24 @@ class Target:
         ours = (name for name, kind in self.fields.items() if kind in ("knn_vector", "binary") and is_ours(name))
         return [name for name in ours if self.count({"exists": {"field": name}})]
 
+    @property
+    def is_encoded(self) -> bool:
+        """Whether all writes go through an ingest pipeline of ours: the index's or, in a clone, its original's."""
+        used = self.settings.get(FINAL, "")
+        if not used.startswith(PIPELINE_PREFIX):
+            return False
+        # one that is gone, as when the index was restored without it, was ours
+        return bool(ingest_pipelines(self.cluster).get(used.removeprefix(PIPELINE_PREFIX), True))
+
     def final_pipeline(self) -> tuple[dict[str, str], list[str]]:
         """The setting that has all writes encoded by the index's ingest pipeline, or a sentence where it is taken."""
         ours, value = pipeline_name(self.name), self.settings.get(FINAL, "_none")
         if value == ours:
             return {}, []
-        if value == "_none" or self._is_ours(FINAL):
+        if value == "_none" or self.is_encoded:
             return {FINAL: ours}, []
         told = "documents get no vectors as they are written until a pipeline processor of"
         return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
-
-    def set_defaults(self, free: Mapping[str, str]) -> None:
-        """Set what :meth:`final_pipeline` found free, and record it."""
-        if free:
-            before = {setting: self.settings.get(setting) for setting in free}
-            self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
-            self.cluster.set_index(self.name, free)
-
-    def restored_settings(self) -> dict[str, Any]:
-        """The settings that attaching has changed and nobody since, with their values before (None: unset)."""
-        before = self.record.settings or {}
-        return {setting: before.get(setting) for setting in (FINAL, SEARCH) if self._is_ours(setting)}
-
-    def _is_ours(self, setting: str) -> bool:
-        """Whether a setting names a pipeline of ours: the index's or, in a clone, that of the index it comes from."""
-        value, recorded = self.settings.get(setting, ""), setting in (self.record.settings or {})
-        own = value == pipeline_name(self.name)
-        if recorded and own:
-            return True
-        candidate = (recorded or own) and value.startswith(PIPELINE_PREFIX)
-        if setting == SEARCH:  # of version 0.1
-            found = self.cluster.find(f"/_search/pipeline/{quote(value, safe='')}", value) if candidate else None
-            return candidate and (found is None or Rewriter.read(found) is not None)
-        return candidate and not is_foreign(self.cluster, value.removeprefix(PIPELINE_PREFIX))
 
 
 def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
@@ -210,27 +192,14 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
     Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that
     cannot be attached: nothing was changed then.
     """
-    while True:
-        found = open_indices(cluster, name)
-        mappings = cluster.request("GET", f"/{quote(name, safe=',*')}/_mapping")
-        if found.keys() <= mappings.keys():  # none went between the two, as by a rollover
-            break
-    return [
-        _target(cluster, index, mappings[index]["mappings"], settings, index == blocked)
-        for index, settings in found.items()
-    ]
+    return [_target(cluster, own, settings, own == blocked) for own, settings in settings_of(cluster, name).items()]
 
 
-def open_indices(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
+def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+    """The flat settings of all indices that a name stands for. Raises IndexNotFound if there is none, and BadInput."""
     if _is_system(name):
         raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
-    try:
-        found = cluster.index_settings(name)
-    except EngineError as error:
-        if error.status == 400 and "index_closed" in error.message:
-            raise _closed(name) from error
-        raise
+    found = cluster.index_settings(name)
     indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
     if not indices:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
@@ -241,11 +210,8 @@ def _is_system(index: str) -> bool:
     return index.startswith(".") and not index.startswith(".ds-")
 
 
-def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool) -> Target:
-    columns = {"format": "json", "h": "status", "expand_wildcards": "all"}
-    (row,) = cluster.request("GET", f"/_cat/indices/{quote(name, safe='')}", **columns)
-    if row["status"] != "open":
-        raise _closed(name)
+def _target(cluster: Cluster, name: str, settings: dict[str, str], is_blocked: bool) -> Target:
+    path = f"/{quote(name, safe='')}"
     for block in _BLOCKS:
         if settings.get(f"index.blocks.{block}") == "true" and not (is_blocked and block == "write"):
             message = f"index {name!r} may not be written to: index.blocks.{block} is set"
@@ -253,13 +219,14 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
             if block == _FLOOD:  # which comes back at once where the disk is as full
                 expected = f"free disk space on its nodes; where OpenSearch does not lift it then, {expected}"
             raise BadInput(message, value=name, expected=expected)
-    if settings.get(_APPEND_ONLY) == "true":
-        message = f"index {name!r} takes no updates: {_APPEND_ONLY} is set"
-        raise BadInput(message, value=name, expected="an index whose documents can be updated; copy it")
-    if settings.get("index.store.type") == "remote_snapshot":
-        raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
     # what is not visible yet would be missing from the plan, and not be found to be encoded
-    cluster.request("POST", f"/{quote(name, safe='')}/_refresh")
+    try:
+        cluster.request("POST", f"{path}/_refresh")
+    except EngineError as error:
+        if "index_closed" not in error.message:
+            raise
+        raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST {path}/_open first") from error
+    mapping = cluster.request("GET", f"{path}/_mapping")[name]["mappings"]
     return Target(cluster, name, mapping, settings, cluster.count(name))
 
 
@@ -272,34 +239,6 @@ def check_attachable(target: Target) -> None:
     if source.get("excludes") or source.get("includes"):
         message = f"index {target.name!r} keeps only a part of _source: what a vector is added to would lose the rest"
         raise BadInput(message, value=target.name, expected="an index with the whole _source")
-    limit = int(target.settings.get(_FIELD_LIMIT, _MOST_FIELDS))
-    if (count := sum(1 for _ in _mappers(target.mapping.get("properties", {})))) >= limit:
-        message = f"index {target.name!r} has {count} fields, and {_FIELD_LIMIT} allows no more"
-        raise BadInput(
-            message, value=count, expected=f'PUT /{target.name}/_settings {{"{_FIELD_LIMIT}": {limit + 10}}}'
-        )
-
-
-def check_versions(target: Target) -> None:
-    """Raise BadInput for an index whose clients give documents versions of their own (``version_type=external``).
-
-    Every write raises a document's version by one, also that of a vector: a client that counts them would find its next
-    write refused as one that is late.
-    """
-    query = {"function_score": {"random_score": {"seed": 7, "field": "_seq_no"}}}
-    body: dict[str, Any] = {"query": query, "size": _LOOKED_AT, "_source": False, "search_pipeline": "_none"}
-    body |= {"version": True, "seq_no_primary_term": True}
-    hits = target.cluster.request("POST", f"{target.path}/_search", body)["hits"]["hits"]
-    # OpenSearch itself raises a version by one at a write, and each write of a shard has a number of its own.
-    external = [hit for hit in hits if hit["_version"] > hit["_seq_no"] + 1]
-    if external:
-        hit = external[0]
-        message = (
-            f"clients of index {target.name!r} set versions by themselves: {len(external)} of {len(hits)} documents, "
-            f"{hit['_id']!r} has {hit['_version']}. A vector raises it by 1, and then a write with the next is refused"
-        )
-        expected = "versions that rise by 2 or more at each write, as times do, and --raise-versions"
-        raise BadInput(message, value=hit["_id"], expected=expected)
 
 
 def _begun(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
@@ -311,24 +250,12 @@ def _begun(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
     return record if entry in record.ready else record.begun(entry)
 
 
-def _closed(name: str) -> BadInput:
-    return BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first")
-
-
 def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
     for name, field in properties.items():
         if "properties" in field:
             yield from _fields(field["properties"], f"{path}{name}.")
         else:
             yield f"{path}{name}", field.get("type", "object")
-
-
-def _mappers(properties: Mapping[str, Any]) -> Iterator[str]:
-    """Everything of a mapping that counts against the limit of fields."""
-    for name, field in properties.items():
-        yield name
-        yield from _mappers(field.get("properties", {}))
-        yield from _mappers(field.get("fields", {}))
 
 
 def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """A copy of an index under another name, which takes over its aliases.
 
-Until it has, it records in the ``_meta`` of its mapping what it is a copy of, and whether that may not be written to
-just now because of it: whoever begins again after a kill takes that block off.
+Until it has, it records in the ``_meta`` of its mapping what it is a copy of: whoever begins again after a kill takes
+the block off that one's writes.
 """
 
 from __future__ import annotations
@@ -37,47 +37,33 @@ _DERIVED = "index.knn.derived_source.enabled"
 
 @dataclass
 class Copy:
-    """The index ``name``, which becomes a copy of the index ``of``, by its ``uuid``; ``blocked``: whether that one's
-    writes are refused just now."""
+    """The index ``name``, which becomes a copy of the index ``of``, whose writes are refused meanwhile."""
 
     cluster: Cluster
     name: str
     of: str
-    uuid: str
-    blocked: bool = False
 
     @classmethod
     def find(cls, cluster: Cluster, name: str) -> Copy | None:
         """The copy of this name that has not taken over yet; None if there is none."""
         found = cluster.find(f"/{quote(name, safe='')}/_mapping", name) or {}
         record = found.get("mappings", {}).get("_meta", {}).get(_META)
-        return record and cls(cluster, name, record["of"], record["uuid"], bool(record["blocked"]))
+        return record and cls(cluster, name, record["of"])
 
     @classmethod
     def create(cls, target: Target, name: str) -> Copy:
         """Make the copy of an index, without documents and vectors of ours; vectors have graphs in it."""
-        copy = cls(target.cluster, name, target.name, target.settings["index.uuid"])
+        copy = cls(target.cluster, name, target.name)
         there = target.mapping.get("properties", {})
         kept = {name: _copied(field, target.has_graph) for name, field in there.items() if not is_ours(name)}
         others = {key: value for key, value in target.mapping.get("_meta", {}).items() if key not in ("resift", _META)}
-        mapping = {**target.mapping, "properties": kept, "_meta": {**others, **copy._record()}}
+        mapping = {**target.mapping, "properties": kept, "_meta": {**others, _META: {"of": copy.of}}}
         body = {"settings": _settings(target), "mappings": mapping}
         target.cluster.request("PUT", f"/{quote(check_name(name), safe='')}", body)
         return copy
 
-    def _record(self) -> dict[str, Any]:
-        return {_META: {"of": self.of, "uuid": self.uuid, "blocked": self.blocked}}
-
-    def _write(self, record: Mapping[str, Any]) -> None:
-        path = f"/{quote(self.name, safe='')}/_mapping"
-        now = self.cluster.request("GET", path)[self.name]["mappings"].get("_meta", {})
-        others = {name: value for name, value in now.items() if name != _META}
-        self.cluster.request("PUT", path, {"_meta": {**others, **record}})
-
     def block(self) -> None:
         """Have writes to the index refused; those under way are done when this returns."""
-        self.blocked = True
-        self._write(self._record())
         self.cluster.request("PUT", f"/{quote(self.of, safe='')}/_block/write")
 
     @property
@@ -88,8 +74,6 @@ class Copy:
     def unblock(self) -> None:
         """Let the index be written to again."""
         self.cluster.set_index(self.of, {_BLOCK: None})
-        self.blocked = False
-        self._write(self._record())
 
     def is_in_service(self, aliases: Sequence[str]) -> bool:
         """Whether the aliases were moved to the copy."""
@@ -107,7 +91,9 @@ class Copy:
 
     def finish(self) -> None:
         """Forget that it was a copy: from now on it is an index as any other."""
-        self._write({})
+        path = f"/{quote(self.name, safe='')}/_mapping"
+        now = self.cluster.request("GET", path)[self.name]["mappings"].get("_meta", {})
+        self.cluster.request("PUT", path, {"_meta": {name: value for name, value in now.items() if name != _META}})
 
 
 def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
@@ -117,11 +103,9 @@ def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
         raise BadInput(message, value=target.name, expected="an index; resift attach --vectors works in place there")
     for alias in aliases:
         check_name(alias)
-        if alias == name:
-            raise BadInput(f"the copy itself is named {alias!r}", value=alias, expected="another name for one of them")
         found = target.cluster.find(f"/{quote(alias, safe='')}/_mapping") or {}
-        if alias in found:
-            message = f"{alias!r} is the name of an index, and cannot be an alias while that is there"
+        if alias == name or alias in found:
+            message = f"{alias!r} is the name of an index, and cannot be an alias beside that"
             expected = f"an alias: POST /_aliases adds one to {target.name}; clients that use it can be moved"
             raise BadInput(message, value=alias, expected=expected)
         if found and not {target.name, name} & set(found):

@@ -25,7 +25,6 @@ from resift.version import __version__
 
 # These indices have none: it would have the name of another pipeline of the installation that is named resift.
 WITHOUT = ("ingest", *PIPELINES)
-_KINDS = ("search", "ingest")
 
 
 class IngestPipeline(Pipeline):
@@ -149,37 +148,24 @@ def settle_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
 
 
 def ingest_pipelines(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """The installations that the ingest pipelines of indices ask, by the indices' names."""
-    found = (cluster.find("/_ingest/pipeline") or {}).items()
-    named = {
-        name.removeprefix(PIPELINE_PREFIX): _owners(body) for name, body in found if name.startswith(PIPELINE_PREFIX)
-    }
-    return {index: owners for index, owners in sorted(named.items()) if owners}
+    """The installations that the ingest pipelines of indices ask, by the indices' names; none for others' pipelines."""
+    found = sorted((cluster.find("/_ingest/pipeline") or {}).items())
+    ours = {name.removeprefix(PIPELINE_PREFIX): body for name, body in found if name.startswith(PIPELINE_PREFIX)}
+    return {index: _owners(body) for index, body in ours.items()}
 
 
 def pipelines_of(cluster: Cluster, index: str) -> list[str]:
     """The kinds of pipelines that Resift has for an index, of ``search`` and ``ingest``."""
     searched = index in [one.index for one in rewriters(cluster).values()]
-    there = {"search": searched, "ingest": bool(_owners(cluster.find(_path(index), pipeline_name(index)) or {}))}
-    return [kind for kind in _KINDS if there[kind]]
-
-
-def is_foreign(cluster: Cluster, index: str) -> bool:
-    """Whether what has the name of the ingest pipeline of an index is not Resift's; False where nothing has it, as when
-    the index was restored without it."""
-    found = cluster.find(_path(index), pipeline_name(index))
-    return found is not None and not _owners(found)
+    there = {"search": searched, "ingest": bool(ingest_pipelines(cluster).get(index))}
+    return [kind for kind, is_there in there.items() if is_there]
 
 
 def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:
     """Remove the ingest pipeline of an index, if Resift made it."""
-    if _owners(cluster.find(_path(index), pipeline_name(index)) or {}):
+    if ingest_pipelines(cluster).get(index):
         with suppress(NotFound):  # somebody else did so meanwhile
-            cluster.request("DELETE", _path(index))
-
-
-def _path(index: str) -> str:
-    return f"/_ingest/pipeline/{quote(pipeline_name(index), safe='')}"
+            cluster.request("DELETE", f"/_ingest/pipeline/{quote(pipeline_name(index), safe='')}")
 
 
 def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """What an index records about itself in the ``_meta`` of its mapping: the vectors that it has, and how it came by them.
 
 An index that was attached says under ``attached`` what is needed to take that back: which ``fields`` were added to its
-mapping, which ``settings`` were changed and what they were before, and which vectors are being written (``filling``).
+mapping, and which vectors are being written (``filling``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class IndexRecord:
     """The record of one index.
 
     ``current`` describes the vectors that it is searched by, None if it has none yet; ``others`` those of other models,
-    and ``filling`` those that are being written. ``added`` are the vector fields that attaching has added, ``settings``
-    the values before of those that it has changed (None: unset), and ``attached`` tells whether it ever was.
+    and ``filling`` those that are being written. ``added`` are the vector fields that attaching has added, and
+    ``attached`` tells whether it ever was.
     """
 
     index: str
@@ -35,7 +35,6 @@ class IndexRecord:
     others: tuple[IndexInfo, ...] = ()
     filling: IndexInfo | None = None
     added: tuple[str, ...] = ()
-    settings: Mapping[str, Any] | None = None
     attached: bool = False
 
     @classmethod
@@ -48,8 +47,7 @@ class IndexRecord:
         details: Mapping[str, Any] = attached or {}
         filling = IndexInfo.read(index, details["filling"]) if details.get("filling") else None
         current = None if info.model is None else replace(info, others=())
-        added, settings = tuple(details.get("fields", ())), dict(details.get("settings") or {})
-        return cls(index, current, info.others, filling, added, settings, attached is not None)
+        return cls(index, current, info.others, filling, tuple(details.get("fields", ())), attached is not None)
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
@@ -109,7 +107,7 @@ class IndexRecord:
         added = tuple(name for name in self.added if name not in self.abandoned)
         if added or any(map(self.is_attached, self.ready)):
             return replace(self, added=added)
-        return replace(self, added=(), settings=None, attached=False)
+        return replace(self, added=(), attached=False)
 
     def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
         """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""
@@ -117,7 +115,7 @@ class IndexRecord:
         if self.others:
             ours["others"] = [one.meta() for one in self.others]
         if self.attached:
-            details: dict[str, Any] = {"fields": list(self.added), "settings": dict(self.settings or {})}
+            details: dict[str, Any] = {"fields": list(self.added)}
             ours["attached"] = {**details, "filling": self.filling.meta()} if self.filling else details
         if ours:
             return {**other, "resift": ours}

@@ -15,8 +15,7 @@ from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
 from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.installation import Installation, installations
-from resift.plugin.cluster.managed import Managed
+from resift.plugin.cluster.installation import Installation, Managed, installations
 from resift.plugin.cluster.resources import (
     LAZY,
     PIPELINES,
@@ -31,7 +30,7 @@ from resift.plugin.cluster.resources import (
 from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import Change, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import pipeline_uses, refuse
+from resift.plugin.cluster.usage import refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource
@@ -247,8 +246,8 @@ class Installer:
                 message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
                 raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
             search |= {name} if rewriter.installation == self.name else set()
-        uses = pipeline_uses(self.cluster, ingest, "ingest pipeline")
-        refuse([*uses, *pipeline_uses(self.cluster, search, "search pipeline")])
+        uses = uses_of(self.cluster, ingest, "ingest pipeline")
+        refuse([*uses, *uses_of(self.cluster, search, "search pipeline")])
 
 
 def _check_reranker(url: str) -> None:

@@ -1,15 +1,85 @@
-"""What a cluster remembers of an installation: the flags that it was made with, in the index template."""
+"""What a cluster remembers of an installation, in its index template, and who manages the cluster.
+
+Of one that others manage no settings are asked, and its connectors get the reranker's key in another way.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from resift.contracts.documents import ModelDescription
 from resift.contracts.query_dsl import VECTOR_FIELD
-from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.managed import Managed, read_managed
+from resift.errors import BadInput, UnsupportedCluster
 from resift.plugin.cluster.templates import Stamp
+
+if TYPE_CHECKING:
+    from resift.plugin.cluster.client import Cluster
+
+PROVIDERS = ("aws", "other")
+SECRET = "resift_api_key"  # the key of the key within the secret
+_ARNS = {
+    "--key": (r"arn:aws[\w-]*:secretsmanager:[\w-]+:\d{12}:secret:.+", "the secret that holds the reranker's key"),
+    "--role": (r"arn:aws[\w-]*:iam::\d{12}:role/.+", "the role by which the domain reads that secret"),
+}
+_BACKEND = "resift.rewrite() in your backend, which needs nothing in the cluster"
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A cluster whose ``_cluster/settings`` are its provider's, and neither read nor written.
+
+    For ``provider`` "aws" (Amazon OpenSearch Service), ``secret`` is the ARN of the secret in Secrets Manager that
+    holds the reranker's API key, and ``role`` that of the IAM role by which the domain reads it. Raises BadInput for
+    what is not such an ARN, or not for this provider.
+    """
+
+    provider: str
+    secret: str | None = None
+    role: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.provider != "aws":
+            return
+        for option, value in {"--key": self.secret or "", "--role": self.role or ""}.items():
+            pattern, what = _ARNS[option]
+            if not re.fullmatch(pattern, value):
+                # a key that somebody gave instead is not quoted
+                told = (
+                    f"{option} {value} is not the ARN" if value.startswith("arn:") else f"{option} is needed: the ARN"
+                )
+                expected = f"arn:aws:{'secretsmanager' if option == '--key' else 'iam'}:…"
+                raise BadInput(f"{told} of {what}", value=value if value.startswith("arn:") else "", expected=expected)
+
+    @property
+    def credential(self) -> dict[str, str] | None:
+        """What a connector has for its credential; None where it is the key itself."""
+        return {"secretArn": str(self.secret), "roleArn": str(self.role)} if self.provider == "aws" else None
+
+    def check_reranker(self, url: str) -> None:
+        """Raise BadInput for an address of the reranker that such a cluster does not call."""
+        if self.provider == "aws" and urlsplit(url).scheme != "https":
+            expected = "--reranker https://…, with a certificate that the domain trusts"
+            raise BadInput(f"Amazon's domains call HTTPS alone, and not {url}", value=url, expected=expected)
+
+    def to_dict(self) -> dict[str, str]:
+        """What an index template records."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Raise BadInput for one of Amazon's domains, by its ``hosts``, where nobody said that it is one.
+
+    Raises UnsupportedCluster for OpenSearch Serverless, which has no processors that call a model.
+    """
+    if environment.get("OPENSEARCH_AWS_SERVICE") == "aoss":
+        raise UnsupportedCluster("OpenSearch Serverless calls no reranker", value="aoss", expected=_BACKEND)
+    if environment.get("OPENSEARCH_AWS_REGION") or any(re.search(r"\.amazonaws\.com(\.cn)?$", one) for one in hosts):
+        expected = f"resift install --managed aws --key ARN --role ARN --reranker https://…; or {_BACKEND}"
+        raise BadInput("Amazon manages this cluster's settings", value="aws", expected=expected)
 
 
 @dataclass(frozen=True)
@@ -62,3 +132,8 @@ def _installation(name: str, template: dict[str, Any]) -> Installation | None:
         return Installation(name, model, tuple(index["fields"]), meta["reranker"], read_managed(meta))
     except (KeyError, TypeError):
         return None
+
+
+def read_managed(values: Mapping[str, Any]) -> Managed | None:
+    """What the ``_meta`` of an index template records, or its values; None where settings are the operator's own."""
+    return Managed(**values["managed"]) if values.get("managed") else None

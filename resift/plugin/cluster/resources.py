@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.managed import SECRET, read_managed
+from resift.plugin.cluster.installation import SECRET, read_managed
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
 from resift.rewriting.clauses import script_source
 from resift.version import __version__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -183,16 +182,6 @@ def rewriters(cluster: Cluster) -> dict[str, Rewriter]:
     """Our processors, by the names of the search pipelines that have one."""
     found = {name: Rewriter.read(pipeline) for name, pipeline in all_pipelines(cluster).items()}
     return {name: one for name, one in found.items() if one is not None}
-
-
-def search_counts(cluster: Cluster) -> dict[str, int]:
-    """How many searches each search pipeline of the cluster has had since its nodes started."""
-    answer = cluster.request("GET", "/_nodes/stats/search_pipeline")
-    counts: Counter[str] = Counter()
-    for node in answer["nodes"].values():
-        for name, stats in node["search_pipeline"]["pipelines"].items():
-            counts[name] += stats["request"]["count"]
-    return counts
 
 
 def _path(name: str) -> str:
