@@ -29,6 +29,11 @@ Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as creden
 # Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
 # wrote may be what felled the first, unless it was checked against a list of what may be asked.
 REPEATABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
+REQUEST_ID: ContextVar[str | None] = ContextVar("resift_request_id", default=None)  # of what is being answered
+OPAQUE_ID_HEADER = "X-Opaque-Id"  # OpenSearch writes it into its slow logs, its list of tasks and its deprecation log
+# What the caller itself gave as OPAQUE_ID_HEADER. Only that is handed on, and no id of ours: OpenSearch warns of each
+# deprecated setting once for every X-Opaque-Id, so ids that are new with each request fill its logs.
+OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 
 @contextmanager
@@ -62,7 +67,7 @@ class Engine(ABC):
 
         ``analyzer`` is one of :data:`resift.contracts.documents.ANALYZERS`. Raises BadInput for a name, field list or
         analyzer that cannot be, and EngineError with status 400 if there is another index of that name. One that is
-        made of the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
+        made of the same fields and model already is left as it is: two indexers may begin at the same time.
         """
 
     @abstractmethod
@@ -75,7 +80,7 @@ class Engine(ABC):
 
     @abstractmethod
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the own names of all indices that a name, an alias, a pattern or a list of them stands for."""
+        """Return the own names of all indices, one at least, that a name, an alias, a pattern or a list stands for."""
 
     @abstractmethod
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:

@@ -76,29 +76,17 @@ def values_of(source: Any, name: str) -> Iterator[Any]:
     >>> list(values_of({"a": [{"b": 1}, {"b": [2, None]}], "a.b": {"c": 3}}, "a.b"))
     [{'c': 3}, 1, 2, None]
     """
-    for value in _fields_of(source, name):
-        yield from _flat(value)
-
-
-def _fields_of(source: Any, name: str) -> Iterator[Any]:
-    """The value of each field that a name stands for: {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch."""
     if isinstance(source, list):
         for item in source:
-            yield from _fields_of(item, name)
-    if isinstance(source, Mapping):
+            yield from values_of(item, name)
+    elif not name:
+        yield source
+    elif isinstance(source, Mapping):
         if name in source:
-            yield source[name]
-        for at, sign in enumerate(name):
+            yield from values_of(source[name], "")
+        for at, sign in enumerate(name):  # {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch
             if sign == "." and name[:at] in source:
-                yield from _fields_of(source[name[:at]], name[at + 1 :])
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _flat(item)
-    else:
-        yield value
+                yield from values_of(source[name[:at]], name[at + 1 :])
 
 
 def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
@@ -135,44 +123,34 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     >>> filter_source({"title": "A", "meta": {"tags": ["b"], "n": 1}}, {"includes": ["meta.*"], "excludes": "*.n"})
     {'meta': {'tags': ['b']}}
     """
-    if spec is None or isinstance(spec, bool):
-        return None if spec is False else source
-    if not isinstance(spec, Mapping):
-        spec = {"includes": spec}
-    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
-    return _filtered(source, "", includes, excludes) if includes or excludes else source
+    if spec is False:
+        return None
+    includes, excludes = source_parts(spec)
+    filtered: Body = _filtered(source, "", includes, excludes)
+    return filtered
 
 
-def _filtered(source: Mapping[str, Any], path: str, includes: Sequence[str], excludes: Sequence[str]) -> Body:
-    """The fields of an object at a ``path`` ("" or ending in a dot) that are included and not excluded."""
+def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+    """What is left of a value at a ``path`` ("" or ending in a dot); without ``includes`` all that is not excluded.
+
+    Items of lists of which nothing is left are left out, unless there was nothing in them.
+    """
+    if isinstance(value, list):
+        items = [(one, _filtered(one, path, includes, excludes)) for one in value]
+        return [left for one, left in items if left or left == one]
+    if not isinstance(value, Mapping):
+        return {} if includes else value  # {}: nothing
     kept: Body = {}
-    for key, value in source.items():
+    for key, inner in value.items():
         name = f"{path}{key}"
         if _matches(name, excludes):
             continue
         whole = not includes or _matches(name, includes)
-        if isinstance(value, (Mapping, list)):
-            # what is inside an included object is included, whatever the patterns say of its name
-            inner = _filtered_inside(value, f"{name}.", () if whole else includes, excludes)
-            if whole or inner:
-                kept[key] = inner
-        elif whole:
-            kept[key] = value
+        # what is inside an included object is included, whatever the patterns say of its name
+        left = _filtered(inner, f"{name}.", () if whole else includes, excludes)
+        if whole or left:
+            kept[key] = left
     return kept
-
-
-def _filtered_inside(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """What is left of an object, or of a list without those of its items of which nothing is left."""
-    if isinstance(value, Mapping):
-        return _filtered(value, path, includes, excludes)
-    items = []
-    for item in value:
-        if isinstance(item, (Mapping, list)):
-            inner = _filtered_inside(item, path, includes, excludes)
-            items += [inner] if inner or inner == item else []
-        elif not includes:
-            items.append(item)
-    return items
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -183,18 +161,24 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     )
 
 
-def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
-    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list. Raises BadInput if they are no patterns.
+def source_parts(spec: Any) -> tuple[list[str], list[str]]:
+    """The names and patterns of fields that a ``_source`` includes and excludes; none includes all.
 
-    Several stars in a row are one: OpenSearch builds an automaton of them all, and of some thousand runs out of memory.
+    Raises BadInput for a malformed one. Several stars in a row are one: OpenSearch builds an automaton of them all, and
+    of some thousand runs out of memory.
     """
-    value = spec.get(kind) or []
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
-        raise BadInput(
-            f"malformed _source {kind}", value=value, expected="a field's name or pattern, or a list of them"
-        )
-    return [_STARS.sub("*", pattern) for pattern in found]
+    if spec is None or isinstance(spec, bool):
+        return [], []
+    parts = []
+    for kind in ("includes", "excludes"):
+        value = spec.get(kind) or [] if isinstance(spec, Mapping) else spec if kind == "includes" else []
+        found = [value] if isinstance(value, str) else value
+        if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+            expected = "a field's name or pattern, or a list of them"
+            raise BadInput(f"malformed _source {kind}", value=value, expected=expected)
+        parts.append([_STARS.sub("*", pattern) for pattern in found])
+    includes, excludes = parts
+    return includes, excludes
 
 
 def without_vector(spec: Any) -> Any:
@@ -205,9 +189,7 @@ def without_vector(spec: Any) -> Any:
     """
     if spec is False:
         return spec
-    if not isinstance(spec, Mapping):
-        spec = {"includes": [] if spec in (None, True) else spec}
-    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
+    includes, excludes = source_parts(spec)
     # Only what is no plain name can match it: beside thousands of names OpenSearch finds another pattern too complex.
     matchable = not includes or any("*" in name for name in includes)
     hidden = HIDDEN if matchable and not any(map(is_ours, includes)) else []
@@ -222,10 +204,3 @@ def is_ours(field: str) -> bool:
 def is_compact(field: str) -> bool:
     """Whether a field is one of vectors in a byte a number: each model has one, as it has of other vectors."""
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
-
-
-def included(spec: Any) -> list[str]:
-    """The names and patterns of fields that a ``_source`` includes. Raises BadInput for a malformed one."""
-    if spec is None or isinstance(spec, bool):
-        return []
-    return patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")

@@ -18,7 +18,6 @@ from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.encoders.model import Model
-from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import vector_writer
 from resift.vectors.compact import HALF_UNIT
@@ -71,7 +70,8 @@ def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[Ind
     ``names`` are those of indices, aliases, data streams or patterns; without any all indices are looked at. Raises
     IndexNotFound for a name that stands for none.
     """
-    infos = [engine.info(own) for own in _own_names(engine, names)] if names else engine.indices()
+    own_names = dict.fromkeys(own for name in names for own in engine.resolve(name))
+    infos = [engine.info(own) for own in own_names] if names else engine.indices()
     chosen, others = [], {}
     for info in infos:
         entry = info.find(model)
@@ -83,16 +83,6 @@ def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[Ind
         else:
             others[info.name] = f"vectors in its own field {entry.vector_field}, which Resift does not write"
     return chosen, others
-
-
-def _own_names(engine: Engine, names: Sequence[str]) -> list[str]:
-    found = []
-    for name in names:
-        own = engine.resolve(name)
-        if not own:  # a pattern that matches nothing is not an error for OpenSearch
-            raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-        found += own
-    return list(dict.fromkeys(found))
 
 
 Progress = Callable[[Verification], None]

@@ -16,7 +16,7 @@ from flask import Flask, Response, current_app, g, has_app_context, request
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from werkzeug.datastructures import Headers
 
-from resift.plugin.request_id import HEADER, OPAQUE_ID, REQUEST_ID
+from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, REQUEST_ID
 from resift.rewriting.outcome import Outcome
 
 ANSWERED = "X-Request-Id"
@@ -51,7 +51,7 @@ def add_request_ids(app: Flask) -> None:
         g.started = time.perf_counter()
         id = request_id(request.headers)
         REQUEST_ID.set(id)
-        OPAQUE_ID.set(id if id == request.headers.get(HEADER) else None)
+        OPAQUE_ID.set(id if id == request.headers.get(OPAQUE_ID_HEADER) else None)
 
     @app.after_request
     def answer(response: Response) -> Response:
@@ -70,7 +70,7 @@ def add_request_ids(app: Flask) -> None:
 
 def request_id(headers: Mapping[str, str] | Headers) -> str:
     """The id that a request's headers give it, or a new one."""
-    given = (headers.get(name, "") for name in (HEADER, ANSWERED))
+    given = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, ANSWERED))
     return next(filter(_ID.fullmatch, given), None) or uuid.uuid4().hex
 
 

@@ -120,9 +120,6 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
         service.sessions.store.purge(1.0)
     except Exception as error:
         told.append(str(error))
-    # as where a disk is full, and what is deleted is deleted all the same
-    params = "ignore_unavailable=true&allow_no_indices=true"  # who may not create the index has none
-    node.ask("PUT", f"/{SESSIONS}/_settings?{params}", {"index.blocks.read_only_allow_delete": True})
     told.append(client.delete("/v1/sessions/anna").text)
     service.engine.close()
     service.sessions.store.close()

@@ -19,9 +19,9 @@ from resift.contracts.query_dsl import (
     Body,
     JoinedFields,
     VectorFields,
-    included,
     is_compact,
     is_ours,
+    source_parts,
     vector_field_names,
     without_vector,
 )
@@ -77,7 +77,7 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
         sent = dict(_without_vectors(_inner_without_vectors(body)))
     except RecursionError:
         raise BadInput("queries are too deep inside each other", expected="at most 100 of them") from None
-    named = included(body.get("_source"))
+    named, _ = source_parts(body.get("_source"))
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.
     if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
@@ -101,7 +101,7 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _inner_without_vectors(part: Any) -> Any:
     """A part of a body in which collapsed and joined hits, and those of buckets, are shown without vectors."""
-    if isinstance(part, list):
+    if isinstance(part, list) and part and isinstance(part[0], (Mapping, list)):  # none of a vector's numbers
         return [_inner_without_vectors(one) for one in part]
     if not isinstance(part, Mapping):
         return part

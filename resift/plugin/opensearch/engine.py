@@ -41,7 +41,6 @@ from resift.plugin.opensearch.mappings import (
     TUNING,
     exact_names,
     index_settings,
-    is_mapped_alike,
     mapped_fields,
     mappings,
     vector_fault,
@@ -77,41 +76,38 @@ class OpenSearchEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
+        made = IndexInfo.made_by(model, fields)
         body = {"settings": index_settings(analyzer), "mappings": mappings(fields, model, analyzer)}
         try:
             call(self.client.indices.create, index=index, body=body)
         except EngineError as error:
-            if "resource_already_exists_exception" not in error.message or not self._is_alike(index, body["mappings"]):
+            if "resource_already_exists_exception" not in error.message or self.info(index).meta() != made.meta():
                 raise
 
-    def _is_alike(self, index: str, wanted: dict[str, Any]) -> bool:
-        """Whether an index that exists is the one that was to be made; two may have been about to make it."""
-        answer = call(self.client.indices.get_mapping, index=index)
-        return all(is_mapped_alike(entry["mappings"], wanted) for entry in answer.values())
+    def _mappings(self, index: str, headers: Headers = None) -> dict[str, dict[str, Any]]:
+        """The mapping of each index that a name stands for; who may search an index may read it, unlike its aliases.
 
-    def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        # "" is no name, though OpenSearch takes it for all indices
+        Raises IndexNotFound where there is none: to OpenSearch "" is all indices, and a pattern without any no error.
+        """
         answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else {}
-        if not answer:  # a pattern that matches nothing is not an error for OpenSearch
-            raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
-        return IndexInfo.combine(index, [_info(name, answer[name]["mappings"]) for name in sorted(answer)])
-
-    def tune(self, index: str, tuning: Tuning | None) -> None:
-        answer = call(self.client.indices.get_mapping, index=index)
         if not answer:
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
-        for name, entry in answer.items():
-            meta = entry["mappings"].get("_meta", {})
+        return {name: answer[name]["mappings"] for name in sorted(answer)}
+
+    def info(self, index: str, headers: Headers = None) -> IndexInfo:
+        mapped = self._mappings(index, headers)
+        return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mapped.items()])
+
+    def tune(self, index: str, tuning: Tuning | None) -> None:
+        for name, mapping in self._mappings(index).items():
+            meta = mapping.get("_meta", {})
             others = {key: value for key, value in meta.items() if key != TUNING}
             changed = others if tuning is None else {**others, TUNING: tuning.kept()}
             if changed != meta:
                 call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        # the mappings, which who may search an index may read, unlike its aliases
-        return sorted(
-            call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else ()
-        )
+        return list(self._mappings(index, headers))
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
         # System indices left out by name, as a cluster warns of requests for them; those behind data streams are not.
@@ -122,8 +118,8 @@ class OpenSearchEngine(Engine):
         return [_info(name, answer[name]["mappings"]) for name in sorted(answer)]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
-        return list(dict.fromkeys(name for name in sorted(answer) for name in exact_names(answer[name]["mappings"])))
+        mapped = self._mappings(index, headers).values()
+        return list(dict.fromkeys(name for mapping in mapped for name in exact_names(mapping)))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
@@ -149,9 +145,8 @@ class OpenSearchEngine(Engine):
         return sparse_tokens(self.client, model, text, headers)
 
     def vector_fault(self, info: IndexInfo) -> str:
-        found = call(self.client.indices.get_mapping, index=info.name)
-        faults = (vector_fault(entry["mappings"], info.vector_field, info.dim) for entry in found.values())
-        return next(filter(None, faults), "")
+        mapped = self._mappings(info.name).values()
+        return next(filter(None, (vector_fault(one, info.vector_field, info.dim) for one in mapped)), "")
 
     def drop(self, index: str) -> None:
         # check_name refuses patterns and lists: they would delete more than one index.
@@ -218,16 +213,12 @@ class OpenSearchEngine(Engine):
         return [_result(response, vectors) for response in answer["responses"]]
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        if not clauses:
+            return []
         # of all documents, where the engine mostly knows them without a search: sixty searches took a tenth of a second
         aggs = {"counts": {"filters": {"filters": list(clauses)}}}
-        found = (
-            self.search(index, {"size": 0, "track_total_hits": False, "aggs": aggs}, headers=headers)
-            if clauses
-            else None
-        )
-        return (
-            [] if found is None else [one["doc_count"] for one in found.response["aggregations"]["counts"]["buckets"]]
-        )
+        found = self.search(index, {"size": 0, "track_total_hits": False, "aggs": aggs}, headers=headers).response
+        return [one["doc_count"] for one in found["aggregations"]["counts"]["buckets"]]
 
     def sample(
         self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
@@ -243,9 +234,14 @@ class OpenSearchEngine(Engine):
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector, vector_field)]
-        if not lines:  # OpenSearch refuses an empty bulk request
+        if not vectors:  # OpenSearch refuses an empty bulk request
             return []
+        lines = []
+        for id, (seq_no, primary_term, routing), vector in vectors:
+            action = {"_id": id, "if_seq_no": seq_no, "if_primary_term": primary_term}
+            # a partial update of the vector alone, which leaves every other byte of the document as it is
+            lines.append(json.dumps({"update": action if routing is None else {**action, "routing": routing}}))
+            lines.append(f'{{"doc": {stored_json(Document(id, {}, vector), vector_field)}}}')
         return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def scan(
@@ -308,15 +304,6 @@ def _value(bucket: dict[str, Any]) -> Any:
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
     """What a write needs to know of a document to change this version of it and no other."""
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
-
-
-def _vector_lines(id: str, version: Any, vector: Floats, vector_field: str) -> list[str]:
-    """A partial update of the vector alone, which leaves every other byte of the document as it is."""
-    seq_no, primary_term, routing = version
-    action = {"_id": id, "if_seq_no": seq_no, "if_primary_term": primary_term}
-    if routing is not None:
-        action["routing"] = routing
-    return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector), vector_field)}}}']
 
 
 def _result(response: dict[str, Any], vectors: VectorFields | None) -> SearchResult:

@@ -15,9 +15,8 @@ from opensearchpy.exceptions import ConnectionTimeout, TransportError
 from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from resift.contracts.engine import REPEATABLE
+from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, REPEATABLE
 from resift.errors import BadInput
-from resift.plugin.request_id import HEADER, OPAQUE_ID
 
 CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
 PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there is another to ask
@@ -88,7 +87,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         """
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         if (id := OPAQUE_ID.get()) is not None:
-            lowered[HEADER.lower()] = id
+            lowered[OPAQUE_ID_HEADER.lower()] = id
         if "authorization" in lowered and self.kwargs.get("http_auth") is not None:
             # The signature would take the header's place, and the caller get the service's rights.
             raise BadInput("Authorization cannot be handed on to a cluster of AWS", expected="no Authorization header")

@@ -163,12 +163,3 @@ def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
     if found.get("dimension") != dim:
         return f"vectors of {found.get('dimension')} dimensions, not {dim}"
     return ""
-
-
-def is_mapped_alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Whether an index with the mappings ``found`` was made as one with ``wanted`` would be."""
-    there, meant = (
-        {name: field.get("analyzer") for name, field, _ in mapped_fields(one) if field.get("type") == "text"}
-        for one in (found, wanted)
-    )
-    return found.get("_meta", {}).get("resift") == wanted["_meta"]["resift"] and meant.items() <= there.items()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from resift.cache import TtlCache
 from resift.contracts.documents import check_name
+from resift.contracts.query_dsl import PLAIN
 from resift.contracts.session_store import HURRIED_SECONDS
 from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
 from resift.errors import EngineError, IndexNotFound
@@ -45,7 +46,7 @@ class OpenSearchUbiLog(UbiLog):
         self.names = {EVENTS: check_name(events), QUERIES: check_name(queries)}
         self.client = connect(url, _TIMEOUT)
         self._made: set[str] = set()
-        self._absent: dict[str, float] = {}  # until when an index that was not there is not asked for
+        self._absent: TtlCache[bool] = TtlCache(len(KINDS), _ABSENT)  # indices that were not there
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
         if not sources:  # OpenSearch refuses an empty bulk request
@@ -71,7 +72,7 @@ class OpenSearchUbiLog(UbiLog):
             body = {"mappings": json.loads(read_resource(f"ubi-{kind}.json"))}
             create_unless_there(self.client, self.names[kind], body)
             self._made.add(kind)
-            self._absent.pop(kind, None)
+            self._absent.clear()
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         body = {
@@ -91,15 +92,15 @@ class OpenSearchUbiLog(UbiLog):
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
 
     def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
-        asked = {**body, "_source": list(source), "track_total_hits": False, "search_pipeline": "_none"}
-        if time.monotonic() < self._absent.get(kind, 0):
+        if self._absent.get(kind):
             return []
+        asked = {**body, **PLAIN, "_source": list(source), "track_total_hits": False}
         # where there is no such index a search finds nothing, and nobody's log is told so at each search
         params = {"request_timeout": HURRIED_SECONDS, "ignore_unavailable": "true"}
         answer = call(self.client.search, index=self.names[kind], body=asked, params=params)
         if answer["_shards"]["total"] == 0:
             # clusters without UBI are not asked at each search of a session
-            self._absent[kind] = time.monotonic() + _ABSENT
+            self._absent.put(kind, True)
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
 

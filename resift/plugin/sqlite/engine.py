@@ -19,7 +19,7 @@ from resift.contracts.documents import (
     check_index,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, included
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, source_parts
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
 from resift.plugin.sqlite.clauses import Kept, View
 from resift.plugin.sqlite.database import Database
@@ -184,7 +184,7 @@ class SqliteEngine(Engine):
     ) -> SearchResult:
         started = time.perf_counter()
         source = body.get("_source")
-        included(source)  # raises BadInput for a malformed one
+        source_parts(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view, search = self._view(db, tables), parse_search(body, tables)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, included, values_of
+from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, source_parts, values_of
 from resift.errors import BadInput, CorruptEngine
 from resift.plugin.sqlite.analysis import Word, words_of
 from resift.plugin.sqlite.clauses import Clause
@@ -168,6 +168,6 @@ def page_hits(
 
 def _wanted(fields: dict[str, Any], vector: Floats | None, source: Any) -> dict[str, Any] | None:
     """The stored fields that a body's ``_source`` asks for, with the vector if it names it."""
-    if VECTOR_FIELD in included(source) and vector is not None:
+    if VECTOR_FIELD in source_parts(source)[0] and vector is not None:
         fields = {**fields, VECTOR_FIELD: vector.tolist()}
     return filter_source(fields, source)
