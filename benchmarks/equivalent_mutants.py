@@ -126,8 +126,6 @@ EQUIVALENT = {
     ("resift/ingest/indexing.py", "BATCH_BYTES = 4 * 2**21"): "how much is sent at a time, not what is indexed",
     ("resift/ingest/indexing.py", "BATCH_BYTES = 4 * 2**19"): "how much is sent at a time, not what is indexed",
     ("resift/ingest/indexing.py", "BATCH_BYTES = 4 * (2 * 20)"): "how much is sent at a time, not what is indexed",
-    ("resift/ingest/indexing.py", "self._jitter = random.Random(1)"): "any seed will do",
-    ("resift/ingest/indexing.py", "self._jitter = random.Random(-1)"): "any seed will do",
     (
         "resift/ingest/indexing.py",
         "while (len(running) > self.engine.writers) or any(ids & other for other, _ in running):",

@@ -22,22 +22,11 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
-from resift.ingest.readers import Columns, Files, Record
+from resift.ingest.readers import Files, Record
 from resift.ingest.stopping import Stop
 from resift.lab.training.weighing import weigh_index
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
-
-
-def _parse_renames(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """Option callback: old name → new name."""
-    renames = {}
-    for text in value:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
-            raise BadInput(f"--map {text}", value=text, expected="OLD=NEW")
-        renames[old] = new
-    return renames
 
 
 @click.command(epilog="Example: resift index corpus.jsonl --index news")
@@ -46,14 +35,6 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
 @fields_option
 @click.option(
     "--id", "id_column", show_default="_id or id, else a hash of the content", help="Column with the documents' ids."
-)
-@click.option(
-    "--map",
-    "renames",
-    multiple=True,
-    metavar="OLD=NEW",
-    callback=_parse_renames,
-    help="Rename a column. May be repeated.",
 )
 @format_option
 @click.option(
@@ -84,7 +65,6 @@ def index(
     index: str,
     fields: list[str] | None,
     id_column: str | None,
-    renames: dict[str, str],
     format_: str | None,
     analyzer: str,
     adapt: str | None,
@@ -104,7 +84,7 @@ def index(
     if adapt and "-" in files:
         raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
     stop = Stop()
-    source = Files(files, format_, Columns(id_column, renames), stop)
+    source = Files(files, format_, id_column, stop)
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
     if not adapt:
         encoder = load_model(model)
@@ -217,7 +197,7 @@ def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tu
         raise BadInput(
             f"index {index!r} has the text fields {','.join(own)}, not {','.join(fields)}",
             value=fields,
-            expected=f"no --fields, or a new index; --map {fields[0]}={own[0] if own else 'FIELD'} renames a column",
+            expected="no --fields, or a new index",
         )
     return own
 

@@ -48,7 +48,7 @@ def with_text(files: Files, fields: Fields, index: str) -> tuple[Fields, Records
             f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}, the fields of index {index!r}; "
             "nothing was indexed, because no words would find it"
         )
-        expected = f"another index, or --map OLD={fields[0]} for one of: {_names(documents)}"
+        expected = f"another index, or a column of that name; there are {_names(documents)}"
         raise Failure(message, expected, NOT_RIGHT)
     return fields, records
 
@@ -59,9 +59,6 @@ def _first(files: Files) -> tuple[list[Source], Records]:
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
         raise no_documents(files, next((one for one in head if isinstance(one, BadLine)), None))
-    for old, new in (files.columns.rename or {}).items():
-        if not any(new in document for document in documents):
-            click.echo(f"warning: no {old!r} in the first documents, to be called {new!r}", err=True)
     return documents, records
 
 

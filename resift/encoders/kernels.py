@@ -1,4 +1,4 @@
-"""Compiled loops of pooling (numba, extra ``fast``): the functions of :mod:`resift.encoders.pooling`."""
+"""The mean of :mod:`resift.encoders.pooling`, compiled (numba, extra ``fast``)."""
 
 from __future__ import annotations
 
@@ -36,16 +36,3 @@ def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, 
             share = float32(1 / total)
             for j in range(len(row)):
                 row[j] *= share
-
-
-@compiled
-def pool_max(ids: Any, offsets: Any, matrix: Any, factors: Any, out: Any) -> None:
-    """The largest of factor · row over each part's words, not below 0; arrays as in :func:`pool_mean`."""
-    for i in range(len(offsets) - 1):
-        row = out[i]
-        row[:] = 0
-        for k in range(offsets[i], offsets[i + 1]):
-            values, factor = matrix[ids[k]], factors[ids[k]]
-            for j in range(len(row)):
-                value = factor * float32(values[j])
-                row[j] = value if value > row[j] else row[j]

@@ -190,11 +190,11 @@ class Model:
         ids, offsets = self.table.ids(texts)
         starts = self.part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
-        loops = loops_for(texts, pooling.KERNELS) or pooling
         if self.pool == "mean":
+            loops = loops_for(texts, pooling.KERNELS) or pooling
             loops.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:
-            loops.pool_max(ids, starts, self._matrix, self._factors, pooled)
+            pooling.pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
     def part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

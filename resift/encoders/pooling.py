@@ -1,4 +1,4 @@
-"""Pooling with numpy: the rows of a text's words made into one; :mod:`resift.encoders.kernels` is the same compiled.
+"""Pooling with numpy: the rows of a text's words made into one; the mean is compiled in :mod:`resift.encoders.kernels`.
 
 Texts are parts of ``ids`` (m,), rows of ``matrix`` (V, K): part i is ``ids[offsets[i]:offsets[i + 1]]``. ``factors``
 (V,) float32 are what a row is multiplied by: its word's weight, and its scale where the matrix is int8.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -57,11 +56,7 @@ class StaticQueries(Model):
 
     def _encode_short(self, text: str) -> Floats | None:
         vector = super()._encode_short(text)
-        if vector is None or self.centre is None or not vector.any():
-            return vector
-        vector += self.centre  # as _placed does, sooner
-        vector *= 1 / sqrt(vector.dot(vector))
-        return vector
+        return None if vector is None else self._placed(vector)
 
     def _placed(self, vectors: Floats) -> Floats:
         """Vectors (..., K) of length 1 or 0 as they lie among the teacher's; a text without known words stays zero."""

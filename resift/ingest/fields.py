@@ -31,24 +31,10 @@ _FEW, _SEVERAL, _LONG, _TITLE = 1.5, 2.5, 8, 15
 
 
 def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
-    """The first SAMPLE records, and all of them again, so that a stream is read only once.
-
-    What reading them raises is raised where all of them were had, or at once if there is none.
-    """
+    """The first SAMPLE records, and all of them again, so that a stream is read only once."""
     rest = iter(records)
-    head: list[Record | BadLine] = []
-    try:
-        head.extend(islice(rest, SAMPLE))
-    except BadInput as error:
-        if not head:
-            raise
-        rest = _raise(error)
+    head = list(islice(rest, SAMPLE))
     return head, chain(head, rest)
-
-
-def _raise(error: BadInput) -> Iterator[Record | BadLine]:
-    raise error
-    yield
 
 
 def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,18 +56,6 @@ class BadLine:
     reason: str
 
 
-@dataclass(frozen=True)
-class Columns:
-    """How a row becomes a document: which column holds the id, and columns to rename, old name → new name."""
-
-    id: str | None = None
-    rename: Mapping[str, str] | None = None
-
-    def name_of(self, column: str) -> str:
-        """What a column is called in documents."""
-        return self.rename.get(column, column) if self.rename else column
-
-
 def guess_format(path: str) -> str:
     """The format that a file's ending stands for, ``.gz`` aside. Raises BadInput if the ending is unknown."""
     suffix = Path(path.removesuffix(".gz")).suffix
@@ -85,9 +73,9 @@ class Files:
     """
 
     def __init__(
-        self, paths: Sequence[str], format: str | None = None, columns: Columns = Columns(), stop: Stop | None = None
+        self, paths: Sequence[str], format: str | None = None, id_column: str | None = None, stop: Stop | None = None
     ) -> None:
-        self.paths, self.columns, self.stop = paths, columns, stop or Stop()
+        self.paths, self.id_column, self.stop = paths, id_column, stop or Stop()
         self.assumed = format is None and STDIN in paths
         self.formats = [format or ("jsonl" if path == STDIN else guess_format(path)) for path in paths]
         for path in paths:
@@ -115,7 +103,7 @@ class Files:
                 yield from self._records_of_stream(file, path, format)
                 return
             before = self.position
-            for record in read(file, format, self.columns, path):
+            for record in read(file, format, self.id_column, path):
                 self.position = before + file.tell()
                 yield record
                 if self.stop.requested:
@@ -125,7 +113,7 @@ class Files:
     def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
         # When a stop is requested it is the stream that ends: what the readers took from it cannot be read again.
         try:
-            yield from read(stoppable(stream, self.stop), format, self.columns, path)
+            yield from read(stoppable(stream, self.stop), format, self.id_column, path)
         except BadInput:
             if not self.stop.requested:  # what is compressed is not whole then
                 raise
@@ -136,59 +124,49 @@ def is_stream(file: str) -> bool:
     return file == STDIN or Path(file).is_fifo()
 
 
-def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str = STDIN) -> Iterator[Record | BadLine]:
+def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN) -> Iterator[Record | BadLine]:
     """The documents of a stream, one after another; a line that cannot be read becomes a BadLine, and reading goes on.
 
-    A document's id is its column ``_id`` or ``id``, or the one that ``columns`` names. A document without one gets a
+    A document's id is its column ``_id`` or ``id``, or ``id_column``. A document without one gets a
     hash of its content, so that reading a file again gives the same ids. A line of a dead-letter file gives the
     document it holds.
 
     Args:
         stream: bytes in UTF-8, plain or gzip, which is recognised by its first two bytes.
         format: one of FORMATS.
-        columns: which column is the id, and what is renamed.
+        id_column: which column is the id.
         name: what records give as their file.
 
     Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text in UTF-8.
     """
     line = 0
     try:
-        for line, row in rows_of(stream, format, name, columns.id):
+        for line, row in rows_of(stream, format, name, id_column):
             if isinstance(row, BadRow):
                 yield BadLine(name, line, row.raw, row.reason)
             else:
-                yield record_of(name, line, row, columns)
+                yield record_of(name, line, row, id_column)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadInput(
             f"{name} is damaged after line {line}: {error}", value=name, expected="a complete gzip file"
         ) from error
 
 
-def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:
+def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None = None) -> Record | BadLine:
     """The document that a row holds, or a BadLine with the reason; ``file`` and ``line`` say where the row was read."""
     if set(row) == _DEAD_LETTER:
         if not isinstance(row["document"], dict):
             return BadLine(file, line, str(row["document"]), str(row["reason"]))
         row = row["document"]
-    names = [columns.id] if columns.id else ["_id", "id"]
+    names = [id_column] if id_column else ["_id", "id"]
     name = next((name for name in names if row.get(name) not in (None, "")), None)
-    if columns.id and name is None:
-        reason = f"no id in column {columns.id!r}" + ("" if columns.id in row else f", of {', '.join(row)}"[:_SHOWN])
+    if id_column and name is None:
+        reason = f"no id in column {id_column!r}" + ("" if id_column in row else f", of {', '.join(row)}"[:_SHOWN])
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
-    id = None if name is None else _id(row[name])
-    if isinstance(id, (dict, list)):
+    if name is not None and isinstance(row[name], (dict, list)):
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is no text and no number")
-    source = {columns.name_of(key): value for key, value in row.items() if key != "_id"}
-    if len(source) < len(row) - ("_id" in row):
-        called = [columns.name_of(key) for key in row]
-        reason = f"two columns are called {max(called, key=called.count)!r} once they are renamed"
-        return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
+    source = {key: value for key, value in row.items() if key != "_id"}
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
         return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)
-    return Record(file, line, str(id), source)
-
-
-def _id(value: Any) -> Any:
-    """An id; of an object of MongoDB's exports what is in it."""
-    return value["$oid"] if isinstance(value, dict) and value.keys() == {"$oid"} else value
+    return Record(file, line, str(row[name]), source)

@@ -19,7 +19,6 @@ TABLES = {"csv": ",;\t|", "tsv": "\t"}  # formats of tables, and what may stand 
 _SAMPLE = 1000  # rows of a table that tell which of its columns are numbers
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?")  # "007" is a code
 _PIECE = 2**16
-_SEPARATORS = re.compile(r"[\s,]*")
 _SHOWN = 1000
 _BULK_OPTIONS = ("routing", "pipeline", "require_alias", "version", "version_type", "if_seq_no", "if_primary_term")
 _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
@@ -69,42 +68,36 @@ def _text_rows(stream: BinaryIO) -> Rows:
 
 
 def _json_rows(stream: BinaryIO) -> Rows:
-    """An object a line; or, where the first line shows it, an array or objects over several lines, read as a whole."""
+    """An object a line; or, where the first line shows it, an array or one object, read as a whole.
+
+    Of an array it is the object's place, from 1, that stands for its line.
+    """
     lines = ((number, raw) for number, raw in enumerate(stream, 1) if raw.removeprefix(codecs.BOM_UTF8).strip())
     for number, raw in lines:
-        text = raw.decode("utf-8-sig", "surrogateescape").rstrip()
-        if text.lstrip()[:1] == "[" or _goes_on(text):
-            rest = stream.read().decode("utf-8", "surrogateescape")
-            yield from _values(f"{text}\n{rest}", number)
+        text = raw.decode("utf-8-sig", "surrogateescape").strip()
+        if text[:1] == "[" or text == "{":
+            value = _parsed(f"{text}\n{stream.read().decode('utf-8', 'surrogateescape')}")
+            if isinstance(value, BadRow):
+                yield number, BadRow(value.raw, f"{value.reason}; expected an array, or an object a line")
+            else:
+                yield from enumerate(map(_checked, value if isinstance(value, list) else [value]), 1)
             return
-        yield number, _row(text)
+        yield number, _checked(_parsed(text))
         break
     for number, raw in lines:
-        yield number, _row(raw.decode("utf-8", "surrogateescape").rstrip("\r\n"))
+        yield number, _checked(_parsed(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
 
 
-def _goes_on(text: str) -> bool:
-    """Whether a line is the beginning of an object that the next lines complete."""
+def _parsed(text: str) -> Any:
+    """The value that JSON holds, or why there is none."""
     try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        return text.lstrip()[:1] == "{" and error.pos >= len(text)
-    except RecursionError:
-        pass
-    return False
-
-
-def _row(text: str) -> dict[str, Any] | BadRow:
-    """The object of a line, or why it holds none."""
-    try:
-        value = json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_no_constant)
+        return json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         return BadRow(_shown(text), f"not JSON: {error}")
-    return _checked(value)
 
 
 def _checked(value: Any) -> dict[str, Any] | BadRow:
-    if isinstance(value, dict):
+    if isinstance(value, (dict, BadRow)):
         return value
     kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
     raw = json.dumps(value, ensure_ascii=False)[:_SHOWN]
@@ -114,26 +107,6 @@ def _checked(value: Any) -> dict[str, Any] | BadRow:
 def _no_constant(name: str) -> Any:
     # Python's reader takes NaN and Infinity, which engines refuse
     raise ValueError(f"{name} is not JSON")
-
-
-def _values(text: str, line: int) -> Rows:
-    """The objects of an array, or of a text, each with its line; nothing is read after what is not JSON."""
-    decoder = json.JSONDecoder(parse_constant=_no_constant)
-    is_array = text.lstrip()[0] == "["
-    at = text.index("[") + 1 if is_array else 0
-    while True:
-        start = _SEPARATORS.match(text, at).end()  # type: ignore[union-attr]
-        line += text.count("\n", at, start)
-        if text[start:].strip() == ("]" if is_array else ""):
-            return
-        try:
-            value, at = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else error
-            yield line, BadRow(_shown(text[start : start + _SHOWN]), f"not JSON: {reason}; nothing is read after it")
-            return
-        yield line, _checked(value)
-        line += text.count("\n", start, at)
 
 
 def _documents(rows: Rows) -> Rows:

@@ -1,23 +1,26 @@
-"""Documents of whatever holds rows in Python: data frames, Arrow tables, Parquet and other files, data sets, objects.
+"""Documents of whatever holds rows in Python: data frames, Arrow tables, Parquet and other files, data sets, objects;
+and back to the program where they were refused.
 
 None of those libraries is imported unless it is already the caller's or, for Parquet, needed to read the file.
 """
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
 from resift.errors import BadInput
-from resift.ingest.readers import Files
+from resift.ingest.dead_letters import DeadLetters
+from resift.ingest.readers import BadLine, Files, Record, record_of
 
 _EXPECTED = "dictionaries, dataclasses, a pandas or polars frame, an Arrow table, a data set or a file's path"
 _ROWS = 1000  # of a table that are Python objects at a time
@@ -175,3 +178,51 @@ def _held(value: Any) -> Any:
         return value
     # nanoseconds, which datetime does not have, would come as numbers
     return (value.astype("M8[us]") if kind == "M" else value).tolist()
+
+
+def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
+    """The records of rows, as ``resift index`` reads them from the lines of a file, numbered from 1."""
+    for line, document in enumerate(documents, 1):
+        if isinstance(document, (Record, BadLine)):  # of a file
+            yield document
+            continue
+        reason, shown = f"{type(document).__name__}, expected a dictionary", repr
+        try:
+            if (row := mapping_of(document)) is not None:
+                yield record_of("documents", line, row)
+                continue
+        except TypeError as error:
+            reason = str(error)
+        except RecursionError:
+            reason, shown = "not JSON: nested too deeply, or within itself", reprlib.repr
+        except ValueError as error:  # the hash that names it needs what JSON can hold
+            reason = f"not JSON: {error}"
+        yield BadLine("documents", line, shown(document), reason)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A document that was not indexed, and why.
+
+    ``position`` is its place among the documents that were given, from 0, ``status`` an HTTP status, and ``document``
+    what was refused: as text, where it is no dictionary or its id could not be told.
+    """
+
+    position: int
+    status: int
+    reason: str
+    document: Any
+
+
+class Refusals(DeadLetters):
+    """Refused documents in memory, in place of a file: the program still has them and decides."""
+
+    def __init__(self) -> None:
+        self.path, self.failure = Path(), None
+        self.refused: list[Refused] = []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
+        self.refused.append(Refused(record.line - 1, status, reason, document))

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,26 +160,16 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
 def _read_array(path: Path) -> NDArray[Any]:
     """The array of a ``.npy`` file, read-only. Raises ValueError or OSError for anything but an array of numbers."""
     with path.open("rb") as file:
-        shape, fortran, dtype = _read_header(file)
-        if dtype.kind not in _NUMBERS or min(shape, default=0) < 0:
-            raise ValueError(f"{path.name} holds {dtype} of shape {shape}, expected an array of numbers")
-        size = os.fstat(file.fileno()).st_size - file.tell()
-        # before any memory is asked for: a damaged header may claim any size
-        if math.prod(shape) * dtype.itemsize != size:
-            raise ValueError(f"{path.name} has {size} bytes for {dtype} of shape {shape}")
-        array: NDArray[Any] = np.fromfile(file, dtype).reshape(shape, order="F" if fortran else "C")
+        try:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+            if file.read(1):
+                raise ValueError("it goes on behind its numbers")
+        except Exception as error:  # NumPy parses the header as Python, and raises nearly anything on a damaged one
+            raise ValueError(f"{path.name} is no array that NumPy saved: {error}") from error
+    if array.dtype.kind not in _NUMBERS:
+        raise ValueError(f"{path.name} holds {array.dtype}, expected numbers")
     array.flags.writeable = False
     return array
-
-
-def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and dtype, of a ``.npy`` file that is read up to its numbers."""
-    try:
-        version = np.lib.format.read_magic(file)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        return read(file)
-    except Exception as error:  # NumPy parses it as Python, and raises nearly anything on a damaged one
-        raise ValueError(f"{file.name} is no array that NumPy saved: {error}") from error
 
 
 def _is_finite(array: NDArray[Any]) -> bool:

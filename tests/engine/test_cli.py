@@ -54,8 +54,8 @@ def test_index_and_index_again(here: Path, model_folder: str) -> None:
     )
 
 
-def test_index_from_stdin_with_mapping_and_dead_letters(here: Path, model_folder: str) -> None:
-    data = '{"key": "a", "headline": "fire"}\n{broken\n{"key": "b", "headline": {"x": 1}}\n'
+def test_index_from_stdin_with_ids_and_dead_letters(here: Path, model_folder: str) -> None:
+    data = '{"key": "a", "title": "fire"}\n{broken\n{"key": "b", "title": {"x": 1}}\n'
     result = resift(
         "index",
         "-",
@@ -65,8 +65,6 @@ def test_index_from_stdin_with_mapping_and_dead_letters(here: Path, model_folder
         model_folder,
         "--id",
         "key",
-        "--map",
-        "headline=title",
         status=3,
         input=data,
     )
@@ -136,7 +134,6 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
         (["index", "missing.jsonl", "--index", "docs"], 2, "missing.jsonl cannot be read"),
         (["index", "x.parquet", "--index", "docs"], 2, "cannot tell the format"),
         (["index", "-", "--index", "Docs"], 2, "cannot name an index"),
-        (["index", "-", "--index", "docs", "--map", "a"], 2, "--map a"),
         (["index", "-", "--index", "docs", "--model", "nowhere"], 2, "no model.json in nowhere"),
         (["verify", "nothing"], 2, "no index 'nothing'"),
         (["search", "nothing", "fire"], 2, "no index 'nothing'\n"),

@@ -15,10 +15,10 @@ from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
-from resift.ingest.in_memory import Refusals
 from resift.ingest.indexing import BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.stopping import Stop
+from resift.ingest.tables import Refusals
 from resift.ingest.verify import verify
 from resift.ingest.writing import ATTEMPTS
 from resift.plugin.sqlite.engine import SqliteEngine

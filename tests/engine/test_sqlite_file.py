@@ -21,8 +21,8 @@ from resift.contracts.documents import Document
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.contracts.session_store import StoredSession
 from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionDamaged
-from resift.ingest.in_memory import Refusals, records_of
 from resift.ingest.indexing import Indexer
+from resift.ingest.tables import Refusals, records_of
 from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore

@@ -11,12 +11,12 @@ import pytest
 
 from resift.cli.lab.word2doc import TitledTexts, titled_texts
 from resift.errors import BadInput
-from resift.ingest.readers import BadLine, Columns, Files, Record, guess_format, read
+from resift.ingest.readers import BadLine, Files, Record, guess_format, read
 
 
-def records(data: str | bytes, format: str = "jsonl", columns: Columns | None = None) -> list[Record | BadLine]:
+def records(data: str | bytes, format: str = "jsonl", id_column: str | None = None) -> list[Record | BadLine]:
     """All that ``read`` gives for these bytes."""
-    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, columns or Columns()))
+    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, id_column))
 
 
 def test_beir_lines() -> None:
@@ -28,10 +28,10 @@ def test_id_columns() -> None:
     (plain,) = records('{"id": 7, "text": "x"}')
     assert isinstance(plain, Record)
     assert (plain.id, plain.source) == ("7", {"id": 7, "text": "x"})
-    (own,) = records('{"key": "k", "text": "x"}', columns=Columns("key"))
+    (own,) = records('{"key": "k", "text": "x"}', id_column="key")
     assert isinstance(own, Record)
     assert own.id == "k"
-    (missing,) = records('{"text": "x"}', columns=Columns("key"))
+    (missing,) = records('{"text": "x"}', id_column="key")
     assert isinstance(missing, BadLine)
     assert "'key'" in missing.reason
 
@@ -43,15 +43,6 @@ def test_lines_without_id_are_named_by_their_content() -> None:
     assert isinstance(again, Record)
     assert one.id == again.id != two.id
     assert not one.named
-
-
-def test_rename() -> None:
-    (one,) = records(
-        '{"_id": "1", "headline": "T", "body": "x"}',
-        columns=Columns(rename={"headline": "title", "body": "text"}),
-    )
-    assert isinstance(one, Record)
-    assert one.source == {"title": "T", "text": "x"}
 
 
 def test_bad_lines_do_not_end_the_file() -> None:
@@ -176,17 +167,15 @@ def test_columns_of_numbers_are_numbers() -> None:
 
 
 def test_an_id_is_not_read_as_a_number() -> None:
-    (one,) = records("nr,text\n1.10,a\n", "csv", Columns(id="nr"))
+    (one,) = records("nr,text\n1.10,a\n", "csv", "nr")
     assert isinstance(one, Record)
     assert one.id == "1.10"
 
 
-def test_ids_of_mongodb_and_ids_that_are_none() -> None:
-    first, second = records('{"_id": {"$oid": "5f7"}, "text": "a"}\n{"id": {"a": 1}, "text": "b"}\n')
-    assert isinstance(first, Record)
-    assert (first.id, first.source) == ("5f7", {"text": "a"})
-    assert isinstance(second, BadLine)
-    assert second.reason == "the id in 'id' is no text and no number"
+def test_an_object_is_no_id() -> None:
+    (one,) = records('{"id": {"a": 1}, "text": "b"}\n')
+    assert isinstance(one, BadLine)
+    assert one.reason == "the id in 'id' is no text and no number"
 
 
 def test_two_columns_of_one_name() -> None:
@@ -194,20 +183,8 @@ def test_two_columns_of_one_name() -> None:
         records("id,text,text\n1,a,b\n", "csv")
 
 
-def test_no_column_takes_the_place_of_another_by_being_renamed() -> None:
-    columns = Columns(rename={"name": "title", "price": "title"})
-    data = '{"_id": "1", "name": "Lamp", "price": 5}\n{"name": "Lamp"}\n{"price": 5, "title": "Lamp"}\n'
-    first, second, third = records(data, columns=columns)
-    assert isinstance(first, BadLine)
-    assert isinstance(third, BadLine)
-    assert first.reason == third.reason == "two columns are called 'title' once they are renamed"
-    assert json.loads(first.raw) == {"_id": "1", "name": "Lamp", "price": 5}
-    assert isinstance(second, Record)
-    assert second.source == {"title": "Lamp"}
-
-
 def test_a_column_of_ids_that_is_not_there() -> None:
-    (one,) = records("nr,text\n1,a\n", "csv", Columns(id="number"))
+    (one,) = records("nr,text\n1,a\n", "csv", "number")
     assert isinstance(one, BadLine)
     assert one.reason == "no id in column 'number', of nr, text"
 
