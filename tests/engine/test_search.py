@@ -292,7 +292,8 @@ NAMES, VALUES = st.sampled_from(["Authorization", "X-Opaque-Id", "None"]), st.sa
 HEADERS = st.none() | st.dictionaries(NAMES, VALUES | st.text(max_size=5), max_size=2)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)  # which is asked for nothing
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(callers=st.lists(HEADERS, min_size=2, max_size=4), allowed=st.sets(st.integers(0, 3)))
 @example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={0})
 @example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={1})

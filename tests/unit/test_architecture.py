@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import statistics
@@ -45,6 +46,8 @@ ONLY_IN = {
 MODULE_LINES, MEDIAN_LINES = 400, 120
 FUNCTION_LINES, FUNCTION_BRANCHES = 50, 15
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+# by the setuptools at hand, as one that is fetched for the build would need a network
+BUILD = "from setuptools import build_meta; build_meta.build_wheel('dist')"
 
 
 PATHS = sorted(PACKAGE.rglob("*.py"))
@@ -158,18 +161,26 @@ def test_serving_does_not_import_training_libraries() -> None:
     assert ran.stdout.strip() == "set()"
 
 
-def test_the_wheel_holds_everything_and_is_small(tmp_path: Path) -> None:
-    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # what an earlier build left would be in the wheel too
-    # the setuptools at hand, as one that is fetched for the build would need a network
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*build, str(tmp_path), str(ROOT)], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.stat().st_size <= 12 * 2**20
-    held = set(zipfile.ZipFile(wheel).namelist())
+def test_the_wheel_holds_everything_is_small_and_tells_nothing_of_who_built_it(tmp_path: Path) -> None:
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(PACKAGE, tmp_path / "resift", ignore=ignored, copy_function=shutil.copyfile)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    (tmp_path / "dist").mkdir()
+    own = {"umask": 0o077} if os.name == "posix" else {}
+    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, check=True, capture_output=True, **own)
+    command = [sys.executable, str(ROOT / ".ci" / "pack.py"), "dist"]
+    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert wheel.stat().st_size <= 12_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+        held = archive.infolist()
     files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     assert {path.relative_to(ROOT).as_posix() for path in files} == {
-        name for name in held if not name.startswith("resift-")
+        one.filename for one in held if not one.filename.startswith("resift-")
     }
+    assert {(one.date_time, one.external_attr >> 16) for one in held} == {((2023, 11, 14, 22, 13, 20), 0o100644)}
 
 
 @pytest.mark.parametrize("name", ["plugin", "ingest", "reranker"])
