@@ -43,13 +43,7 @@ def default_store(engine: str) -> str:
     """
     if is_cluster(engine):
         return SESSIONS_FILE
-    # SQLite keeps its log beside the file
-    readable_only = os.path.isfile(engine) and not all(os.access(path, os.W_OK) for path in (engine, _folder(engine)))
-    return SESSIONS_FILE if readable_only else engine
-
-
-def _folder(file: str) -> str:
-    return os.path.dirname(file) or "."
+    return SESSIONS_FILE if os.path.isfile(engine) and not os.access(engine, os.W_OK) else engine
 
 
 def open_session_store(url: str, index: str) -> SessionStore:

@@ -48,7 +48,7 @@ class Bm25:
     ) -> Matches:
         """The rows that hold one of the ``terms`` in a field, or ``every`` one, among those ``within`` if these are
         given, in ascending order, and their scores there."""
-        found, column = [], self._tables.fields.index(field)
+        found, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
             rows, frequencies, lengths = self._postings(db, column, term)
             if len(rows):

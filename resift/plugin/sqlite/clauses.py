@@ -84,23 +84,27 @@ class Clause(ABC):
 
 @dataclass(frozen=True)
 class Constant(Clause):
-    """The documents that ``find`` finds among others, if these are given, or those of the clause ``inner``, with one
-    score."""
+    """The documents that ``find`` finds, among others if these are given, with one score."""
 
     find: Callable[[View, Rows | None], Rows]
-    inner: Clause | None = None
-
-    @classmethod
-    def of(cls, inner: Clause, boost: float) -> Constant:
-        """What a clause matches."""
-        return cls(lambda view, within: inner.matches(view, within)[0], inner, boost=boost)
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
         rows = self.find(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
+
+@dataclass(frozen=True)
+class Scored(Clause):
+    """What ``query`` matches, with one score."""
+
+    query: Clause
+
+    def matches(self, view: View, within: Rows | None = None) -> Matches:
+        rows, _ = self.query.matches(view, within)
+        return rows, np.full(len(rows), self.boost, np.float32)
+
     def words(self, field: str) -> Iterator[str]:
-        return self.inner.words(field) if self.inner else iter(())
+        return self.query.words(field)
 
 
 @dataclass(frozen=True)
@@ -182,25 +186,20 @@ class Bool(Clause):
 
 
 @dataclass(frozen=True)
-class Scripted(Clause):
+class Scripted(Scored):
     """What ``query`` matches, with the scores of a script."""
 
-    query: Clause
     script: Script
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
         rows, _ = self.query.matches(view, within)
         return rows, view.vectors().scripted(self.script, rows) * np.float32(self.boost)
 
-    def words(self, field: str) -> Iterator[str]:
-        return self.query.words(field)
-
 
 @dataclass(frozen=True)
-class Weighted(Clause):
+class Weighted(Scored):
     """What ``query`` matches, its scores times the weights of all ``functions`` whose clause matches, or the first."""
 
-    query: Clause
     functions: tuple[tuple[Clause, float], ...]
     first: bool
 
@@ -213,21 +212,19 @@ class Weighted(Clause):
             done |= matching & self.first
         return rows, (scores * factors).astype(np.float32)
 
-    def words(self, field: str) -> Iterator[str]:
-        return self.query.words(field)
-
 
 @dataclass(frozen=True)
 class Nearest(Clause):
-    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``."""
+    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``condition``, if
+    there is one."""
 
     vector: Floats
     k: int
-    filter: Clause | None = None
+    condition: Clause | None
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
         # The nearest of all documents, of which those within are hits, and not the nearest of those within.
-        allowed = None if self.filter is None else self.filter.matches(view)[0]
+        allowed = None if self.condition is None else self.condition.matches(view)[0]
         rows, scores = view.vectors().nearest(self.vector, self.k, allowed)
         chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
         return rows[chosen], scores[chosen] * np.float32(self.boost)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from resift.errors import ResiftError
 from resift.plugin.sqlite.tables import FORMAT
@@ -20,10 +20,10 @@ _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrup
 class Database:
     """The file at ``path``, which threads and processes may share; it is created if there is none.
 
-    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. A file that
-    cannot be written is opened for reading. Raises ``unavailable`` if the file cannot be opened or has another format,
-    and ``corrupt``, as every method does, if it is damaged. A commit is on the disk when it returns, or, if it is not
-    ``durable``, survives a process that dies but not a power cut.
+    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. Raises ``unavailable`` if
+    the file cannot be opened and written or has another format, and ``corrupt``, as every method does, if it is
+    damaged. A commit is on the disk when it returns, or, if it is not ``durable``, survives a process that dies but not
+    a power cut.
     """
 
     def __init__(
@@ -37,18 +37,12 @@ class Database:
     ) -> None:
         self.path, self._durable = path, durable
         self._unavailable, self._corrupt = unavailable, corrupt
-        self._uri = ""  # set where the file can only be read
-        self._idle: dict[int, list[_Connection]] = {}
-        with self._translated():
-            try:
-                with self._connection() as db:
-                    self._prepare(db, table, schema)
-            except sqlite3.OperationalError as error:
-                if not self._can_only_be_read(error):
-                    raise
-                self._uri = _read_only_uri(path)
-                with self._connection() as db:
-                    self._is_new(db)
+        self._idle: dict[int, list[sqlite3.Connection]] = {}
+        # From Python 3.13 on a connection that nobody closed is a ResourceWarning, and not everybody who opens an
+        # engine closes it.
+        weakref.finalize(self, _close, self._idle)
+        with self._translated(), self._connection() as db:
+            self._prepare(db, table, schema)
 
     @contextmanager
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
@@ -57,7 +51,9 @@ class Database:
         A reader sees the file all the while as it was at its first statement. ``seconds``: how long to wait for others,
         if not as long as usual.
         """
-        with self._translated(), self._connection(seconds) as db:
+        with self._translated(), self._connection() as db:
+            db.execute(f"PRAGMA busy_timeout = {round((seconds or _TIMEOUT) * 1000)}")
+            db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db
@@ -65,45 +61,30 @@ class Database:
 
     def close(self) -> None:
         """Close this process's connections."""
-        idle = self._idle.pop(os.getpid(), [])
-        while idle:
-            idle.pop().close()
+        _close(self._idle)
 
     @contextmanager
-    def _connection(self, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread is using, and that waits for others as usual, or for ``seconds``."""
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread is using."""
         # By process: a connection must not be carried across a fork, since both processes would write by the same
         # locks, and servers fork their workers after the file is open.
         idle = self._idle.setdefault(os.getpid(), [])
         try:
             db = idle.pop()  # not asked first whether there is one: another thread may take the last
         except IndexError:
-            db = self._connect(seconds or _TIMEOUT)
+            db = self._connect()
         try:
-            if seconds is not None:
-                db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
             yield db
-            if seconds is not None:
-                db.execute(f"PRAGMA busy_timeout = {round(_TIMEOUT * 1000)}")
         except BaseException:
             db.close()  # which undoes what was not committed, whatever state the error left the transaction in
             raise
         idle.append(db)
 
-    def _connect(self, seconds: float) -> _Connection:
-        if not self._uri and self.path != ":memory:" and not os.path.exists(self.path):
+    def _connect(self) -> sqlite3.Connection:
+        if self.path != ":memory:" and not os.path.exists(self.path):
             with suppress(OSError):  # SQLite says better what is wrong
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
-        db = sqlite3.connect(
-            self._uri or self.path,
-            uri=bool(self._uri),
-            timeout=seconds,
-            isolation_level=None,
-            check_same_thread=False,
-            factory=_Connection,
-        )
-        db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-        return db
+        return sqlite3.connect(self.path, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
         """Make what is missing."""
@@ -118,18 +99,12 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Whether the file has no format yet. Raises ``unavailable`` for documents in another format than ours."""
+        """Whether the file has no format yet. Raises ``unavailable`` for one that is not ours."""
         ((version,),) = db.execute("PRAGMA user_version")
-        if version > FORMAT or (version < FORMAT and _has_table(db, "indices")):
-            expected = "a newer Resift, or another file" if version > FORMAT else "the documents in a new file"
+        if version not in (0, FORMAT):
             message = f"{self.path} has format {version}, and this version of Resift reads {FORMAT}"
-            raise self._unavailable(message, value=self.path, expected=expected)
-        return bool(version < FORMAT)
-
-    def _can_only_be_read(self, error: sqlite3.OperationalError) -> bool:
-        # A folder that cannot be written is "unable to open", since SQLite keeps its log beside the file.
-        unwritable = "readonly" in str(error) or "unable to open" in str(error)
-        return unwritable and os.path.isfile(self.path) and os.access(self.path, os.R_OK)
+            raise self._unavailable(message, value=self.path, expected="a newer Resift, or another file")
+        return not version
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -152,14 +127,10 @@ class Database:
         return self._corrupt(f"{self.path} is damaged: {what}", value=self.path, expected=expected)
 
 
-class _Connection(sqlite3.Connection):
-    """A connection that closes itself when nothing refers to it any more."""
-
-    def __del__(self) -> None:
-        # From Python 3.13 on a connection that nobody closed is a ResourceWarning, and not everybody who opens an
-        # engine closes it. One that could not be opened cannot be closed either.
-        with suppress(sqlite3.ProgrammingError):
-            self.close()
+def _close(idle: dict[int, list[sqlite3.Connection]]) -> None:
+    """Close this process's connections."""
+    for db in idle.pop(os.getpid(), []):
+        db.close()
 
 
 def _has_table(db: sqlite3.Connection, name: str) -> bool:
@@ -180,12 +151,3 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
         time.sleep(0.01)
-
-
-def _read_only_uri(path: str) -> str:
-    """The address of a file that cannot be written."""
-    # In a folder that cannot be written either, SQLite opens a file with a write-ahead log only if it is told that
-    # nobody changes it; which nobody can, but for a writer who left such a log.
-    log = Path(f"{path}-wal")
-    changing = log.exists() and log.stat().st_size > 0
-    return f"{Path(path).absolute().as_uri()}?mode=ro{'' if changing else '&immutable=1'}"

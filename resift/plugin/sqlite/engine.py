@@ -19,18 +19,17 @@ from resift.contracts.documents import (
     check_index,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, source_parts
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
 from resift.plugin.sqlite.clauses import Kept, View
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.fields import count_values, exact_names
-from resift.plugin.sqlite.hits import Shown, page_hits, parse_highlight
 from resift.plugin.sqlite.query import parse_query
 from resift.plugin.sqlite.ranking import parse_search
 from resift.plugin.sqlite.tables import (
     SCHEMA,
-    TUNING,
     IndexTables,
+    Meta,
     count_change,
     create_tables,
     delete_document,
@@ -39,6 +38,7 @@ from resift.plugin.sqlite.tables import (
     stored_object,
     stored_sources,
     stored_vector,
+    tune,
     write_document,
     write_vector,
 )
@@ -68,7 +68,7 @@ class SqliteEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        meta = {**IndexInfo.made_by(model, fields).meta(), "space": model.space_type, "analyzer": analyzer}
+        meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
         with self._database.transaction() as db:
             create_tables(db, index, meta)
 
@@ -78,10 +78,7 @@ class SqliteEngine(Engine):
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
         with self._database.transaction() as db:
-            tables = find_tables(db, index)
-            kept = {} if tuning is None else {TUNING: tuning.kept()}
-            meta = {name: value for name, value in tables.meta.items() if name != TUNING} | kept
-            db.execute("UPDATE indices SET meta = ? WHERE name = ?", (json.dumps(meta), index))
+            tune(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         return [self.info(index, headers).name]
@@ -115,7 +112,7 @@ class SqliteEngine(Engine):
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             for position, document in enumerate(documents):
-                reason = check_document(document, tables.fields, tables.dim)
+                reason = check_document(document, tables.meta.fields, tables.meta.dim)
                 if reason is None:
                     write_document(db, tables, document)
                 else:
@@ -164,7 +161,7 @@ class SqliteEngine(Engine):
                 rows = db.execute(sql, (last, *values)).fetchall()
             for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
-                vector = stored_vector(blob, tables.dim, where)
+                vector = stored_vector(blob, tables.meta.dim, where)
                 stored = stored_object(source, where)
                 shown = stored if fields is None else filter_source(stored, list(fields)) or {}
                 yield Document(id, shown, vector, version)
@@ -183,18 +180,12 @@ class SqliteEngine(Engine):
         self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
         started = time.perf_counter()
-        source = body.get("_source")
-        source_parts(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view, search = self._view(db, tables), parse_search(body, tables)
-            highlights = parse_highlight(body.get("highlight"), search.query.clause, tables)
             (rows, scores), total = search.ranking(view)
             page = slice(search.start, search.start + search.size)
-            names = search.names(view, rows[page])
-            scored = list(zip(rows[page].tolist(), scores[page].tolist(), strict=True))
-            shown = Shown(source, highlights, names, search.group, vectors is not None)
-            hits, hit_vectors = page_hits(db, tables, scored, shown)
+            hits, found_vectors = search.hits(view, rows[page], scores[page], vectors is not None)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
@@ -205,7 +196,7 @@ class SqliteEngine(Engine):
                 "hits": hits,
             },
         }
-        return SearchResult(response, hit_vectors if vectors else [None] * len(hits))
+        return SearchResult(response, found_vectors)
 
     def sample(
         self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None

@@ -129,18 +129,14 @@ def count_values(
     {'year': [('2001', 2)]}
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
-    values: dict[str, dict[str, Any]] = {name: {} for name in fields}
-    texts = set()
+    values: dict[str, set[tuple[str, Any]]] = {name: set() for name in fields}
     for source in sources:
         for name, count in counts.items():
             every = _values(source, name)
-            kept = [value for value in every if isinstance(value, float) or _is_exact(value)]
-            found = {value_text(value): value for value in kept}
-            count.update(found.keys())
-            values[name].update(found)
-            if any(isinstance(value, str) for value in kept):
-                texts.add(name)
-    return {name: _largest(counts[name], {} if name in texts else values[name], size) for name in fields}
+            found = {(value_text(value), value) for value in every if isinstance(value, float) or _is_exact(value)}
+            count.update({text for text, _ in found})
+            values[name] |= found
+    return {name: _largest(counts[name], values[name], size) for name in fields}
 
 
 def only_value(source: Mapping[str, Any], name: str) -> Any:
@@ -161,6 +157,7 @@ def value_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _largest(count: Counter[str], values: dict[str, Any], size: int) -> list[tuple[Any, int]]:
-    found = [(values.get(text, text), number) for text, number in count.items()]
-    return sorted(found, key=lambda item: (-item[1], item[0]))[:size]
+def _largest(count: Counter[str], values: set[tuple[str, Any]], size: int) -> list[tuple[Any, int]]:
+    have_texts = any(isinstance(value, str) for _, value in values)
+    shown = {text: text if have_texts else value for text, value in values}
+    return sorted(((shown[text], number) for text, number in count.items()), key=lambda one: (-one[1], one[0]))[:size]

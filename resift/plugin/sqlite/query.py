@@ -1,17 +1,15 @@
 """OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
-Known are the clauses that rewriting makes, and what a person needs to try it (``_Parser.kinds``), inside each other to
-any depth that a person writes; ``hybrid`` stands at the top alone. They mean what they mean on OpenSearch, scores
-included.
+Known are the clauses that rewriting makes, and what a person needs to try it, inside each other to any depth that a
+person writes; ``hybrid`` stands at the top alone. They mean what they mean on OpenSearch, scores included.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,7 +17,7 @@ import numpy as np
 from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.analysis import terms_of
-from resift.plugin.sqlite.clauses import Bool, Clause, Constant, Nearest, Query, Scripted, Text, Weighted
+from resift.plugin.sqlite.clauses import Bool, Clause, Constant, Nearest, Query, Scored, Scripted, Text, Weighted
 from resift.plugin.sqlite.fields import COMPARISONS, FieldTest, exists, in_range, one_of, scalar
 from resift.plugin.sqlite.tables import IndexTables
 from resift.plugin.sqlite.vectors import checked_numbers, parse_script
@@ -28,7 +26,28 @@ MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
 _MAX_QUERIES = 5  # in a hybrid query
-_BY_FIELD = {"match", "term", "range", "knn"}  # their settings stand under the name of a field
+# The settings that each kind of clause knows, beside boost and _name; of a knn query some have no effect, since every
+# index of this engine has the field, and its k-NN is exact.
+_ABOUT_FIELDS: dict[str, tuple[str, ...]] = {  # they stand under the name of a field
+    "match": ("query", "operator", "zero_terms_query", "lenient"),
+    "term": ("value",),
+    "range": tuple(COMPARISONS),
+    "knn": ("vector", "k", "filter", "ignore_unmapped", "method_parameters", "rescore"),
+}
+_ALONE = {"match": "query", "term": "value"}  # what can stand there alone
+_OTHERS: dict[str, tuple[str, ...] | None] = {
+    "match_all": (),
+    "match_none": (),
+    "multi_match": ("query", "operator", "zero_terms_query", "lenient", "fields", "type", "tie_breaker"),
+    "ids": ("values",),
+    "terms": None,  # a field's name
+    "exists": ("field",),
+    "constant_score": ("filter",),
+    "script_score": ("query", "script"),
+    "function_score": ("query", "functions", "score_mode", "boost_mode"),
+    "bool": ("must", "should", "filter", "must_not", "minimum_should_match"),
+    "dis_max": ("queries",),
+}
 
 
 def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
@@ -49,32 +68,23 @@ class _Parser:
     def __init__(self, tables: IndexTables) -> None:
         self.tables, self.count, self.depth = tables, 0, 0
         self.names: dict[str, Clause] = {}
-        self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
-            "match_all": self._match_all,
-            "match_none": self._match_none,
-            "match": self._match,
-            "multi_match": self._multi_match,
-            "ids": self._ids,
-            "term": self._term,
-            "terms": self._terms,
-            "range": self._range,
-            "exists": self._exists,
-            "knn": self._knn,
-            "constant_score": self._constant_score,
-            "script_score": self._script_score,
-            "function_score": self._function_score,
-            "bool": self._bool,
-            "dis_max": self._dis_max,
-        }
 
     def clause(self, query: Any) -> Clause:
-        kind, body = single(query, "query")
-        if kind not in self.kinds:
-            unsupported(f"query {kind!r}", " | ".join(self.kinds))
-        if not isinstance(body, Mapping):
-            raise BadInput(f"malformed {kind} query", value=body, expected="an object")
-        settings = next(iter(body.values()), None) if kind in _BY_FIELD else body
-        return self._named(settings, kind, self.kinds[kind](body))
+        kind, settings = single(query, "query")
+        about: tuple[str, ...] = ()
+        if kind in _ABOUT_FIELDS:
+            field, settings = single(settings, f"{kind} query")
+            about = (field,)
+            if kind in _ALONE and not isinstance(settings, Mapping):
+                settings = {_ALONE[kind]: settings}
+        elif kind not in _OTHERS:
+            unsupported(f"query {kind!r}", " | ".join([*_ABOUT_FIELDS, *_OTHERS]))
+        if not isinstance(settings, Mapping):
+            raise BadInput(f"malformed {kind} query", value=settings, expected="an object")
+        known = _ABOUT_FIELDS.get(kind) or _OTHERS[kind]
+        boost = _boost_of(kind, settings, *(settings if known is None else known))
+        made: Clause = getattr(self, f"_{kind}")(*about, settings, boost)
+        return self._named(settings, kind, made)
 
     def _named(self, settings: Any, kind: str, clause: Clause) -> Clause:
         """A clause, which is noted if its settings give it a name."""
@@ -104,15 +114,14 @@ class _Parser:
     def _inner_of(self, body: Mapping[str, Any], name: str) -> tuple[Clause, ...]:
         return tuple(map(self._inner, _as_list(body.get(name, []))))
 
-    def _match_all(self, body: Mapping[str, Any]) -> Clause:
-        return self._by_id(None, _boost_of("match_all", body))
+    def _match_all(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._by_id(None, boost)
 
-    def _match_none(self, body: Mapping[str, Any]) -> Clause:
-        return self._by_id(frozenset(), _boost_of("match_none", body))
+    def _match_none(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._by_id(frozenset(), boost)
 
-    def _ids(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("ids", body, "values")
-        return self._by_id(frozenset(_text(value, "ids") for value in _as_list(body.get("values"))), boost)
+    def _ids(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._by_id(frozenset(_text(value, "ids") for value in _as_list(settings.get("values"))), boost)
 
     def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
         self._counted()
@@ -122,16 +131,11 @@ class _Parser:
         self._counted()
         return Constant(lambda view, within: view.passing(test, within), boost=boost)
 
-    def _knn(self, body: Mapping[str, Any]) -> Clause:
-        settings = body.get(VECTOR_FIELD) if len(body) == 1 else None
-        if not isinstance(settings, Mapping) or not {"vector", "k"} <= settings.keys():
-            raise BadInput(
-                "malformed knn query", value=body, expected=f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
-            )
-        # every index of this engine has the field, and its k-NN is exact
-        without_effect = ("ignore_unmapped", "method_parameters", "rescore")
-        boost = _boost_of("knn", settings, "vector", "k", "filter", *without_effect)
-        vector = checked_numbers("query vector", settings["vector"], self.tables.dim).astype(np.float32)
+    def _knn(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
+        if name != VECTOR_FIELD or not {"vector", "k"} <= settings.keys():
+            expected = f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
+            raise BadInput("malformed knn query", value={name: settings}, expected=expected)
+        vector = checked_numbers("query vector", settings["vector"], self.tables.meta.dim).astype(np.float32)
         self._counted()
         condition = None if settings.get("filter") is None else self._inner(settings["filter"])
         return Nearest(vector, _up_to_all(settings, "k"), condition, boost=boost)
@@ -149,56 +153,45 @@ class _Parser:
         depth = _up_to_all(body, "pagination_depth") if "pagination_depth" in body else None
         return Query(self._named(body, "hybrid", Bool(should=clauses, least=1)), self.names, clauses, depth)
 
-    def _constant_score(self, body: Mapping[str, Any]) -> Clause:
-        return Constant.of(self._inner(body.get("filter")), _boost_of("constant_score", body, "filter"))
+    def _constant_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return Scored(self._inner(settings.get("filter")), boost=boost)
 
-    def _script_score(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("script_score", body, "query", "script")
-        return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.tables.dim), boost=boost)
+    def _script_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        script = parse_script(settings.get("script"), self.tables.meta.dim)
+        return Scripted(self._inner(settings.get("query")), script, boost=boost)
 
-    def _function_score(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("function_score", body, "query", "functions", "score_mode", "boost_mode")
-        mode, functions = body.get("score_mode", "multiply"), _as_list(body.get("functions", []))
-        if mode not in ("multiply", "first") or body.get("boost_mode", "multiply") != "multiply":
+    def _function_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        mode, functions = settings.get("score_mode", "multiply"), _as_list(settings.get("functions", []))
+        if mode not in ("multiply", "first") or settings.get("boost_mode", "multiply") != "multiply":
             unsupported("these modes of function_score", "score_mode multiply | first; boost_mode multiply")
         if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
             unsupported("these functions of function_score", '{"filter", "weight"}')
         weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"])) for one in functions)
-        return Weighted(self._inner(body.get("query", {"match_all": {}})), weights, mode == "first", boost=boost)
+        return Weighted(self._inner(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost)
 
-    def _term(self, body: Mapping[str, Any]) -> Clause:
-        name, value = single(body, "term query")
-        boost = 1.0
-        if isinstance(value, Mapping):
-            boost = _boost_of("term", value, "value")
-            value = value.get("value")
-        return self._one_of(name, [value], boost)
+    def _term(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._one_of(name, [settings.get("value")], boost)
 
-    def _terms(self, body: Mapping[str, Any]) -> Clause:
-        name, values = single(
-            {name: value for name, value in body.items() if name not in ("boost", "_name")}, "terms query"
-        )
+    def _terms(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        about = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
+        name, values = single(about, "terms query")
         if not isinstance(values, list):
             raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
         if len(values) > MAX_TERMS:
             message = f"{len(values)} terms on {name!r}"
             raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
-        return self._one_of(name, values, _number("boost", body.get("boost", 1.0)))
+        return self._one_of(name, values, boost)
 
     def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
         checked = [scalar(value, name) for value in values]
-        if name not in self.tables.fields:
+        if name not in self.tables.meta.fields:
             return self._passing(one_of(name, checked), boost)
         # A text field has its words for values. Several are a filter with one score, and not each with one of its own.
         texts = [Text({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
         self._counted(len(texts))
-        return texts[0] if len(checked) == 1 else Constant.of(Bool(should=tuple(texts), least=1), boost)
+        return texts[0] if len(checked) == 1 else Scored(Bool(should=tuple(texts), least=1), boost=boost)
 
-    def _range(self, body: Mapping[str, Any]) -> Clause:
-        name, bounds = single(body, "range query")
-        if not isinstance(bounds, Mapping):
-            raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(COMPARISONS))
-        boost = _boost_of("range", bounds, *COMPARISONS)
+    def _range(self, name: str, bounds: Mapping[str, Any], boost: float) -> Clause:
         limits = [(op, scalar(bounds[op], name)) for op in COMPARISONS if bounds.get(op) is not None]
         for _, limit in limits:
             # dates are texts here, and as a text it would be compared letter by letter
@@ -206,32 +199,26 @@ class _Parser:
                 unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
         return self._passing(in_range(name, limits) if limits else exists(name), boost)
 
-    def _exists(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("exists", body, "field")
-        return self._passing(exists(_text(body.get("field"), "field")), boost)
+    def _exists(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._passing(exists(_text(settings.get("field"), "field")), boost)
 
-    def _match(self, body: Mapping[str, Any]) -> Clause:
-        name, settings = single(body, "match query")
-        if name not in self.tables.fields:
-            self._not_text(name)
-        return self._words("match", {name: 1.0}, settings if isinstance(settings, Mapping) else {"query": settings})
+    def _match(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
+        return self._words({name: 1.0} if name in self.tables.meta.fields else self._not_text(name), settings, boost)
 
-    def _multi_match(self, body: Mapping[str, Any]) -> Clause:
-        if body.get("type", "best_fields") != "best_fields":
-            unsupported(f"the multi_match type {body['type']!r}", "best_fields")
-        settings = {name: value for name, value in body.items() if name not in ("fields", "type", "tie_breaker")}
-        tie_breaker = _number("tie_breaker", body.get("tie_breaker", 0.0), 1.0)
-        return self._words("multi_match", self._boosts(_as_list(body.get("fields") or ["*"])), settings, tie_breaker)
+    def _multi_match(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        if settings.get("type", "best_fields") != "best_fields":
+            unsupported(f"the multi_match type {settings['type']!r}", "best_fields")
+        return self._words(self._boosts(_as_list(settings.get("fields") or ["*"])), settings, boost)
 
-    def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any], tie_breaker: float = 0.0) -> Clause:
+    def _words(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
         """The clause for the words of a text in some fields."""
         # lenient says what becomes of other fields' types, of which there are none here
-        boost = _boost_of(kind, body, "query", "operator", "zero_terms_query", "lenient")
-        operator = str(body.get("operator", "or")).lower()
+        operator = str(settings.get("operator", "or")).lower()
         if operator not in ("or", "and"):
             raise BadInput(f"operator is {operator!r}", value=operator, expected="or | and")
-        terms = terms_of(str(scalar(body.get("query"), "query")), self.tables.analyzer)
-        if not terms and body.get("zero_terms_query") == "all":
+        tie_breaker = _number("tie_breaker", settings.get("tie_breaker", 0.0), 1.0)
+        terms = terms_of(str(scalar(settings.get("query"), "query")), self.tables.meta.analyzer)
+        if not terms and settings.get("zero_terms_query") == "all":
             best = max(boosts.values())
             return self._by_id(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
         self._counted(len(terms) * len(boosts))
@@ -242,30 +229,30 @@ class _Parser:
         boosts: dict[str, float] = {}
         for name in names:
             pattern, _, boost = _text(name, "fields").partition("^")
-            for field in self.tables.fields:
+            for field in self.tables.meta.fields:
                 if fnmatchcase(field, pattern):
                     boosts[field] = _number("boost", boost or 1.0)  # the last name of a field counts
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
-        expected = " | ".join(self.tables.fields)
+        expected = " | ".join(self.tables.meta.fields)
         raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=expected)
 
-    def _bool(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("bool", body, "must", "should", "filter", "must_not", "minimum_should_match")
+    def _bool(self, settings: Mapping[str, Any], boost: float) -> Clause:
         # In OpenSearch's order, for of clauses with one name the last counts.
-        must, must_not, should, filtering = map(partial(self._inner_of, body), ("must", "must_not", "should", "filter"))
+        must, must_not, should, filtering = (
+            self._inner_of(settings, name) for name in ("must", "must_not", "should", "filter")
+        )
         # Where nothing else has to match, one of the alternatives must.
         alone = 0 if must or filtering or not should else 1
-        least = max(alone, natural_number(body, "minimum_should_match", alone))
+        least = max(alone, natural_number(settings, "minimum_should_match", alone))
         if not (must or should or filtering):
             least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
-            must = () if must_not else (self._match_all({}),)
+            must = () if must_not else (self._by_id(None, 1.0),)
         return Bool(must, should, filtering, must_not, least, boost=boost)
 
-    def _dis_max(self, body: Mapping[str, Any]) -> Clause:
-        boost = _boost_of("dis_max", body, "queries")
-        return Bool(should=self._inner_of(body, "queries"), least=1, best=True, boost=boost)
+    def _dis_max(self, settings: Mapping[str, Any], boost: float) -> Clause:
+        return Bool(should=self._inner_of(settings, "queries"), least=1, best=True, boost=boost)
 
 
 def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:

@@ -1,4 +1,5 @@
-"""What a search body asks for beside its query: which of its hits, in which order, with which scores.
+"""What a search body asks for beside its query: which of its hits, in which order, with which scores, and what is
+shown of them.
 
 ``rescore``: the first hits get other scores, as OpenSearch's ``QueryRescorer`` computes them. ``collapse`` leaves all
 hits out but the best of those with one value in a field. ``search_pipeline``: how the scores of a hybrid query's
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from resift.contracts.query_dsl import MAX_RESULTS, is_ours
-from resift.errors import BadInput
+from resift.arrays import Floats
+from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD, filter_source, is_ours, source_parts
+from resift.errors import BadInput, CorruptEngine
 from resift.plugin.sqlite.clauses import Clause, Query, View
 from resift.plugin.sqlite.fields import only_value, value_text
+from resift.plugin.sqlite.highlights import Highlight, parse_highlight
 from resift.plugin.sqlite.query import natural_number, parse_query, single, unsupported
-from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_sources
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_object, stored_sources, stored_vector
 
 _MODES: dict[str, Callable[[Scores, Scores], Scores]] = {"total": np.add, "multiply": np.multiply}
 _BODY_KEYS = {
@@ -61,32 +64,28 @@ class Rescore:
         return rows[order], scores[order]
 
 
-@dataclass(frozen=True)
-class Combination:
-    """How the scores of a hybrid query's hits are made of those of its sub-queries.
+Normalize = Callable[[Scores], Scores]  # scores (n,) of one sub-query, best first → comparable ones
 
-    ``normalize``: scores (n,) of one sub-query, best first → comparable ones. A document has the sum of these, or their
-    ``mean``, by the ``weights`` of the sub-queries, alike without any; where one did not find it, 0.
+
+def _combined(
+    rankings: Sequence[Matches], normalize: Normalize, weights: Sequence[float] = (), mean: bool = True
+) -> Matches:
+    """One ranking of those of a hybrid query's sub-queries, each best first.
+
+    A document has the ``mean`` or the sum of its normalized scores, by the ``weights`` of sub-queries, alike without
+    any; where one did not find it, 0. Raises BadInput if the weights are not as many as sub-queries.
     """
-
-    normalize: Callable[[Scores], Scores]
-    mean: bool
-    weights: tuple[float, ...]
-
-    def of(self, rankings: Sequence[Matches]) -> Matches:
-        """One ranking of those of all sub-queries, each best first. Raises BadInput if they are not as many as the
-        weights."""
-        if self.weights and len(self.weights) != len(rankings):
-            expected = f"as many as sub-queries: {len(rankings)}"
-            raise BadInput(f"there are {len(self.weights)} weights", value=list(self.weights), expected=expected)
-        rows = np.unique(np.concatenate([found for found, _ in rankings]))
-        table = np.zeros((len(rankings), len(rows)), np.float32)
-        for line, (found, scores) in zip(table, rankings, strict=True):
-            if len(found):
-                line[np.searchsorted(rows, found)] = self.normalize(scores)
-        weights = np.array(self.weights or [1] * len(rankings), np.float32)
-        scores = np.add.reduce(table * weights[:, None], axis=0)
-        return _best_first(rows, scores / np.add.reduce(weights) if self.mean else scores)
+    if weights and len(weights) != len(rankings):
+        expected = f"as many as sub-queries: {len(rankings)}"
+        raise BadInput(f"there are {len(weights)} weights", value=list(weights), expected=expected)
+    rows = np.unique(np.concatenate([found for found, _ in rankings]))
+    table = np.zeros((len(rankings), len(rows)), np.float32)
+    for line, (found, scores) in zip(table, rankings, strict=True):
+        if len(found):
+            line[np.searchsorted(rows, found)] = normalize(scores)
+    shares = np.array(weights or [1] * len(rankings), np.float32)
+    scores = np.add.reduce(table * shares[:, None], axis=0)
+    return _best_first(rows, scores / np.add.reduce(shares) if mean else scores)
 
 
 def _min_max(scores: Scores) -> Scores:
@@ -109,14 +108,16 @@ def _best_first(rows: Rows, scores: Scores) -> Matches:
 
 @dataclass(frozen=True)
 class Search:
-    """A search body: the page, what is ranked for it, and the field by which hits are grouped."""
+    """A search body: the page, what is ranked for it, the field that hits are grouped by, and what is shown of them."""
 
     query: Query
     start: int
     size: int
     rescores: list[Rescore]
-    combination: Combination
+    combine: Callable[[Sequence[Matches]], Matches]
     group: str | None
+    source: Any
+    highlight: Highlight | None
 
     def ranking(self, view: View) -> tuple[Matches, int]:
         """The rows and scores of the hits, best first, those of the page among them, and how many there are in all.
@@ -134,14 +135,49 @@ class Search:
         found = [(rows[scores > 0], scores[scores > 0]) for rows, scores in found]
         total = len(np.unique(np.concatenate([rows for rows, _ in found])))
         depth = self.query.depth or self.size
-        ranking = self.combination.of([self._rescored(view, one, depth) for one in found])
+        ranking = self.combine([self._rescored(view, one, depth) for one in found])
         ranking = self._collapsed(view, ranking)
         reached = len(ranking[0])
         if total and self.start > reached:
             raise BadInput(f"from is {self.start}", value=self.start, expected=f"at most {reached}, at this depth")
         return ranking, total
 
-    def names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
+    def hits(
+        self, view: View, rows: Rows, scores: Scores, vectors: bool
+    ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
+        """The hits of a page, for its rows and their scores, and their vectors (K,) if these are wanted."""
+        tables, names = view.tables, self._names(view, rows)
+        # Ids alone are read alone: of a page of thousands the rest takes longer than the search.
+        ids_alone = self.source is False and not (self.highlight or self.group or vectors)
+        read = "'{}', NULL" if ids_alone else "source, vector"
+        sql = f"SELECT row, id, {read} FROM {tables.documents} WHERE row IN ({', '.join(map(str, rows))})"
+        stored = {row: rest for row, *rest in view.db.execute(sql)}
+        hits, found_vectors = [], []
+        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+            if row not in stored:
+                raise CorruptEngine(f"{tables.name!r} is damaged: row {row} has no document", value=row)
+            id, text, blob = stored[row]
+            where = f"document {id!r}"
+            fields, vector = stored_object(text, where), stored_vector(blob, tables.meta.dim, where)
+            hit = {"_index": tables.name, "_id": id, "_score": score, **self._shown(view, fields, vector)}
+            hits.append(hit | {"matched_queries": names[row]} if names[row] else hit)
+            found_vectors.append(vector if vectors else None)
+        return hits, found_vectors
+
+    def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
+        """The parts of a hit that are taken from its document."""
+        shown: dict[str, Any] = {}
+        named = vector is not None and VECTOR_FIELD in source_parts(self.source)[0]
+        wanted = filter_source(fields | {VECTOR_FIELD: np.asarray(vector).tolist()} if named else fields, self.source)
+        if wanted is not None:
+            shown["_source"] = wanted
+        if self.group and (value := only_value(fields, self.group)) is not None:
+            shown["fields"] = {self.group: [value]}
+        if self.highlight and (fragments := self.highlight.of(fields, view.tables.meta.analyzer)):
+            shown["highlight"] = fragments
+        return shown
+
+    def _names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
         """The names of clauses that each row of a page matches; of clauses with one name the last counts."""
         found: dict[int, list[str]] = {row: [] for row in page.tolist()}
         queries = [self.query, *(rescore.query for rescore in self.rescores)]
@@ -191,13 +227,16 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
     group = _group(body["collapse"], tables) if "collapse" in body else None
     if group and rescores:
         raise BadInput("hits that are rescored cannot be collapsed", value=group, expected="collapse or rescore")
-    return Search(query, start, size, rescores, _combination(body.get("search_pipeline")), group)
+    source_parts(source := body.get("_source"))  # raises BadInput for a malformed one
+    highlight = parse_highlight(body.get("highlight"), query.clause, tables)
+    combination = _combination(body.get("search_pipeline"))
+    return Search(query, start, size, rescores, combination, group, source, highlight)
 
 
 def _group(collapse: Any, tables: IndexTables) -> str:
     """The field that hits are grouped by."""
     name = _object(collapse, "collapse", "field").get("field")
-    if not isinstance(name, str) or name in tables.fields or is_ours(name):
+    if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
         expected = "a field with one text or number that is compared as a whole"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
     return name
@@ -216,7 +255,7 @@ def _rescore(body: Any, tables: IndexTables) -> Rescore:
     return Rescore(window, parse_query(settings.get("rescore_query"), tables), _MODES[mode])
 
 
-def _combination(pipeline: Any) -> Combination:
+def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
     """How a body's ``search_pipeline`` combines the scores of a hybrid query; by min-max where it does not say."""
     if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
         unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
@@ -224,7 +263,7 @@ def _combination(pipeline: Any) -> Combination:
     settings = _object(asked, "search_pipeline", "phase_results_processors", "description", "version")
     processors = settings.get("phase_results_processors")
     if processors is None:
-        return Combination(_min_max, True, ())
+        return partial(_combined, normalize=_min_max)
     if not isinstance(processors, list) or len(processors) != 1:
         unsupported("several phase_results_processors", "one of them")
     kind, config = single(processors[0], "phase_results_processors")
@@ -234,7 +273,7 @@ def _combination(pipeline: Any) -> Combination:
         _only(_object(parts.get("normalization", {}), "normalization", "technique"), "min_max")
         combination = _object(parts.get("combination", {}), "combination", "technique", "parameters")
         _only(combination, "arithmetic_mean")
-        return Combination(_min_max, True, _weights(combination))
+        return partial(_combined, normalize=_min_max, weights=_weights(combination))
     if kind != "score-ranker-processor":
         unsupported(f"the processor {kind!r}", "normalization-processor | score-ranker-processor")
     ranked = _object(config, kind, "combination", *without_effect).get("combination", {})
@@ -244,7 +283,8 @@ def _combination(pipeline: Any) -> Combination:
     if not 1 <= constant <= _MAX_RANK_CONSTANT:
         expected = f"a whole number from 1 to {_MAX_RANK_CONSTANT}"
         raise BadInput(f"rank_constant is {constant!r}", value=constant, expected=expected)
-    return Combination(partial(_reciprocal_rank, constant=constant), False, _weights(combination))
+    rank = partial(_reciprocal_rank, constant=constant)
+    return partial(_combined, normalize=rank, weights=_weights(combination), mean=False)
 
 
 def _only(settings: Mapping[str, Any], technique: str) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
@@ -14,7 +11,6 @@ from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, UbiEvent, UbiLog, U
 from resift.errors import BadInput, EngineUnavailable, SessionsUnavailable
 from resift.plugin.sqlite.database import Database
 
-_RESERVE = 2**20  # bytes
 _ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, for damaged ones need not be texts
 # of a list that is damaged, one without names is looked through
 _NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?1)"
@@ -46,14 +42,13 @@ class SqliteSessionStore(SessionStore):
     """
 
     def __init__(self, path: str, durable: bool = False) -> None:
-        self.path, self._reserve = path, Path(f"{path}-reserve")
+        self.path = path
         kind = SessionsUnavailable
         try:
             self._database = Database(path, "session_log", _SCHEMA, kind, kind, durable)
         except SessionsUnavailable as error:
             expected = error.expected or "a file of sessions"
             raise BadInput(error.message, value=path, expected=expected) from error
-        self._has_reserve = path == ":memory:"
         self.close()
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
@@ -62,9 +57,6 @@ class SqliteSessionStore(SessionStore):
         return None if row is None else _stored(*row)
 
     def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
-        if not self._has_reserve:
-            self._has_reserve = True
-            self._fill_reserve()
         values = (session.expires, _json(session.indices), _json(session.body))
         with self._database.transaction(True, None if wait else HURRIED_SECONDS) as db:
             if session.version is None:
@@ -106,29 +98,9 @@ class SqliteSessionStore(SessionStore):
         self._database.close()
 
     def _delete(self, condition: str, *values: Any) -> int:
-        """Delete the sessions that fit; return how many. On a full disk the reserve is given up for it: what is deleted
-        takes space in SQLite's log at first."""
-        try:
-            return self._deleted(condition, *values)
-        except SessionsUnavailable as error:
-            if "disk is full" not in str(error.__cause__):
-                raise
-        with suppress(OSError):
-            self._reserve.unlink()
-        try:
-            return self._deleted(condition, *values)
-        finally:
-            self._fill_reserve()
-
-    def _deleted(self, condition: str, *values: Any) -> int:
+        """Delete the sessions that fit; return how many."""
         with self._database.transaction() as db:
             return db.execute(f"DELETE FROM session_log WHERE {condition}", values).rowcount
-
-    def _fill_reserve(self) -> None:
-        """Take as much of the disk as deletions may need, or what is left of it."""
-        with suppress(OSError), open(self._reserve, "ab", buffering=0, opener=_private) as file:
-            while file.tell() < _RESERVE:
-                file.write(os.urandom(2**14))  # nothing that a file system could pack
 
 
 def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> StoredSession:
@@ -146,11 +118,6 @@ def _value(text: bytes) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read."""
-    return os.open(path, flags, 0o600)
 
 
 class SqliteUbiLog(UbiLog):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
@@ -32,83 +33,53 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, "
     "meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0)",
 )
-# What an index records of itself, and its types.
-_META = {"fields": list, "model": str, "model_name": str, "dim": int, "space": str, "analyzer": str}
-TUNING = "tuning"  # there too, where something was chosen for the index
-# The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
 _ROWS_AT_ONCE = 500
+# The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
 _SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
 _TOKENIZER = "ascii tokenchars '{}'".format(_SIGNS.replace("'", "''"))
 
 
-@dataclass(frozen=True)
+class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an index records of itself: its text fields, the hash and the name of its model, the length K and the k-NN
+    space of its vectors, its analyser, and what was chosen for its searches (:class:`Tuning`), if anything."""
+
+    fields: tuple[str, ...]
+    model: str
+    model_name: str
+    dim: int
+    space: str
+    analyzer: Literal[ANALYZERS]  # type: ignore[valid-type]
+    tuning: Any = None
+
+
 class IndexTables:
-    """An index's row of ``indices``: its number, what it records of its fields and model, and its count of changes."""
+    """An index's row of ``indices``: its number, what it records of itself, and its count of changes; and the names of
+    its tables, and of the text fields' columns in them."""
 
-    name: str
-    number: int
-    meta: dict[str, Any]
-    changes: int
-
-    @property
-    def documents(self) -> str:
-        """The name of the table of documents."""
-        return f"documents_{self.number}"
-
-    @property
-    def words(self) -> str:
-        """The name of the table of terms."""
-        return f"words_{self.number}"
-
-    @property
-    def postings(self) -> str:
-        """The name of the table that has a row for each place of a term: term, doc, col, offset."""
-        return f"postings_{self.number}"
-
-    @property
-    def lengths(self) -> str:
-        """The name of the table of lengths."""
-        return f"lengths_{self.number}"
-
-    @property
-    def fields(self) -> list[str]:
-        """The text fields, in the order of their columns."""
-        fields: list[str] = self.meta["fields"]
-        return fields
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the text fields' columns."""
-        return [f"c{i}" for i in range(len(self.fields))]
-
-    @property
-    def analyzer(self) -> str:
-        """One of ``resift.contracts.documents.ANALYZERS``."""
-        return str(self.meta["analyzer"])
-
-    @property
-    def dim(self) -> int:
-        """The length K of the vectors."""
-        return int(self.meta["dim"])
+    def __init__(self, name: str, number: int, meta: Meta, changes: int) -> None:
+        self.name, self.number, self.meta, self.changes = name, number, meta, changes
+        self.documents, self.words = f"documents_{number}", f"words_{number}"
+        self.postings, self.lengths = f"postings_{number}", f"lengths_{number}"
+        self.columns = [f"c{i}" for i in range(len(meta.fields))]
 
     def info(self) -> IndexInfo:
         """What the index records about itself."""
-        model, name = self.meta["model"], self.meta["model_name"]
-        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim, space=str(self.meta["space"]))}
-        tuning = Tuning.read(self.meta.get(TUNING))
+        meta, own = self.meta, (self.name,)
+        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=meta.dim, space=meta.space)}
+        tuning = Tuning.read(meta.tuning)
         return IndexInfo(
-            self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped, tuning=tuning
+            self.name, meta.fields, meta.model, meta.model_name, meta.dim, own, mapped=mapped, tuning=tuning
         )
 
 
-def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
+def create_tables(db: sqlite3.Connection, index: str, meta: Meta) -> None:
     """Create the tables of an index. Raises EngineError with status 400 if there is another one of that name.
 
     One that has the same ``meta`` is left as it is.
     """
-    row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, json.dumps(meta)))
+    row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, _json(meta)))
     if row.rowcount == 0:
-        if {name: value for name, value in find_tables(db, index).meta.items() if name != TUNING} != meta:
+        if replace(find_tables(db, index).meta, tuning=None) != meta:
             raise EngineError(f"index {index!r} exists already, and is another one", status=400, value=index)
         return
     tables = IndexTables(index, int(row.lastrowid or 0), meta, 0)
@@ -124,6 +95,10 @@ def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> N
     db.execute(f"CREATE TABLE {tables.lengths} (row INTEGER PRIMARY KEY, {lengths})")
 
 
+def _json(meta: Meta) -> str:
+    return msgspec.json.encode(meta).decode()
+
+
 def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
     """The tables of an index. Raises IndexNotFound."""
     row = db.execute("SELECT number, meta, changes FROM indices WHERE name = ?", (index,)).fetchone()
@@ -131,13 +106,17 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
         names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name LIMIT 20")]
         expected = " | ".join(map(str, names)) or "an index made by: resift index"
         raise IndexNotFound(f"no index {index!r}", value=index, expected=expected)
-    meta = stored_object(row[1], f"index {index!r}")
-    for key, kind in _META.items():
-        if not isinstance(meta.get(key), kind):
-            raise CorruptEngine(f"index {index!r} is damaged: {key} is {meta.get(key)!r}", value=index)
-    if meta["analyzer"] not in ANALYZERS:
-        raise CorruptEngine(f"index {index!r} is damaged: analyzer is {meta['analyzer']!r}", value=index)
+    try:
+        meta = msgspec.json.decode(row[1], type=Meta)
+    except (TypeError, ValueError) as error:
+        raise CorruptEngine(f"index {index!r} is damaged: {error}", value=index) from error
     return IndexTables(index, row[0], meta, row[2])
+
+
+def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
+    """Keep what was chosen for an index; None: forget it."""
+    meta = replace(tables.meta, tuning=None if tuning is None else tuning.kept())
+    db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
@@ -174,7 +153,7 @@ def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: 
 
 def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: dict[str, Any]) -> None:
     """Index the text fields of a document, in place of what was indexed of its row."""
-    terms = [terms_of(document_text(source, [name]), tables.analyzer) for name in tables.fields]
+    terms = [terms_of(document_text(source, [name]), tables.meta.analyzer) for name in tables.meta.fields]
     columns, marks = ", ".join(tables.columns), ", ".join("?" * (len(terms) + 1))
     db.execute(f"DELETE FROM {tables.words} WHERE rowid = ?", (row,))
     db.execute(f"INSERT INTO {tables.words} (rowid, {columns}) VALUES ({marks})", (row, *map(" ".join, terms)))

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,10 +20,10 @@ from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_vector
 from resift.rewriting.clauses import script_source
+from resift.schema import convert, read
 from resift.vectors.similarity import MAX_BETA
 
 Doubles = NDArray[np.float64]
-_PARAMS = {"field", "query", "mask", "beta"}
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,6 @@ class Script:
     query: Doubles
     mask: Doubles
     beta: float | None
-
-    def scores(self, vectors: Floats, held: NDArray[np.bool_]) -> Scores:
-        """The scores (n,) of documents, of which those that are ``held`` (n,) have a vector, in ``vectors``."""
-        similarity, without = _SCRIPTS[self.name]
-        # A document without a vector is as good as any that is similar to nothing, where scores are to be multiplied.
-        found = np.full(len(held), 0.0 if self.beta is None else without)
-        found[held] = similarity(self.mask * self.query, (self.mask * vectors).T)
-        return (found if self.beta is None else np.exp(self.beta * found)).astype(np.float32)
 
 
 def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
@@ -75,39 +68,22 @@ _SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
 
 def parse_script(script: Any, dim: int) -> Script:
     """The script of a ``script_score`` over vectors of ``dim`` numbers. Raises UnsupportedQuery for any but ours."""
-    if not isinstance(script, Mapping):
-        _unknown(script)
-    names = [name for name in _SCRIPTS if script.get("source") == script_source(name)]
-    if not names or set(script) - {"lang", "source", "params"} or script.get("lang", "painless") != "painless":
-        _unknown(script)
-    params = script.get("params")
-    if not isinstance(params, Mapping) or not {"field", "query"} <= set(params) <= _PARAMS:
-        raise BadInput("malformed params of a script", value=params, expected=" | ".join(sorted(_PARAMS)))
-    if not isinstance(params["field"], str):
-        raise BadInput("malformed field of a script", value=params["field"], expected=VECTOR_FIELD)
-    query, mask = params["query"], params.get("mask")
-    return Script(
-        names[0],
-        params["field"],
-        checked_numbers("query vector", query, dim),
-        np.ones(dim) if mask is None else checked_numbers("mask", mask, dim),
-        _checked_beta(params.get("beta")),
-    )
+    source = script.get("source") if isinstance(script, Mapping) else None
+    name = next((name for name in _SCRIPTS if source == script_source(name)), None)
+    if name is None or set(script) - {"lang", "source", "params"} or script.get("lang", "painless") != "painless":
+        expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
+        message = "the embedded engine runs no scripts but Resift's own"
+        raise UnsupportedQuery(message, value=str(script)[:200], expected=expected)
+    params = read(_Params, convert("params of a script", script.get("params"), dict[str, Any]))
+    mask = np.ones(dim) if params.mask is None else checked_numbers("mask", params.mask, dim)
+    return Script(name, params.field, checked_numbers("query vector", params.query, dim), mask, params.beta)
 
 
-def _unknown(script: Any) -> NoReturn:
-    expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
-    raise UnsupportedQuery(
-        "the embedded engine runs no scripts but Resift's own", value=str(script)[:200], expected=expected
-    )
-
-
-def _checked_beta(beta: Any) -> float | None:
-    if beta is None:
-        return None
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= MAX_BETA:
-        raise BadInput(f"beta is {str(beta)[:200]}", value=beta, expected=f"a number from 0 to {MAX_BETA:g}")
-    return float(beta)
+class _Params(msgspec.Struct, forbid_unknown_fields=True):
+    field: str
+    query: list[float]
+    mask: list[float] | None = None
+    beta: Annotated[float, msgspec.Meta(ge=0, le=MAX_BETA)] | None = None
 
 
 def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
@@ -135,10 +111,10 @@ class Vectors:
         """All vectors of an index."""
         sql = f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
         stored = db.execute(sql).fetchall()
-        vectors = np.empty((len(stored), tables.dim), np.float32)
+        vectors = np.empty((len(stored), tables.meta.dim), np.float32)
         for i, (row, blob) in enumerate(stored):
-            vectors[i] = stored_vector(blob, tables.dim, f"row {row}")
-        return cls(tables.meta["space"], np.array([row for row, _ in stored], np.int64), vectors)
+            vectors[i] = stored_vector(blob, tables.meta.dim, f"row {row}")
+        return cls(tables.meta.space, np.array([row for row, _ in stored], np.int64), vectors)
 
     def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
         """The rows of the ``k`` nearest documents, in ascending order, and Lucene's scores; ``allowed`` may be hits."""
@@ -156,4 +132,9 @@ class Vectors:
     def scripted(self, script: Script, rows: Rows) -> Scores:
         """The scores that a script gives documents; of any other field than VECTOR_FIELD none has a vector."""
         held = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
-        return script.scores(self.vectors[np.searchsorted(self.rows, rows[held])], held)
+        similarity, without = _SCRIPTS[script.name]
+        # A document without a vector is as good as any that is similar to nothing, where scores are to be multiplied.
+        found = np.full(len(rows), 0.0 if script.beta is None else without)
+        vectors = self.vectors[np.searchsorted(self.rows, rows[held])]
+        found[held] = similarity(script.mask * script.query, (script.mask * vectors).T)
+        return (found if script.beta is None else np.exp(script.beta * found)).astype(np.float32)

@@ -1,0 +1,122 @@
+"""Highlights: the words of a query between tags, in the texts of a hit."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from resift.contracts.query_dsl import values_of
+from resift.errors import BadInput
+from resift.plugin.sqlite.analysis import Word, words_of
+from resift.plugin.sqlite.clauses import Clause
+from resift.plugin.sqlite.query import natural_number, parse_query, unsupported
+from resift.plugin.sqlite.tables import IndexTables
+
+_FRAGMENTS, _FRAGMENT_WORDS = 5, 40
+_LENGTH = 1_000_000  # characters: beyond as many OpenSearch refuses a search that does not say how far to look
+_BLANKS = "".join(map(chr, range(33)))  # what Java trims
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """How hits are highlighted: by field the ``terms`` that stand between two tags, in at most ``fragments`` fragments
+    of it (0: all text).
+
+    Of a longer text only the first ``length`` characters are looked at.
+    """
+
+    terms: Mapping[str, frozenset[str]]
+    before: str
+    after: str
+    escape: Callable[[str], str]
+    fragments: int
+    length: int
+
+    def of(self, source: Mapping[str, Any], analyzer: str) -> dict[str, list[str]]:
+        """The fragments of a document: by field, of each text that holds a term, one."""
+        found = {}
+        for field, terms in self.terms.items():
+            values = (value for value in values_of(source, field) if isinstance(value, (str, int, float)))
+            texts = (str(value)[: self.length] for value in values)
+            tried = (self._fragment(text, list(words_of(text, analyzer)), terms) for text in texts)
+            found[field] = [fragment.strip(_BLANKS) for fragment in tried if fragment][: self.fragments or None]
+        return {field: fragments for field, fragments in found.items() if fragments}
+
+    def _fragment(self, text: str, words: Sequence[Word], terms: frozenset[str]) -> str | None:
+        """The part of a text with the most different terms, or all of it; None if it holds none."""
+        places = [place for place, word in enumerate(words) if word.term in terms]
+        if not places:
+            return None
+        if not self.fragments or len(words) <= _FRAGMENT_WORDS:
+            return self._tagged(text, 0, len(text), [words[place] for place in places])
+        first = _densest(places, [words[place].term for place in places])
+        last = min(first + _FRAGMENT_WORDS, len(words)) - 1
+        start = 0 if first == 0 else words[first].start
+        end = len(text) if last == len(words) - 1 else words[last].end
+        tagged = self._tagged(text, start, end, [words[place] for place in places if first <= place <= last])
+        return f"{'…' if start else ''}{tagged}{'…' if end < len(text) else ''}"
+
+    def _tagged(self, text: str, start: int, end: int, words: Sequence[Word]) -> str:
+        parts, at = [], start
+        for word in words:
+            parts += [
+                self.escape(text[at : word.start]),
+                self.before,
+                self.escape(text[word.start : word.end]),
+                self.after,
+            ]
+            at = word.end
+        return "".join([*parts, self.escape(text[at:end])])
+
+
+def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
+    """The first word of the window that holds most different ``terms``, and of these most often, a few words before the
+    first of them; ``places`` are where they stand."""
+    # each place comes into the window and leaves it once: a long text has 100,000 of them
+    held, best, first, end = Counter[str](), (0, 0), 0, 0
+    for start, place in enumerate(places):
+        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - 5:
+            held[terms[end]] += 1
+            end += 1
+        if (len(held), end - start) > best:
+            best, first = (len(held), end - start), place
+        held[terms[start]] -= 1
+        if not held[terms[start]]:
+            del held[terms[start]]
+    return max(0, first - 5)
+
+
+def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight | None:
+    """What a body's ``highlight`` asks for, alike for all fields. Raises BadInput if it is malformed.
+
+    The words are those of ``clause``, the search's query, or of a ``highlight_query``.
+    """
+    if not body:
+        return None
+    fields = body.get("fields", {}) if isinstance(body, Mapping) else None
+    if not isinstance(fields, Mapping):
+        raise BadInput("malformed highlight", value=body, expected='{"fields": {"NAME": {}}}')
+    if any(settings != {} for settings in fields.values()):
+        unsupported("settings of a single field in highlight", "settings of the highlight as a whole")
+    if "highlight_query" in body:
+        clause = parse_query(body["highlight_query"], tables, whole=True).clause
+    asked = [name for name in tables.meta.fields if any(fnmatchcase(name, pattern) for pattern in fields)]
+    return Highlight(
+        {name: frozenset(clause.words(name)) for name in asked},
+        _tag(body, "pre_tags", "<em>"),
+        _tag(body, "post_tags", "</em>"),
+        html.escape if body.get("encoder") == "html" else str,
+        natural_number(body, "number_of_fragments", _FRAGMENTS),
+        natural_number(body, "max_analyzer_offset", _LENGTH),
+    )
+
+
+def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
+    tags = settings.get(name, [default])
+    if not isinstance(tags, list) or not tags or not isinstance(tags[0], str):
+        raise BadInput(f"{name} is {tags!r}", value=tags, expected="a list with a text")
+    return tags[0]
