@@ -5,18 +5,6 @@ NO_ZERO = "judgements of grade 0 only take others back, and are never learned fr
 CHOSEN = "a number that was chosen; one near it would do as well"
 EQUIVALENT = {
     (
-        "resift/ranking/fusion.py",
-        "return np.asarray(scores / max(1.0, float(scores.max(initial=1))), np.float32)",
-    ): "the larger of it and 1 is 1 either way",
-    (
-        "resift/ranking/fusion.py",
-        "return np.asarray(scores / max(1.0, float(scores.max(initial=-1))), np.float32)",
-    ): "the larger of it and 1 is 1 either way",
-    (
-        "resift/ranking/fusion.py",
-        "spread = scores.std() if len(scores) else -1",
-    ): "0 or less: of nothing there is no spread",
-    (
         "resift/vectors/similarity.py",
         "shared, total = np.minimum(a, b).sum((1)), np.maximum(a, b).sum(-1)",
     ): "documents are rows of a matrix: its last axis is 1",
@@ -259,14 +247,6 @@ EQUIVALENT = {
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 4.0  # seconds"): CHOSEN,
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 6.0  # seconds"): CHOSEN,
     ("resift/reranker/search/bodies.py", "value = body.get(name, 1)"): "any whole number stands for none",
-    (
-        "resift/sessions/marking.py",
-        '"mask": round(float(np.linalg.norm(new.mask - old.mask)), 5),',
-    ): "a length to read; nothing promises its last digit",
-    (
-        "resift/sessions/marking.py",
-        '"shift": round(float(np.linalg.norm(new.shift - old.shift)), 5),',
-    ): "a length to read; nothing promises its last digit",
     ("resift/rewriting/clauses.py", "KNN_BOOST = 0.0"): CHOSEN,
     ("resift/rewriting/clauses.py", "KNN_BOOST = 2.0"): CHOSEN,
     ("resift/rewriting/rewrite.py", "PROMOTED = 999.0"): CHOSEN,
@@ -274,7 +254,7 @@ EQUIVALENT = {
     ("resift/rewriting/rewrite.py", "ALTERNATIVES = 6"): CHOSEN,
     ("resift/rewriting/rewrite.py", "ALTERNATIVES = 4"): CHOSEN,
     (
-        "resift/rewriting/text.py",
+        "resift/rewriting/clauses.py",
         "if len(must) != 1 or not isinstance(must[-1], Mapping) or len(must[0]) != 1:",
     ): "there is one",
     (
@@ -282,7 +262,7 @@ EQUIVALENT = {
         "fixed_score(self._documents([id])[-1], _kept_factor(knowledge, id, self.beta)) for id in self.kept",
     ): "of one document there is one clause",
     (
-        "resift/rewriting/text.py",
+        "resift/rewriting/clauses.py",
         "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",
     ): "one digit more of a weight",
 }

@@ -40,7 +40,7 @@ from resift.lab.training.self_supervised import adapt
 from resift.lab.training.teachers import Teacher, folder_teacher
 from resift.lab.training.weighing import weigh
 from resift.lab.vectors.mixture import mix_vectors
-from resift.ranking.fusion import factors_of
+from resift.ranking.late_interaction import factors_of
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus", "mtrag-clapnq", "mtrag-govt", "mtrag-fiqa")
 COLLECTIONS += ("squad-train-part", "wiki-titles")

@@ -84,7 +84,6 @@ TARGETS = {
     ),
     "judgements": Target(["resift/ranking/judgements.py"], ["test_judgements"]),
     "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),
-    "fusion": Target(["resift/ranking/fusion.py"], ["test_fusion"]),
     "model": Target(
         ["resift/encoders/model.py"],
         ["test_model", "test_self_supervised"],

@@ -38,7 +38,7 @@ from resift.library import Index
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.porter import stem
 from resift.reranker import Config, create_app
-from resift.rewriting.text import WIDENED
+from resift.rewriting.clauses import WIDENED
 from resift.text import FUNCTION_WORDS, tokenize
 
 FILE = Path(__file__).parent / "data" / "other_words.json"

@@ -31,7 +31,7 @@ from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.reviews.review import Review
-from resift.rewriting.text import find_text
+from resift.rewriting.request import find_text
 from resift.schema import check_text, fields_of, takes
 from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -22,7 +22,6 @@ Window = Annotated[int, Meta(ge=1, le=MAX_WINDOW)]
 Nearest = Annotated[int, Meta(ge=0, le=MAX_WINDOW)]
 Clause = Annotated[dict[str, Any], Meta(title="a query clause")]
 Judged = Literal["keep", "demote", "hide"]
-JUDGED: tuple[str, ...] = get_args(Judged)
 
 
 class RewritingOptions(Struct, frozen=True, kw_only=True):

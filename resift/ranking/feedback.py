@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
 from resift.text import bag_of_words, leaning
@@ -37,6 +36,9 @@ from resift.vectors.similarity import known_alpha, unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
 RIDGE_PRIOR = 0.3
+RIDGE_PENALTY = 2.0  # λ of the ridge regression that feedback moves queries by
+_DRAWN_WEIGHT = 1 / 3  # of a drawn document in it, where an explicit mark weighs 1, if vectors have so many dimensions
+_DIMENSIONS = 256  # in fewer of them as many documents would leave nothing to tell apart, and weigh less
 MAX_TERMS, TERM_WEIGHTS = 60, (4.0, 3.0)
 HALF = 3.0  # the evidence with which words and similarity have half of the weight that they come near to
 # the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
@@ -64,6 +66,35 @@ METHODS = {
 }
 DEFAULT_METHOD = "ridge+lexical"
 Bag = Mapping[str, float]
+
+
+class Background:
+    """``vectors`` (n, K) of documents drawn from an index, at length 1; none of an index of which nothing is known.
+
+    What a ridge regression learns from judged documents shall change little about all others. So each drawn document
+    counts in it w marks, with the value that the query alone gives it; w is a third, and less where vectors have fewer
+    than 256 dimensions. That is the regression without them in which the judged documents' vectors are multiplied by
+    (I + w / λ · BᵀB)⁻¹: directions that documents of this index have in common are shrunk, for in these the marks say
+    little. It is a linear discriminant with the background's covariance (Hariharan, Malik and Ramanan 2012,
+    "Discriminative decorrelation for clustering and classification", who take it for all irrelevant examples). Of few
+    documents it is close to I.
+    """
+
+    def __init__(self, vectors: NDArray[Any]) -> None:
+        self.vectors = unit_rows(vectors)
+
+    @cached_property
+    def _factor(self) -> Floats:
+        """F (n, K) such that the product above is x - Fᵀ · F · x, by Woodbury's identity."""
+        # of the documents' products, since there may be far more dimensions than documents
+        products = self.vectors.astype(np.float64) @ self.vectors.T
+        weight = _DRAWN_WEIGHT * min(1.0, self.vectors.shape[1] / _DIMENSIONS)
+        products[np.diag_indices_from(products)] += RIDGE_PENALTY / weight
+        return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
+
+    def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """``rows`` (m, K), each multiplied as above."""
+        return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
 
 
 @dataclass(frozen=True)

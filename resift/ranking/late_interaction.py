@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
-from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
+from resift.vectors.similarity import beta_of
 from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"
@@ -65,9 +65,7 @@ class LateInteraction:
     ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
     query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
     ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
-    scores beside the engine's (:func:`resift.ranking.fusion.factors_of`), and ``info`` says how the reranker was made.
-
-    Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
+    scores beside the engine's (:func:`factors_of`), and ``info`` says how the reranker was made.
     """
 
     def __init__(
@@ -82,20 +80,7 @@ class LateInteraction:
         alpha: float = ALPHA,
         info: dict[str, Any] | None = None,
     ) -> None:
-        ranges = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
-        for setting, (value, low, high) in ranges.items():
-            if not low <= value <= high:
-                raise BadInput(f"{setting} is {value}", value=value, expected=f"{low} to {high}")
-        if not 0 < mean_length < np.inf:
-            raise BadInput(f"mean_length is {mean_length}", value=mean_length, expected="more than 0")
         self.name, self.table, self.shifts = name, table, dict(shifts or {})
-        for word, shift in self.shifts.items():
-            if shift.shape != (table.dim,):
-                raise DimensionMismatch(
-                    f"the shift of {word!r} has {shift.shape[-1]} dimensions",
-                    value=shift.shape[-1],
-                    expected=str(table.dim),
-                )
         self.threshold, self.length, self.mean_length, self.alpha = threshold, length, mean_length, alpha
         self.info = dict(info or {})
 
@@ -110,7 +95,7 @@ class LateInteraction:
         return tuple(self.info.get("indices", ()))
 
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
-        """Texts as word numbers, which several queries can be scored against. Raises BadInput for a non-string."""
+        """Texts as word numbers, which several queries can be scored against."""
         unknown_words: dict[str, int] = {}
         known, first_unknown = self.table.index, len(self.table)
 
@@ -127,10 +112,7 @@ class LateInteraction:
         return PreparedDocuments(words, positions.ravel(), starts, lengths, unknown_words)
 
     def scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """How well each of n documents fits the query, (n,), float32, 0 to 1; 0 where one of them has no words.
-
-        Raises BadInput if one of the documents is not a string.
-        """
+        """How well each of n documents fits the query, (n,), float32, 0 to 1; 0 where one of them has no words."""
         if not isinstance(documents, PreparedDocuments):
             # a part of them at a time: words and their vectors take a hundred times the memory of the texts
             parts = [self.scores(query, self.prepare(part)) for part in text_batches(documents, BATCH, _CHARACTERS)]
@@ -252,10 +234,11 @@ class LateInteraction:
 
 
 def tokenize_all(texts: Sequence[str]) -> list[list[str]]:
-    """The words of each text, as far as they are read. Raises BadInput for a non-string."""
-    tokens = []
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
-        tokens.append(tokenize(text[:_READ]))
-    return tokens
+    """The words of each text, as far as they are read."""
+    return [tokenize(text[:_READ]) for text in texts]
+
+
+def factors_of(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
+    """What engine's scores are multiplied with for n similarities, 0 or more, of a weight ``alpha``: exp(beta ·
+    similarity), (n,)."""
+    return np.asarray(np.exp(beta_of(alpha) * np.asarray(similarities, np.float64)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,6 @@ ITERATIONS = 20
 RATE = 0.01
 _TINY = 1e-300  # keeps logarithms and quotients of an empty cluster finite
 _BETA_FIRST, _BETA_SECOND, _EPSILON = 0.9, 0.999, 1e-8
-# arrays where numbers would do: every product with a number converts it first, which shows in arrays this small
-_ONE, _FIRST_DECAY, _SECOND_DECAY = map(np.array, (1.0, _BETA_FIRST, _BETA_SECOND))
 _CLASSES = np.array([[0], [1]])
 Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
 
@@ -38,46 +35,24 @@ def spherical_entropy(
     t = (cos_0 - cos_1) / 2m. Since s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², a step is four products of a matrix
     with a vector.
     """
-    lengths = np.sqrt(np.einsum("ij,ij->i", centres, centres))
-    first, second = (centre / max(length, 1e-12) for centre, length in zip(centres, lengths.tolist(), strict=True))
+    first, second = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
     products, squares = vectors * ((first - second) * (0.5 / fuzziness)), vectors * vectors + 1e-24
     member = (labels == _CLASSES).astype(np.float64)
-    sizes = member.sum(axis=1).tolist()
+    sizes = member.sum(axis=1)
 
     def entropy_at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
-        norms = np.sqrt(squares.dot(mask * mask))
-        logits = products.dot(mask)
-        logits /= norms
+        norms = np.sqrt(squares @ (mask * mask))
+        logits = products @ mask / norms
         tanh = np.tanh(logits)
-        in_first = [(size + part) / 2 for size, part in zip(sizes, member.dot(tanh).tolist(), strict=True)]
-        entropy, by_class = _two_cluster_entropy(in_first, sizes)
-        # in place from here on: this runs twenty times within a request
-        tanh *= tanh
-        by_logit = np.array(by_class).dot(member)
-        by_logit *= _ONE - tanh
-        by_logit /= norms
-        logits *= by_logit
-        logits /= norms
-        gradient = by_logit.dot(products)
-        gradient -= logits.dot(squares) * mask
-        return entropy, gradient
+        in_first = (sizes + member @ tanh) / 2
+        # by clusters and classes
+        held = np.stack([in_first, sizes - in_first])
+        logs = np.log(held / (held.sum(axis=1, keepdims=True) + _TINY) + _TINY)
+        by_logit = ((logs[1] - logs[0]) / (2 * len(labels))) @ member * (1 - tanh * tanh) / norms
+        gradient = by_logit @ products - (logits * by_logit / norms) @ squares * mask
+        return -float((held * logs).sum()) / len(labels), gradient
 
     return entropy_at
-
-
-def _two_cluster_entropy(in_first: list[float], sizes: list[float]) -> tuple[float, list[float]]:
-    """The entropy of two clusters, and its derivative by each class's sum of tanh t.
-
-    ``in_first``: how much of each class is in the first cluster; ``sizes``: documents of each class.
-    """
-    count, first = sum(sizes), sum(in_first)
-    entropy, derivatives = 0.0, []
-    for size, weight in zip(sizes, in_first, strict=True):
-        log_first = math.log(weight / (first + _TINY) + _TINY)
-        log_second = math.log((size - weight) / (count - first + _TINY) + _TINY)
-        entropy -= weight * log_first + (size - weight) * log_second
-        derivatives.append((log_second - log_first) / (2 * count))
-    return entropy / count, derivatives
 
 
 def adam(
@@ -88,17 +63,13 @@ def adam(
     ``gradient`` takes values of the shape of ``start`` and gives its derivatives there, in the same shape.
     """
     value: NDArray[np.float64] = start.astype(np.float64)
-    # sums that Adam's moments are (1 - β) times of; the constants go into the rate, which spares operations on arrays
     first, second = np.zeros(start.shape), np.zeros(start.shape)
     for step in range(1, iterations + 1):
         derivatives = gradient(value)
-        first *= _FIRST_DECAY
-        first += derivatives
-        second *= _SECOND_DECAY
-        second += derivatives * derivatives
-        first_scale = rate * (1 - _BETA_FIRST) / (1 - _BETA_FIRST**step)
-        second_scale = math.sqrt((1 - _BETA_SECOND) / (1 - _BETA_SECOND**step))
-        value -= first / (np.sqrt(second) * (second_scale / first_scale) + _EPSILON / first_scale)
+        first = _BETA_FIRST * first + (1 - _BETA_FIRST) * derivatives
+        second = _BETA_SECOND * second + (1 - _BETA_SECOND) * derivatives * derivatives
+        spread = np.sqrt(second / (1 - _BETA_SECOND**step))
+        value = value - rate * (first / (1 - _BETA_FIRST**step)) / (spread + _EPSILON)
     return value
 
 

@@ -11,10 +11,10 @@ from msgspec import Meta, Struct, structs
 
 from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
 from resift.plugin.connect import default_store
-from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.search.cards import parse_page_fields
 from resift.schema import convert, fields_of, from_environment, said
+from resift.sessions.clicks import ACTIONS, read_actions
 from resift.vectors.packaged import DEFAULT
 
 ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set

@@ -1,20 +1,22 @@
-"""Clauses: the walk through those of a query, and those that rewritten queries are made of.
+"""Clauses: which of a query's score and ask for a text, and those that rewritten queries are made of.
 
-Of the latter are the similarity with our own vectors, nearest documents, and judged ones.
+Of the latter are questions and words, the similarity with our own vectors, nearest documents, and judged ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, vector_field_names
+from resift.contracts.query_dsl import Body, JoinedFields, NestedField, VectorFields, text_clause, vector_field_names
+from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, tokenize
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
 # Where a clause has others whose scores become part of its own.
@@ -29,8 +31,6 @@ SCORING = {
     "has_parent": ("query",),
     "hybrid": ("queries",),
 }
-# A smallest score there decides what matches: nothing inside may score otherwise.
-_NO_THRESHOLD = ("function_score", "script_score", "has_child")
 VECTOR_KINDS = ("knn", "neural")
 KINDS = (*VECTOR_KINDS, "neural_sparse", "hybrid")
 _READER = "stored_vector"
@@ -41,6 +41,31 @@ KNN_BOOST = 1.0
 # By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
 # otherwise it would be the last hit of each page.
 PROMOTED = 1000.0
+
+TEXT_CLAUSES = (
+    "match",
+    "multi_match",
+    "match_phrase",
+    "match_phrase_prefix",
+    "match_bool_prefix",
+    "query_string",
+    "simple_query_string",
+    "combined_fields",
+)
+_OF_SEVERAL = ("multi_match", "query_string", "simple_query_string", "combined_fields")  # fields
+# OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
+CLAUSES = 1000
+# Where nothing says which fields are searched, it is all that an index has.
+_UNKNOWN_FIELDS = 50
+FUNCTION_WORD_BOOST = 0.1
+# Of clauses for other words than the query's: hits that have one tell it in matched_queries.
+WIDENED = "resift-widened"
+# Of a text's score in the fields of an index that are not its best one: a document about fire in its title and in its
+# text has more of it than one that only names it in either.
+TIE_BREAKER = 0.3
+_PUNCTUATION = ".,;:?!\"'()"
+_DEFAULTS = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
+_OTHER = object()
 
 
 def kind_of(clause: Any) -> str | None:
@@ -57,15 +82,6 @@ def boost_of(settings: Mapping[str, Any]) -> float:
         return float(settings.get("boost", 1.0))
     except (TypeError, ValueError):
         return 1.0  # OpenSearch says itself what is wrong
-
-
-def is_malformed(query: Any) -> bool:
-    """Whether a query is no clause, or a ``hybrid`` one of nothing."""
-    if not isinstance(query, Mapping) or len(query) != 1:
-        return True
-    inner = query.get("hybrid")
-    queries = inner.get("queries") if isinstance(inner, Mapping) else None
-    return inner is not None and not (isinstance(queries, list) and queries)
 
 
 def scores_by_vectors(clause: Any) -> bool:
@@ -90,36 +106,6 @@ def holds_better(clause: Any) -> bool:
     return kind in KINDS or scores_by_vectors(clause) or any(map(holds_better, inner_clauses(clause)))
 
 
-def changed(clause: Body, change: Callable[[Body], Any]) -> Body:
-    """A clause whose inner ones, as far as they score, are what ``change`` makes of them; the same one if all are."""
-    kind = kind_of(clause)
-    inner = clause[kind] if kind else {}
-    if kind in _NO_THRESHOLD and inner.get("min_score") is not None:
-        return clause
-    parts: Body = {}
-    for name in SCORING.get(kind or "", ()):
-        value = inner.get(name)
-        if isinstance(value, list):
-            made = [change(one) for one in value]
-            same = all(new is old for new, old in zip(made, value, strict=True))
-            parts |= {} if same else {name: made}
-        elif value is not None and (one := change(value)) is not value:
-            parts[name] = one
-    return {kind: {**inner, **parts}} if kind and parts else clause
-
-
-def vector_clauses(query: Any) -> Iterator[Body]:
-    """The scoring clauses of a query that rank by vectors or tokens."""
-    kind = kind_of(query)
-    if kind is None:
-        return
-    if scores_by_vectors(query) or (kind in KINDS and kind != "hybrid"):
-        yield query
-        return
-    for one in inner_clauses(query):
-        yield from vector_clauses(one)
-
-
 def named_bool(
     must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
 ) -> Body:
@@ -140,19 +126,6 @@ def highlighted(body: Body, asked: Body) -> Body:
     """What a body says of highlights, if anything, for them to be of what was ``asked``, not of a session's words."""
     highlight = body.get("highlight")
     return {"highlight": {"highlight_query": asked, **highlight}} if isinstance(highlight, Mapping) else {}
-
-
-def is_named(query: Mapping[str, Any]) -> bool:
-    """Whether a query, or one that a ``hybrid`` query is made of, is one of :func:`named_bool`; OpenSearch has filled
-    in the defaults of one that comes back to us."""
-    if isinstance(query.get("hybrid"), Mapping):
-        parts = query["hybrid"].get("queries")
-        return any(is_named(part) for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else False
-    inner = query.get("bool")
-    conditions = inner.get("filter") if isinstance(inner, Mapping) else None
-    clauses = conditions if isinstance(conditions, list) else []
-    everything = [one.get("match_all") for one in clauses if isinstance(one, Mapping)]
-    return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
 
 
 def sunk(query: Body, documents: Sequence[Body], factor: float) -> Body:
@@ -268,3 +241,153 @@ def numbers(vector: Floats) -> list[float]:
     # as Python's floats, and a body is parsed several times on its way through a pipeline.
     values: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
     return values
+
+
+class Parts(NamedTuple):
+    """A query taken apart: the one text clause that scores, and what hits must or must not match beside it."""
+
+    scoring: Body
+    filter: list[Any]
+    must_not: list[Any]
+
+
+def text_parts(query: Body) -> Parts | None:
+    """The parts of a query whose only scoring clause asks for a text, or is several that do; None of any other query.
+
+    Such a query can be widened: other documents may be found, as long as they keep to its conditions.
+
+    >>> text_parts({"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}})
+    Parts(scoring={'match': {'title': 'fire'}}, filter=[{'term': {'year': 2001}}], must_not=[])
+    """
+    if _asks_for_text(query):
+        return Parts(query, [], [])
+    inner = query.get("bool")
+    if set(query) != {"bool"} or not isinstance(inner, Mapping):
+        return None
+    # a body that comes through OpenSearch has the defaults filled in
+    inner = {name: value for name, value in inner.items() if _DEFAULTS.get(name, _OTHER) != value}
+    if set(inner) - {"must", "filter", "must_not"}:
+        return None
+    must, filter, must_not = (_as_list(inner.get(name)) for name in ("must", "filter", "must_not"))
+    if len(must) != 1 or not _asks_for_text(must[0]):
+        return None
+    return Parts(dict(must[0]), filter, must_not)
+
+
+def _asks_for_text(query: Any) -> bool:
+    """Whether a query is a clause that asks for a text, or several as alternatives and nothing else."""
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return False
+    ((kind, inner),) = query.items()
+    if kind == "bool" and isinstance(inner, Mapping):
+        alternatives = _as_list(inner.get("should"))
+        return set(inner) == {"should"} and bool(alternatives) and all(map(_asks_for_text, alternatives))
+    if kind == "dis_max" and isinstance(inner, Mapping):
+        alternatives = _as_list(inner.get("queries"))
+        return bool(alternatives) and all(map(_asks_for_text, alternatives))
+    if kind == "nested" and isinstance(inner, Mapping):
+        return "inner_hits" not in inner and _asks_for_text(inner.get("query"))
+    return kind in TEXT_CLAUSES
+
+
+def asked_fields(clause: Any) -> list[str] | None:
+    """The fields that a query's scoring text clauses look into, with their boosts; [] for all, None without any.
+
+    >>> asked_fields({"bool": {"should": [{"match": {"title": {"query": "a", "boost": 2}}}, {"match": {"text": "b"}}]}})
+    ['title^2', 'text']
+    """
+    kind = kind_of(clause)
+    if kind is None:
+        return None
+    inner = clause[kind]
+    if kind in TEXT_CLAUSES:
+        return _fields_of_several(inner) if kind in _OF_SEVERAL else _field_of_one(inner)
+    found = [fields for one in inner_clauses(clause) if (fields := asked_fields(one)) is not None]
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for fields in found for name in fields)) if all(found) else []
+    path = inner.get("path")
+    return [NestedField(name, path) for name in names] if kind == "nested" and isinstance(path, str) else names
+
+
+def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
+    named = inner.get("fields") or inner.get("default_field") or []
+    return [name for name in _as_list(named) if isinstance(name, str)]
+
+
+def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
+    """The field of ``{field: text}`` or ``{field: {"query": text, "boost": 2}}``; None of anything else."""
+    if len(inner) != 1:
+        return None
+    ((name, asked),) = inner.items()
+    boost = boost_of(asked) if isinstance(asked, Mapping) else 1
+    return [name if boost == 1 else f"{name}^{boost:g}"]
+
+
+def text_length(text: str) -> float:
+    """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
+    they would be most of a long question, and blow the session's words up."""
+    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
+    return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]
+
+
+def question_clause(text: str, fields: Sequence[str]) -> Body:
+    """The query clause for what somebody typed: function words ("what", "about", "is") weigh a tenth of the others.
+
+    They match as they always do, and so decide between documents that are alike otherwise; with their full weight the
+    question's form outweighs its subject. One in capitals among small letters is a name ("US", "IT"). Of several
+    ``fields`` the best one counts, and three tenths of each other one.
+    """
+    several: Body = {"tie_breaker": TIE_BREAKER} if len(fields) > 1 else {}
+    words = text.split()
+    is_function = [_is_function_word(word, may_be_name=not text.isupper()) for word in words]
+    weak = " ".join(word for word, found in zip(words, is_function, strict=True) if found)
+    if not weak or all(is_function):
+        return text_clause(text, fields, **several)
+    strong = " ".join(word for word, found in zip(words, is_function, strict=True) if not found)
+    clauses = [text_clause(strong, fields, **several), text_clause(weak, fields, **several, boost=FUNCTION_WORD_BOOST)]
+    return {"bool": {"should": clauses}}
+
+
+def _is_function_word(word: str, may_be_name: bool) -> bool:
+    bare = word.strip(_PUNCTUATION)
+    return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
+
+
+def word_room(text: str, fields: Sequence[str]) -> int:
+    """How many words may come beside those of a text, in ``fields``, or in all that an index has if none are named."""
+    return max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(text)))
+
+
+def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: float) -> list[Body]:
+    """A clause for each of the expansion ``terms``, whose weights are for a query of length 1; this one's is
+    ``length``."""
+    boosts = {word: round(weight * length, 4) for word, weight in terms.items()}
+    if len(fields) != 1 or isinstance(fields[0], NestedField) or not {"*", "^"}.isdisjoint(fields[0]):
+        return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
+    # the same in one field, which OpenSearch reads sooner
+    return [{"match": {fields[0]: {"query": word, "lenient": True, "boost": boost}}} for word, boost in boosts.items()]
+
+
+def other_word_clauses(near: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
+    """For each word of a query that has ``near`` ones the clause for these, of which the best counts, in documents that
+    do not have the word itself; none where there is no ``room`` for as many words as it takes."""
+    most = room // len(near) - 1 if near else 0
+    if most < 1:
+        return []
+    return [
+        {
+            "bool": {
+                "must": [{"dis_max": {"queries": word_clauses(dict(list(others.items())[:most]), fields, 1.0)}}],
+                "must_not": word_clauses({word: 1.0}, fields, 1.0),
+                "_name": WIDENED,
+            }
+        }
+        for word, others in near.items()
+    ]

@@ -3,7 +3,7 @@ move, and ``neural_sparse``, whose tokens their tokens move."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,10 +13,21 @@ from resift.arrays import Floats
 from resift.contracts.documents import VectorField
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import moved_tokens
-from resift.rewriting.clauses import VECTOR_KINDS, boost_of, kind_of, numbers, scores_by_vectors
+from resift.rewriting.clauses import (
+    KINDS,
+    SCORING,
+    VECTOR_KINDS,
+    boost_of,
+    inner_clauses,
+    kind_of,
+    numbers,
+    scores_by_vectors,
+)
 from resift.rewriting.outcome import Note, Outcome
 from resift.sessions.documents import AskedText, FieldKnowledge
 
+# A smallest score there decides what matches: nothing inside may score otherwise.
+_NO_THRESHOLD = ("function_score", "script_score", "has_child")
 _K = 10  # of neural, where it names none; knn must
 _OF_NEURAL = ("query_text", "query_image", "model_id", "query_tokens", "semantic_field_search_analyzer")
 _OF_SPARSE_TEXTS = ("query_text", "model_id", "analyzer")
@@ -172,6 +183,36 @@ def _numeric(vector: Any) -> Floats | None:
     except (TypeError, ValueError):
         return None
     return found if np.isfinite(found).all() else None
+
+
+def vector_clauses(query: Any) -> Iterator[Body]:
+    """The scoring clauses of a query that rank by vectors or tokens."""
+    kind = kind_of(query)
+    if kind is None:
+        return
+    if scores_by_vectors(query) or (kind in KINDS and kind != "hybrid"):
+        yield query
+        return
+    for one in inner_clauses(query):
+        yield from vector_clauses(one)
+
+
+def changed(clause: Body, change: Callable[[Body], Any]) -> Body:
+    """A clause whose inner ones, as far as they score, are what ``change`` makes of them; the same one if all are."""
+    kind = kind_of(clause)
+    inner = clause[kind] if kind else {}
+    if kind in _NO_THRESHOLD and inner.get("min_score") is not None:
+        return clause
+    parts: Body = {}
+    for name in SCORING.get(kind or "", ()):
+        value = inner.get(name)
+        if isinstance(value, list):
+            made = [change(one) for one in value]
+            same = all(new is old for new, old in zip(made, value, strict=True))
+            parts |= {} if same else {name: made}
+        elif value is not None and (one := change(value)) is not value:
+            parts[name] = one
+    return {kind: {**inner, **parts}} if kind and parts else clause
 
 
 def without_documents(clause: Body, excluded: list[Body]) -> Body:

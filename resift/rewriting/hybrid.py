@@ -2,8 +2,8 @@
 
 Their own clauses are changed in place, since nothing of ours ranks better, and no rescoring goes with mixed lists. A
 vector clause is moved, a sparse one too (``fields.py``), and a text clause gets the session's words as alternatives
-that find nothing by themselves. Each stays what it was in all else, so that whatever mixes or filters its
-hits goes on doing so.
+that find nothing by themselves. Each stays what it was in all else, so that whatever mixes or filters its hits goes on
+doing so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
 from resift.rewriting.clauses import (
-    changed,
+    asked_fields,
     demotion,
     document_clauses,
     fixed_score,
@@ -25,12 +25,13 @@ from resift.rewriting.clauses import (
     plain_bool,
     rescores,
     sunk,
-    vector_clauses,
+    text_length,
+    word_clauses,
+    word_room,
 )
-from resift.rewriting.fields import Moved, field_query, without_documents
+from resift.rewriting.fields import Moved, changed, field_query, vector_clauses, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.text import asked_fields, text_length, word_clauses, word_room
 from resift.sessions.documents import Needs
 from resift.sessions.knowledge import WORD_WEIGHT, Knowledge
 

@@ -12,38 +12,36 @@ mixtures of normalised scores, and so depends neither on the page's size nor on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from resift.contracts.query_dsl import Body
-from resift.ranking.fusion import similarity_factor
 from resift.rewriting.clauses import (
+    NAME,
     PROMOTED,
+    Parts,
+    asked_fields,
     demotion,
     document_clauses,
     fixed_score,
     highlighted,
     holds_better,
-    is_malformed,
-    is_named,
     named_bool,
     nearest_clauses,
+    other_word_clauses,
     rescore,
     rescores,
     similarity_clause,
     sunk,
-)
-from resift.rewriting.hybrid import change_in_place
-from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.text import (
-    Parts,
-    asked_fields,
-    other_word_clauses,
     text_length,
     text_parts,
     word_clauses,
     word_room,
 )
+from resift.rewriting.hybrid import change_in_place
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import beta_of
 
@@ -83,6 +81,14 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
     all_stages = rescores(body, *stages)
     whole = {**body, "query": query, **({"rescore": all_stages} if all_stages else {})}
     return Rewritten(whole, outcome, knowledge, settings, widened=rewriting.widened)
+
+
+def similarity_factor(similarity: str, value: float, beta: float) -> float:
+    """What an engine's score is multiplied with: exp(beta · value), or exp(beta · (1 + value)) for a cosine.
+
+    It is 1 or more, so that no hit that is scored anew falls behind one that is not.
+    """
+    return math.exp(beta * (max(0.0, 1 + value) if similarity == "cosine" else value))
 
 
 def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, similarity: float) -> float:
@@ -285,3 +291,25 @@ def as_it_is(body: Body) -> Body:
     """The query of a body, unchanged, but named as one that is rewritten, where it may stand inside another."""
     query: Body = body.get("query", {"match_all": {}})
     return query if "hybrid" in query else named_bool(must=[query])
+
+
+def is_malformed(query: Any) -> bool:
+    """Whether a query is no clause, or a ``hybrid`` one of nothing."""
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return True
+    inner = query.get("hybrid")
+    queries = inner.get("queries") if isinstance(inner, Mapping) else None
+    return inner is not None and not (isinstance(queries, list) and queries)
+
+
+def is_named(query: Mapping[str, Any]) -> bool:
+    """Whether a query, or one that a ``hybrid`` query is made of, is one of :func:`named_bool`; OpenSearch has filled
+    in the defaults of one that comes back to us."""
+    if isinstance(query.get("hybrid"), Mapping):
+        parts = query["hybrid"].get("queries")
+        return any(is_named(part) for part in parts if isinstance(part, Mapping)) if isinstance(parts, list) else False
+    inner = query.get("bool")
+    conditions = inner.get("filter") if isinstance(inner, Mapping) else None
+    clauses = conditions if isinstance(conditions, list) else []
+    everything = [one.get("match_all") for one in clauses if isinstance(one, Mapping)]
+    return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)

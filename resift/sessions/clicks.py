@@ -1,30 +1,56 @@
-"""What clients did, by UBI's log, as judgements: read anew at each search, so that every replica sees the same."""
+"""What clients did, by UBI's log, as judgements: read anew at each search, so that every replica sees the same.
+
+A click says less the higher the hit stood, since what stands first is clicked because it stands there (position bias).
+A hit that was shown above a click, and was not clicked itself, was passed over; the lower it stood, the less likely it
+was looked at. Both by one estimate of how likely a hit at a place is looked at, (place + 1) ** -POSITION_BIAS.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from resift.cache import TtlCache, remembered
 from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import values_of
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
-from resift.errors import EngineError, ResiftError
-from resift.ranking.clicks import Actions, Graded, Interaction, click_grades
-from resift.ranking.judgements import Judgement
+from resift.errors import BadInput, EngineError, ResiftError
+from resift.ranking.judgements import GRADES, Judgement
 from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)
+SHOWN = "impression"
+ACTIONS = {
+    "purchase": 1.0,
+    "add_to_cart": 0.8,
+    "watch": GRADES["clicked"],
+    "click": GRADES["clicked"],
+    "click_through": GRADES["clicked"],
+    "view": 0.25,
+    SHOWN: GRADES["skipped"],
+}
+POSITION_BIAS = 0.25
+Actions = Mapping[str, float]
 AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
 _SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
 _QUERIES, _OBJECTS = 20_000, 50_000
 _TOGETHER = 1000  # objects that the engine is asked for at once
 Headers = Mapping[str, str] | None
-# A client's events of one query, and that query; the object's name and its field are together one document's name.
-Found = tuple[Sequence[UbiEvent], UbiQuery]
-Object = tuple[str, str]
+Object = tuple[str, str]  # its name and the field of it, which together are one document's name
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A document's grade, -1 to 1, the time in Unix seconds of what it follows from, and whether that was a ``click``
+    or any other action, or a ``skip``: a hit that was passed over."""
+
+    grade: float
+    at: float
+    source: str = "click"
 
 
 class Clicks:
@@ -76,11 +102,7 @@ class Clicks:
         self.count("read_unknown_query", len(events) - len(known))
         graded = graded_objects(known, queries, self.actions)
         ids = self._ids({name for _, name, _ in graded}, index, headers)
-        judged = [
-            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
-            for text, name, one in graded
-            if name in ids
-        ]
+        judged = judgements_of(graded, ids, index)
         self.count("read_judged", len(judged))
         self.count("read_unknown_document", len(graded) - len(judged))
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
@@ -107,7 +129,7 @@ class Clicks:
 def graded_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
 ) -> list[tuple[str, Object, Graded]]:
-    """What events say of objects: the query's text, the object, and its :class:`resift.ranking.clicks.Graded`."""
+    """What events say of objects: the query's text, the object, and its :class:`Graded`."""
     of_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
     for event in events:
         if event.object and event.action in actions:
@@ -116,13 +138,23 @@ def graded_objects(
     found = []
     for (id, text), made in of_query.items():
         names = {event.object: (event.object, event.object_field) for event in made}
-        interactions = [Interaction(one.object, one.action, one.ordinal, one.at) for one in made]
         # Without a field of their own the objects that the UBI plugin kept may be Lucene's numbers of documents.
         fields = {field for _, field in names.values()}
         shown = queries[id].objects if id in queries and len(fields) == 1 and fields != {""} else ()
-        for object, graded in click_grades(interactions, actions, shown).items():
+        for object, graded in click_grades(made, actions, shown).items():
             found.append((text, names.get(object, (object, next(iter(fields)))), graded))
     return found
+
+
+def judgements_of(
+    graded: Iterable[tuple[str, Object, Graded]], ids: Mapping[Object, str], index: str
+) -> list[Judgement]:
+    """What :func:`graded_objects` gives, as judgements of the documents with these ``ids``; without other objects."""
+    return [
+        Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
+        for text, name, one in graded
+        if name in ids
+    ]
 
 
 def documents_of(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
@@ -149,15 +181,72 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
                 raise
             continue
         for hit in hits:
-            ids[str(_value(hit["_source"], field)) if field else hit["_id"]].add(hit["_id"])
+            ids[str(next(values_of(hit["_source"], field), None)) if field else hit["_id"]].add(hit["_id"])
         if ids:
             break
     return {name: next(iter(ids[name])) for name in names if len(ids[name]) == 1}
 
 
-def _value(source: Any, field: str) -> Any:
-    """The value of a field, whose name may be a path."""
-    if isinstance(source, Mapping) and field in source:
-        return source[field]
-    head, _, rest = field.partition(".")
-    return _value(source[head], rest) if rest and isinstance(source, Mapping) and head in source else None
+def read_actions(parts: Iterable[str]) -> dict[str, float]:
+    """What each action counts, of settings ``ACTION=GRADE``. Raises BadInput for another form, and beyond -1 to 1.
+
+    >>> read_actions(["purchase=1", "impression=-0.1"])
+    {'purchase': 1.0, 'impression': -0.1}
+    """
+    actions = {}
+    for part in parts:
+        name, _, text = part.rpartition("=")
+        try:
+            grade = float(text)
+        except ValueError:
+            grade = math.nan
+        if not name.strip() or not -1 <= grade <= 1:  # which is also false for nan
+            raise BadInput(f"an action is {part!r}", value=part, expected="ACTION=GRADE, a grade from -1 to 1")
+        actions[name.strip()] = grade
+    return actions
+
+
+def click_grades(
+    events: Sequence[UbiEvent], actions: Actions = ACTIONS, shown: Sequence[str] = ()
+) -> dict[str, Graded]:
+    """Grades by object of what the ``events`` of one query did with its hits.
+
+    An object counts by the action with the largest grade, the latest of several: grade ** p for a hit that is looked
+    at with probability p, so an action of grade 1 counts the same everywhere. Hits that were passed over count the
+    grade of SHOWN times p. ``shown``: the objects of the list in its order, if it is known; those with an event SHOWN
+    were shown too. Objects of actions without a grade are left out.
+    """
+    ranks = _ranks(events, shown)
+    graded: dict[str, Graded] = {}
+    strongest: dict[str, float] = {}
+    for one in sorted(events, key=lambda one: one.at):
+        grade = 0.0 if one.action == SHOWN else actions.get(one.action, 0.0)
+        if grade and abs(grade) >= strongest.get(one.object, 0.0):
+            strongest[one.object] = abs(grade)
+            weighed = grade ** _looked_at(ranks.get(one.object, 0)) if grade > 0 else grade
+            graded[one.object] = Graded(weighed, one.at)
+    clicks = {id: one for id, one in graded.items() if one.grade > 0 and id in ranks}
+    passed_over = actions.get(SHOWN, 0.0)
+    if not clicks or not passed_over:
+        return graded
+    lowest = max(clicks, key=lambda id: ranks[id])
+    for document, rank in ranks.items():
+        if rank < ranks[lowest] and document not in graded:
+            graded[document] = Graded(passed_over * _looked_at(rank), clicks[lowest].at, "skip")
+    return graded
+
+
+def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
+    """The place from 0 of each object for which it is known."""
+    # The specification says "nth", and its own sample counts from 0.
+    first = 0 if any(one.ordinal == 0 for one in events) else 1
+    ranks: dict[str, int] = {}
+    for one in events:
+        if one.ordinal is not None and one.ordinal >= first:
+            ranks[one.object] = min(one.ordinal - first, ranks.get(one.object, one.ordinal))
+    # what a page says of itself is nearer to what was seen than the order of the answer
+    return {**{document: rank for rank, document in reversed(list(enumerate(shown)))}, **ranks}
+
+
+def _looked_at(rank: int) -> float:
+    return float((rank + 1) ** -POSITION_BIAS)

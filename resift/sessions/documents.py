@@ -18,8 +18,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import document_text
 from resift.encoders.model import Model
 from resift.errors import ResiftError
-from resift.ranking.background import Background
-from resift.ranking.feedback import Feedback
+from resift.ranking.feedback import Background, Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.own_vectors import OwnVectors, Tokens
 

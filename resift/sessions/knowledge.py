@@ -29,8 +29,7 @@ from resift.errors import (
     ResiftError,
     SessionsUnavailable,
 )
-from resift.ranking.background import Background
-from resift.ranking.feedback import Feedback
+from resift.ranking.feedback import Background, Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks

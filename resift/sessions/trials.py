@@ -25,8 +25,7 @@ from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
 from resift.errors import BadInput
-from resift.ranking.clicks import Actions
-from resift.sessions.clicks import AHEAD, Object, documents_of
+from resift.sessions.clicks import AHEAD, Actions, Object, documents_of
 
 K = TypeVar("K", bound=Hashable)
 _DAY = 86_400.0

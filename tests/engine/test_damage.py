@@ -23,7 +23,7 @@ from resift.lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
 from resift.lab.word2doc.retriever import HashedRetriever
 from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.spelling import Speller
-from resift.reranker.search.late import ServedReranker
+from resift.reranker.search.answers import ServedReranker
 from resift.vectors.folder import content_hash
 
 TEXTS = ["bush fire", "army gun", "river water"]
@@ -224,7 +224,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(saved: dict[str, Path],
 def test_a_damaged_reranker_is_said_once_and_the_one_before_stays(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("resift.reranker.search.late._CHECK_SECONDS", -1)
+    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
     folder = Path(shutil.copytree(saved["reranker"], tmp_path / "service"))
     served = ServedReranker(str(folder))
     before = served.get("late")

@@ -23,11 +23,10 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.fusion import factors_of
 from resift.ranking.judgements import Judgement
-from resift.ranking.late_interaction import FILE, LateInteraction
+from resift.ranking.late_interaction import FILE, LateInteraction, factors_of
 from resift.reranker import Config, create_app
-from resift.reranker.search.late import ServedReranker
+from resift.reranker.search.answers import ServedReranker
 from resift.sessions.sessions import Sessions
 
 FIRE = {"match": {"text": "fire"}}
@@ -59,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path, monkeypatch: Any) -> FlaskClient:
     """The application over an engine of either kind, with four documents; it looks for the reranker every time."""
-    monkeypatch.setattr("resift.reranker.search.late._CHECK_SECONDS", -1)
+    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
     records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
     config = Config(store=str(tmp_path / "sessions.db"), reranker=folder)
@@ -197,7 +196,7 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
 def test_a_broken_reranker_does_not_come_into_service(
     late: LateInteraction, folder: str, tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr("resift.reranker.search.late._CHECK_SECONDS", -1)
+    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
     watched = ServedReranker(folder)
     assert watched.get() is None
     with pytest.raises(ModelNotFound):

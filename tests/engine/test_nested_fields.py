@@ -20,7 +20,8 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 from resift.reranker import Config, create_app
-from resift.rewriting.text import find_text, question_clause, text_clause, text_parts
+from resift.rewriting.clauses import question_clause, text_clause, text_parts
+from resift.rewriting.request import find_text
 
 FIELDS = ["title", "parts.text", "parts.notes.text"]
 DOCUMENTS: dict[str, tuple[str, list[str], str]] = {

@@ -10,7 +10,8 @@ from engine_documents import ids
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.rewriting.text import CLAUSES, Parts, question_clause, telling_words, text_parts
+from resift.rewriting.clauses import CLAUSES, Parts, question_clause, text_parts
+from resift.rewriting.request import telling_words
 
 
 def weights(text: str) -> dict[str, float]:

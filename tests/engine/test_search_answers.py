@@ -20,7 +20,7 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.search.late import ServedReranker
+from resift.reranker.search.answers import ServedReranker
 
 on_opensearch = pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
 

@@ -24,8 +24,7 @@ from resift.errors import SessionsUnavailable
 from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.sessions.knowledge import KnowledgeLoader
-from resift.sessions.marking import describe
+from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Session, Sessions
 
 
@@ -292,7 +291,8 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     engine: Engine, indexed: str, model: Model, clock: Clock, tmp_path: Path
 ) -> None:
     sessions = Sessions(open_session_store(str(tmp_path / "sessions.db"), "unused"))
-    loader = KnowledgeLoader(engine, model, sessions, lambda name, headers: engine.info(name), "ridge+lexical")
+    service = Reranker(engine, model, sessions, Config())
+    loader = service.knowledge
     loader._contents.clock = clock
     session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
     found = loader.read(session.effective_judgements, None)
@@ -302,8 +302,8 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
         assert [one.judgement.document for one in loader.read(session.effective_judgements, None)] == known
     # of one's own sessions all is shown; to a caller with rights of its own what there is to read
-    assert [one["document"] for one in describe(loader, session)["judgements"]] == ["0", "1"]
-    assert [one["document"] for one in describe(loader, session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
+    assert [one["document"] for one in service.describe(session)["judgements"]] == ["0", "1"]
+    assert [one["document"] for one in service.describe(session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
     sessions.store.close()
 
 

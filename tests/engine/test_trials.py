@@ -22,8 +22,8 @@ from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
 from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.clicks import ACTIONS
 from resift.reranker import Config, create_app
+from resift.sessions.clicks import ACTIONS
 from resift.sessions.trials import (
     SESSIONS,
     STOPPED,

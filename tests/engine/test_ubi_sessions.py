@@ -24,12 +24,11 @@ from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.rewriting.request import as_written
-from resift.sessions.clicks import AHEAD, Clicks
+from resift.sessions.clicks import ACTIONS, AHEAD, Clicks
 
 SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 

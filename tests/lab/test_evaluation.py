@@ -15,11 +15,10 @@ from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.errors import BadInput
 from resift.lab.evaluation.data import read_classes, read_collection, read_pairs
-from resift.lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval
+from resift.lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval, z_score
 from resift.lab.evaluation.registry import BASELINES, build_system, load_system
 from resift.lab.evaluation.report import run_report, sts_report
 from resift.lab.evaluation.sts import run_sts
-from resift.ranking.fusion import z_score
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -247,3 +246,10 @@ def test_similarities_that_make_no_sense(corpus: list[str], folder: str) -> None
 def test_baselines_are_told(corpus: list[str], folder: str) -> None:
     output = run("classes", *corpus, "--vectors", folder, "--encoder", "nothing", status=2)
     assert all(name in output for name in BASELINES)
+
+
+def test_z_scores_are_finite() -> None:
+    np.testing.assert_allclose(z_score(np.array([4.0, 1.0, 2.0])), (np.array([4, 1, 2]) - 7 / 3) / np.std([4, 1, 2]))
+    assert z_score(np.zeros(0)).shape == (0,)
+    for scores in ([0.0, 0.0], [2.0, 2.0], [3.0]):
+        assert z_score(np.array(scores)).tolist() == [0] * len(scores)

@@ -26,9 +26,9 @@ from resift.lab.prove.replay import Log, Observation, Skipped, replay
 from resift.lab.prove.report import false_alarms, rows_of
 from resift.lab.prove.traffic import read_searches, sample_clients
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
 from resift.ranking.tuning import USUAL, Tuning
+from resift.sessions.clicks import ACTIONS
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]

@@ -18,8 +18,8 @@ from resift.ingest.readers import Record
 from resift.lab.evaluation.judged_collection import judged_collection
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_ubi_log
-from resift.ranking.clicks import ACTIONS
 from resift.ranking.late_interaction import LateInteraction
+from resift.sessions.clicks import ACTIONS
 
 __all__ = ["table"]
 

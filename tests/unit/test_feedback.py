@@ -9,8 +9,7 @@ import pytest
 
 from resift import Feedback, Model
 from resift.errors import BadInput
-from resift.ranking.background import Background
-from resift.ranking.feedback import METHODS
+from resift.ranking.feedback import METHODS, Background
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import learn_mask, spherical_entropy
 from resift.text import bag_of_words, leaning

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from resift import WordVectors
-from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.errors import CorruptModel, ModelNotFound
 from resift.lab.evaluation.baselines.late_interaction import CollectionScorer
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.ranking.late_interaction import LateInteraction
@@ -95,17 +95,6 @@ def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
         LateInteraction.load(tmp_path / "late")
     with pytest.raises(ModelNotFound):
         LateInteraction.load(tmp_path / "none")
-
-
-def test_bad_values(model: LateInteraction) -> None:
-    with pytest.raises(BadInput, match="text 1 is a int"):
-        model.scores("fire", ["fire", 3])  # type: ignore[list-item]
-    with pytest.raises(BadInput, match="alpha is 2"):
-        LateInteraction("late", model.table, alpha=2)
-    with pytest.raises(BadInput, match="mean_length"):
-        LateInteraction("late", model.table, mean_length=0)
-    with pytest.raises(DimensionMismatch, match="'fire' has 3"):
-        LateInteraction("late", model.table, {"fire": np.zeros(3, np.float32)})
 
 
 def test_only_the_beginning_of_a_text_is_read(model: LateInteraction) -> None:

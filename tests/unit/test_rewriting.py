@@ -13,13 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.query_dsl import VECTOR_FIELD
-from resift.errors import BadInput
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME, PROMOTED, script_source
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
+from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor, similarity_factor
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
 
@@ -378,8 +377,6 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
     factors = [score_factor(SESSION, settings, id, 0) for id in ("k", "j", "x")]
     assert factors == pytest.approx([np.e, np.e, PROMOTED * np.e])
     assert score_factor(PLAIN, settings, "x", 0) == pytest.approx(np.e)
-    with pytest.raises(BadInput, match="judged is 'away'"):
-        replace(SETTINGS, judged="away")
 
 
 @pytest.mark.parametrize("fields", [1, 3, 18, 60, 250, 1000, 5000])
@@ -485,3 +482,10 @@ def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -
     assert stages(plain) == stages(wordy)
     nothing, one = (rewritten({"query": QUERY}, replace(SESSION, kept={}, text=text)) for text in ("the of", "bush"))
     assert stages(nothing) == stages(one)
+
+
+def test_what_a_score_is_multiplied_with_is_never_below_one() -> None:
+    cosines = [similarity_factor("cosine", value, 2) for value in (-1.0000001, -1, 0, 0.5)]
+    assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])
+    assert cosines[0] == 1
+    assert [similarity_factor("jaccard", value, 2) for value in (0, 0.5)] == pytest.approx([1, np.e])

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.documents import VectorField
-from resift.ranking.background import Background
-from resift.ranking.feedback import Feedback
+from resift.ranking.feedback import Background, Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import OwnVectors
 from resift.rewriting.clauses import NAME

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from resift.contracts.ubi import UbiEvent
 from resift.errors import BadInput
-from resift.ranking.clicks import ACTIONS, SHOWN, Interaction, click_grades, read_actions
 from resift.ranking.judgements import GRADES
+from resift.sessions.clicks import ACTIONS, SHOWN, click_grades, read_actions
+
+
+def did(document: str, action: str, ordinal: int | None, at: float = 0.0) -> UbiEvent:
+    """What somebody did with a hit."""
+    return UbiEvent(action, "anna", "", "q", document, "", ordinal, at, "")
 
 
 def grades(*interactions: tuple[str, str, int | None], shown: tuple[str, ...] = ()) -> dict[str, float]:
     """Grades by document of (document, action, ordinal), each later than the one before."""
-    made = [Interaction(document, action, ordinal, at) for at, (document, action, ordinal) in enumerate(interactions)]
+    made = [did(document, action, ordinal, at) for at, (document, action, ordinal) in enumerate(interactions)]
     return {document: one.grade for document, one in click_grades(made, shown=shown).items()}
 
 
@@ -63,12 +69,12 @@ def test_nothing_follows_from_impressions_alone_and_from_actions_that_count_noth
 
 def test_an_action_may_count_against_a_document() -> None:
     actions = {**ACTIONS, "declined": -1.0}
-    made = [Interaction("a", "declined", 3, 5.0), Interaction("b", SHOWN, 1)]
+    made = [did("a", "declined", 3, 5.0), did("b", SHOWN, 1)]
     assert {key: (one.grade, one.at) for key, one in click_grades(made, actions).items()} == {"a": (-1, 5)}
 
 
 def test_without_a_grade_for_impressions_nothing_was_passed_over() -> None:
-    made = [Interaction("a", SHOWN, 1), Interaction("b", "click", 2)]
+    made = [did("a", SHOWN, 1), did("b", "click", 2)]
     assert set(click_grades(made, {"click": 0.5})) == {"b"}
 
 

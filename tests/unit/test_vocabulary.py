@@ -7,9 +7,9 @@ import pytest
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.vocabulary import FEW, MAX_WORDS, MOST, Vocabulary, inflected_pairs
+from resift.rewriting.clauses import WIDENED
 from resift.rewriting.request import RewriteSettings
 from resift.rewriting.rewrite import rewrite
-from resift.rewriting.text import WIDENED
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.packaged import load_vectors
 from resift.vectors.table import WordVectors

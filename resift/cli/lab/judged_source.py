@@ -12,10 +12,9 @@ from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import Command, combined, engine_option, opened_store, service_settings, store_option
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import LATEST, UbiEvent, UbiLog, UbiQuery
-from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
-from resift.sessions.clicks import documents_of, graded_objects
-from resift.sessions.sessions import MAX_QUERY, Sessions
+from resift.sessions.clicks import Actions, documents_of, graded_objects, judgements_of, read_actions
+from resift.sessions.sessions import Sessions
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,10 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
     for event in log.scan():
         of_client[event.client or event.session].append(event)
     queries = known_queries(log, (event for events in of_client.values() for event in events))
-    graded = [(id, one) for id, events in of_client.items() for one in graded_objects(events, queries, actions)]
-    ids = documents_of(engine, index, {name for _, (_, name, _) in graded})
-    judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
-    return [
-        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
-        for id, text, document, one in judged
-        if text and document is not None
-    ]
+    graded = {id: graded_objects(events, queries, actions) for id, events in of_client.items()}
+    ids = documents_of(engine, index, {name for of_one in graded.values() for _, name, _ in of_one})
+    judged = ((id, one) for id, of_one in graded.items() for one in judgements_of(of_one, ids, index))
+    return [(id, one) for id, one in judged if one.query]
 
 
 def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:

@@ -23,12 +23,11 @@ from resift.lab.prove.replay import Log, Observation, Ranking, Skipped, replay
 from resift.lab.prove.report import Report, false_alarms, rows_of
 from resift.lab.prove.traffic import Sample, read_searches, sample_clients
 from resift.plugin.connect import default_store, open_engine, open_session_store
-from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
 from resift.ranking.tuning import Tuning
 from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.service import Reranker
-from resift.sessions.clicks import Clicks, Headers, Object, documents_of
+from resift.sessions.clicks import Actions, Clicks, Headers, Object, documents_of, read_actions
 from resift.sessions.sessions import Sessions
 from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
 

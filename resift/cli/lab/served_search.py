@@ -17,9 +17,9 @@ from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.config import Config
-from resift.rewriting.request import RewriteSettings
+from resift.rewriting.clauses import question_clause
+from resift.rewriting.request import RewriteSettings, telling_words
 from resift.rewriting.rewrite import rewrite
-from resift.rewriting.text import question_clause, telling_words
 from resift.sessions.knowledge import Samples, SharedWords, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha

@@ -13,7 +13,7 @@ from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.lab.evaluation.data import Collection, Positions
 from resift.ranking.judgements import Judgement
-from resift.rewriting.text import question_clause
+from resift.rewriting.clauses import question_clause
 
 T = TypeVar("T")
 

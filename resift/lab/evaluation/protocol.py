@@ -21,7 +21,7 @@ from resift.lab.evaluation.served import Asked, Search, Serve, scores_of, served
 from resift.lab.evaluation.significance import bootstrap_mean, paired_randomization
 from resift.lab.evaluation.system import System, known_by, weights_of
 from resift.lab.fingerprints import fingerprints
-from resift.ranking.fusion import factors_of, z_score
+from resift.ranking.late_interaction import factors_of
 
 RECALLS = (1, 3, 5, 10, 100)
 _GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
@@ -273,3 +273,12 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
     first = first[np.isfinite(scores[first])]
     judged = float(np.isin(first, known).mean()) if len(first) else 0.0
     return dict(zip(CONDENSED, (graded_metrics(condensed, grades)["ndcg@10"], judged), strict=True))
+
+
+def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
+    """(s - mean) / standard deviation of the population, of the scores (n,) of a search's candidates; float32.
+
+    Where they are all equal it is 0.
+    """
+    spread = scores.std() if len(scores) else 0
+    return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from resift.contracts.ubi import LATEST, UbiEvent, UbiQuery
-from resift.ranking.clicks import SHOWN, Actions
 from resift.ranking.judgements import Judgement
-from resift.sessions.clicks import Object, graded_objects
-from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY, effective_judgements
+from resift.sessions.clicks import SHOWN, Actions, Object, graded_objects, judgements_of
+from resift.sessions.sessions import MAX_JUDGEMENTS, effective_judgements
 
 Ranking = Sequence[str]  # ids of documents, best first
 # What a query text finds: without a session, and in one that made these judgements.
@@ -116,11 +115,7 @@ def _clicked(search: _Search, log: Log, skipped: Skipped) -> dict[str, int | Non
 def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
     """What the service would know of these events, as :class:`resift.sessions.clicks.Clicks` has it."""
     known = [event for event in past if event.query_id in log.queries or event.text]
-    judged = [
-        Judgement(log.index, log.documents[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
-        for text, name, one in graded_objects(known, log.queries, log.actions)
-        if name in log.documents
-    ]
+    judged = judgements_of(graded_objects(known, log.queries, log.actions), log.documents, log.index)
     return effective_judgements(sorted(judged, key=lambda one: one.at)[-MAX_JUDGEMENTS:])
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from resift.contracts.ubi import UbiEvent, UbiQuery, seconds_of
 from resift.errors import BadInput
-from resift.ranking.clicks import SHOWN, Actions
-from resift.sessions.clicks import Object
+from resift.sessions.clicks import SHOWN, Actions, Object
 
 MAX_EVENTS = 2_000  # of a client; who has more is taken for a robot and left out
 _HELD = 200_000  # events that are held at a time, some 150 MB
@@ -47,7 +46,7 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
 
     ``events`` may come in any order. Clients are chosen by a hash of their ids, the lowest first (bottom-k sampling,
     Cohen and Kaplan 2007), so a client is in the sample with all its events or not at all. ``actions``: what counts,
-    as in :func:`resift.ranking.clicks.click_grades`.
+    as in :func:`resift.sessions.clicks.click_grades`.
     """
     sample, held, clicked = Sample(), 0, 0
     of_client: dict[str, _Client] = {}

@@ -3,7 +3,7 @@
 Queries are cut into training, validation and test in the order of their relevant documents in the collection, in
 contiguous blocks, so that what the parts ask about differs as it will in use. The engine's candidates (BM25) give the
 hard negatives. The reranker reads the first hits of what is served without it, BM25 and vectors, and multiplies their
-scores (:func:`resift.ranking.fusion.factors_of`). Validation chooses the epoch (none is a choice
+scores (:func:`resift.ranking.late_interaction.factors_of`). Validation chooses the epoch (none is a choice
 too) and its weight. The test queries, which nothing was chosen on, say whether these hits are better with it than
 without, with a paired randomisation test.
 """
@@ -32,8 +32,7 @@ from resift.lab.training.late_interaction import Trainer
 from resift.lab.training.options import LateInteractionOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.vectors.tables import quantized
-from resift.ranking.fusion import factors_of
-from resift.ranking.late_interaction import LateInteraction, PreparedDocuments
+from resift.ranking.late_interaction import LateInteraction, PreparedDocuments, factors_of
 from resift.vectors.table import WordVectors
 
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))

@@ -10,8 +10,8 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.reranker.access.search_list import check_listed
-from resift.rewriting.request import Asked, asked_in, check_clause
-from resift.rewriting.text import question_clause, telling_words
+from resift.rewriting.clauses import question_clause
+from resift.rewriting.request import Asked, asked_in, check_clause, telling_words
 
 # Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
 # a million, unless it is told how far to look.
@@ -41,7 +41,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     """The search body that a search stands for.
 
     ``rarity`` says which words of a text are kept that is too long for the engine, as
-    :func:`resift.rewriting.text.telling_words` has it.
+    :func:`resift.rewriting.request.telling_words` has it.
 
     Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
     for a clause or body with ``documents``.

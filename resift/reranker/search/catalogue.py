@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import Any
 
 import regex
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, WeighedModel
-from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import document_text, values_of
+from resift.contracts.engine import Engine, Headers
+from resift.contracts.query_dsl import Body, document_text, values_of
 from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
-from resift.reranker.search.cards import CardFields, card_fields
-from resift.reranker.search.facets import Bound, range_clauses
-from resift.rewriting.text import question_clause
+from resift.reranker.search.bodies import filtered
+from resift.reranker.search.cards import Bound, CardFields, card_fields
+from resift.rewriting.clauses import question_clause
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ _SAMPLE = 100  # documents that are looked at
 _MANY = 10  # hits of a query that leaves something to be marked and moved
 _EACH, _LONGEST = 5, 20  # queries of titles and of texts that are tried, and characters of one without spaces
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
-Headers = Mapping[str, str] | None
+MAX_VALUES_OF_FACET = 8
 
 
 class Catalogue:
@@ -41,7 +42,6 @@ class Catalogue:
     def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
         self.engine, self.served, self.settings = engine, served, settings
         self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
-        self._examples: TtlCache[list[str]] = TtlCache(_INDICES, _SECONDS)
 
     def indices(
         self, model: WeighedModel, queries: WeighedModel | None = None, headers: Headers = None
@@ -76,7 +76,7 @@ class Catalogue:
             "facets": list(fields.facets),
             "ranges": fields.ranges,
             "facts": list(fields.facts),
-            "examples": list(fields.examples) or self._example_queries(info, fields, headers),
+            "examples": list(fields.examples),
         }
 
     def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
@@ -85,13 +85,15 @@ class Catalogue:
         known = self._fields.get(key)
         if known is not None:
             return known
-        sources = self._sources(info, headers)
+        sources = [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE, headers=headers).hits]
         exact = self.engine.exact_fields(info.name, headers)
         found = card_fields(sources, info.fields, exact, self.settings)
         refused = {name for name, bounds in found.ranges.items() if not self._has_ranges(info, name, bounds, headers)}
         if refused:  # numbers in documents that the mapping says nothing of, for instance
             ranges = {name: bounds for name, bounds in found.ranges.items() if name not in refused}
             found = replace(found, facets=tuple(name for name in found.facets if name not in refused), ranges=ranges)
+        if not found.examples:
+            found = replace(found, examples=self._example_queries(info, found, sources, headers))
         # an index that is empty says nothing of what it is for
         return self._fields.put(key, found) if sources else found
 
@@ -105,23 +107,18 @@ class Catalogue:
             log.info("no ranges of %r in %r: %s", name, info.name, error.message)
             return False
 
-    def _example_queries(self, info: IndexInfo, fields: CardFields, headers: Headers) -> list[str]:
-        key = (info.name, str(headers))
-        known = self._examples.get(key)
-        if known is not None:
-            return known
-        sources = self._sources(info, headers)
+    def _example_queries(
+        self, info: IndexInfo, fields: CardFields, sources: Sequence[Mapping[str, Any]], headers: Headers
+    ) -> tuple[str, ...]:
+        """Queries that leave something to be marked and moved, of those that texts and titles begin with."""
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
-        clauses = [question_clause(one, info.fields) for one in candidates]
-        totals = self.engine.document_counts(info.name, clauses, headers)
+        totals = self.engine.document_counts(
+            info.name, [question_clause(one, info.fields) for one in candidates], headers
+        )
         counted = [(min(total, _MANY), one) for one, total in zip(candidates, totals, strict=True) if total]
-        found = [one for _, one in sorted(counted, key=lambda pair: -pair[0])][:MAX_EXAMPLES]
-        return self._examples.put(key, found) if found else found
-
-    def _sources(self, info: IndexInfo, headers: Headers) -> list[dict[str, Any]]:
-        return [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE, headers=headers).hits]
+        return tuple(one for _, one in sorted(counted, key=lambda pair: -pair[0])[:MAX_EXAMPLES])
 
     def _count(self, index: str, headers: Headers) -> int | None:
         """How many documents an index has for the caller; None where it cannot be searched, being closed for instance.
@@ -170,3 +167,32 @@ def _beginning(text: str) -> str:
     """The first words of a text that say something, at most three, or the first letters where there are no spaces."""
     words = [word for word in _WORD.findall(text[:200]) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
     return " ".join(words[:3])[:_LONGEST].strip()
+
+
+def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bound | None], Body]]:
+    """Each range of a field, from one bound up to but not with the next, and the clause that finds what is in it."""
+    edges: list[Bound | None] = [None, *bounds, None]
+    found: list[tuple[dict[str, Bound | None], Body]] = []
+    for start, end in pairwise(edges):
+        limits = {key: limit for key, limit in (("gte", start), ("lt", end)) if limit is not None}
+        found.append(({"from": start, "to": end}, {"range": {name: limits}}))
+    return found
+
+
+def count_facets(
+    engine: Engine,
+    index: str,
+    query: Body,
+    names: Sequence[str],
+    ranges: Mapping[str, Sequence[Bound]],
+    headers: Headers = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Of each field the most frequent values, or its ``ranges``, with how many documents of a ``query`` have
+    them."""
+    parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
+    counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)
+    counted = ({**limits, "count": count} for (limits, _), count in zip(parts, counts, strict=True))
+    plain = [name for name in names if name not in ranges]
+    values = engine.value_counts(index, query, plain, MAX_VALUES_OF_FACET, headers) if plain else {}
+    listed = {name: [{"value": value, "count": count} for value, count in found] for name, found in values.items()}
+    return {name: listed[name] if name in listed else list(islice(counted, len(ranges[name]) + 1)) for name in names}

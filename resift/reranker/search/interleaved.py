@@ -13,8 +13,8 @@ from resift.cache import TtlCache
 from resift.contracts.query_dsl import MAX_RESULTS
 from resift.contracts.ubi import QUERIES
 from resift.errors import ResiftError
+from resift.reranker.search.answers import Answer, hit_key
 from resift.reranker.search.bodies import Search, is_clause
-from resift.reranker.search.response import Answer, hit_key
 from resift.sessions.clicks import Clicks
 from resift.sessions.trials import Shown, Trial, Trials, reported, team_draft
 

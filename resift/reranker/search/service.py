@@ -18,32 +18,46 @@ from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
-from resift.errors import IndexNotFound, ModelMismatch, ResiftError
+from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
 from resift.plugin.connect import open_review_store
+from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import Mark
+from resift.ranking.judgements import Judgement, Mark
 from resift.ranking.tuning import Tuning
 from resift.reranker.access.indices import ServedIndex, ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
+from resift.reranker.search.answers import (
+    Answer,
+    LateReranking,
+    ServedReranker,
+    add_cards,
+    add_engine_ranks,
+    add_reasons,
+    add_sub_scores,
+)
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
-from resift.reranker.search.catalogue import Catalogue
-from resift.reranker.search.facets import count_facets
+from resift.reranker.search.catalogue import Catalogue, count_facets
 from resift.reranker.search.interleaved import Interleaved
-from resift.reranker.search.late import LateReranking, ServedReranker
-from resift.reranker.search.response import Answer, add_cards, add_engine_ranks, add_reasons, add_sub_scores
 from resift.reranker.search.words import SampledWords
 from resift.reviews.reviews import Reviews
-from resift.rewriting.clauses import holds_better
+from resift.rewriting.clauses import holds_better, text_parts
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in, check_clause
+from resift.rewriting.request import (
+    Asked,
+    RewriteSettings,
+    Rewritten,
+    as_written,
+    asked_in,
+    check_clause,
+    find_text,
+    telling_words,
+)
 from resift.rewriting.rewrite import as_it_is, rewrite
-from resift.rewriting.text import find_text, telling_words, text_parts
-from resift.sessions import marking
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
-from resift.sessions.sessions import MAX_QUERY, Session, Sessions
+from resift.sessions.sessions import MAX_QUERY, Session, Sessions, check_judgements
 from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
 
@@ -130,12 +144,49 @@ class Reranker:
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> dict[str, Any]:
-        """Add a step of marks to a session, as :func:`resift.sessions.marking.mark` does it."""
-        return marking.mark(self.knowledge, session, index, query, marks, headers)
+        """Add one step of ``marks`` (document id → mark) made for ``query``; returns the session.
+
+        What does not exist can be withdrawn, and a document that does not is left out where it was passed over beside
+        others. Raises NotFound and IndexNotFound for all else that does not exist, ModelMismatch, SessionBusy if other
+        writers were always faster, and what :func:`resift.sessions.sessions.check_judgements` raises.
+        """
+        judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
+        check_judgements(judgements)
+        try:
+            existing = self.knowledge.fetch(index, list(marks), headers)
+        except IndexNotFound:
+            if any(mark.grade for mark in marks.values()):
+                raise
+            existing = {}
+        gone = [id for id, mark in marks.items() if id not in existing and mark.grade]
+        # a hit that was deleted since it was shown must not cost the click on another one
+        unknown = [id for id in gone if marks[id].source != "skip" or len(gone) == len(marks)]
+        if unknown:
+            raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
+        made = [one for one in judgements if one.document not in gone]
+        return self.describe(self.sessions.add(session, query, made), headers)
 
     def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
-        """All that is kept of a session, and what it has learned, in words."""
-        return marking.describe(self.knowledge, session, headers)
+        """All that is kept of a session, and what it learned, in words; of documents that the caller may read."""
+        effective = session.effective_judgements
+        # to a caller with rights of its own only judgements of documents are shown that it may read
+        read = self.knowledge.read(effective if headers is None else session.judgements, headers)
+        readable = session.judgements if headers is None else [one.judgement for one in read]
+        found = {id(one.judgement): one for one in read}
+        # by identity: the same document may have been judged twice in the same way, and only one judgement counts
+        counting = {id(judgement) for judgement in effective}
+        judged = [found[id(one)] for one in effective if id(one) in found]
+        feedback = self.knowledge.learned(judged)
+        # at this call and not at the next search, which somebody waits for
+        asked = self.knowledge.words_of(feedback, effective[-1].index, headers) if effective else ()
+        return {
+            "session": session.id,
+            "created": session.created,
+            "expires": session.expires,
+            "steps": session.steps,
+            "judgements": [_described(one) | {"counts": id(one) in counting} for one in readable],
+            "learned": None if feedback is None else explain(self.search_model, feedback, judged, asked),
+        }
 
     def search(self, search: Search) -> Answer:
         """The engine's answer to the rewritten search.
@@ -336,6 +387,11 @@ class Reranker:
             "window": 0 if query.in_place else query.settings.window,
             "session": None if query.knowledge.feedback is None else search.session,
         }
+
+
+def _described(judgement: Judgement) -> dict[str, Any]:
+    names = ("step", "at", "query", "index", "document", "grade", "source")
+    return {name: getattr(judgement, name) for name in names}
 
 
 def _became(query: Rewritten) -> dict[str, Any]:
