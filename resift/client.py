@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 import urllib3
 
 from resift.errors import BadInput, ResiftError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 _CONNECTIONS = 100  # that are kept to the reranker; beyond them each is closed after its answer
@@ -72,9 +76,17 @@ def rewrite(
     return with_ext_of(received["body"], body)
 
 
-async def rewrite_async(index: str, body: dict[str, Any], session: str | None = None, **named: Any) -> dict[str, Any]:
-    """:func:`rewrite` for an event loop, which goes on meanwhile; it takes the same arguments."""
-    return await asyncio.to_thread(rewrite, index, body, session, **named)
+def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """A function for an event loop, which goes on meanwhile; it takes the same arguments."""
+
+    @wraps(function)
+    async def run(*given: P.args, **named: P.kwargs) -> R:
+        return await asyncio.to_thread(function, *given, **named)
+
+    return run
+
+
+rewrite_async = for_event_loop(rewrite)
 
 
 def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:

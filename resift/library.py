@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from resift.client import with_ext_of, with_options
+from resift.client import for_event_loop, with_ext_of, with_options
 from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.ingest.indexing import Indexer
-from resift.ingest.tables import Refusals, Refused, records_of, rows_in
+from resift.ingest.tables import Refusals, records_of, rows_in
+from resift.notebook import Added as Added
 from resift.notebook import HitTable, Shown
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
@@ -126,14 +126,6 @@ class Explanation(Shown, dict[str, Any]):
         return f"\n{self!r}"
 
 
-@dataclass
-class Added(Shown):
-    """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
-
-    indexed: int = 0
-    refused: list[Refused] = field(default_factory=list)
-
-
 class Library:
     """An engine and a model that work together; :func:`open` makes one, and ``with`` closes it at the end.
 
@@ -231,6 +223,8 @@ class Index:
         the configured ``max_text``, and EngineError where the engine refuses the search.
         """
         return self._search(options, None)
+
+    search_async = for_event_loop(search)
 
     def session(self, id: str) -> Session:
         """A person's session, 1 to 128 letters, digits and ``_ . : -``. Raises BadInput for another id.
@@ -336,6 +330,10 @@ class Session:
                 f"{len(scores)} scores of {len(asked)} texts", value=scores, expected=f"{len(asked)} numbers"
             )
         return self.mark(scores={hit.id: float(one) for hit, one in zip(asked, scores, strict=True)})
+
+    search_async = for_event_loop(search)
+    mark_async = for_event_loop(mark)
+    rewrite_async = for_event_loop(rewrite)
 
     def undo(self) -> Explanation:
         """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""

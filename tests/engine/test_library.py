@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import datetime
+import json
 import re
 import subprocess
 import sys
@@ -82,6 +85,42 @@ def test_documented_lines_print_what_the_document_says(
         with redirect_stdout(StringIO()) as output:
             exec(code, names)
         assert_prints(output.getvalue(), expected)
+
+
+def test_the_notebook_shows_what_its_file_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    notebook = json.loads((ROOT / "docs/notebook.ipynb").read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if "outputs" in cell]
+    for cell in cells:
+        *statements, last = ast.parse("".join(cell["source"])).body
+        with redirect_stdout(StringIO()) as output:
+            exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+            assert isinstance(last, ast.Expr)
+            shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        kept = {kind: "".join(lines) for one in cell["outputs"] for kind, lines in one.get("data", one).items()}
+        assert_prints(output.getvalue(), kept.get("text", ""))
+        assert_prints("" if shown is None else repr(shown), kept.get("text/plain", ""))
+        if "text/html" in kept:
+            assert_prints(shown._repr_html_(), kept["text/html"])
+    assert len(cells) == 6
+
+
+def test_an_event_loop_goes_on_meanwhile(tmp_path: Path) -> None:
+    async def searched() -> tuple[list[resift.Hits], bool]:
+        with resift.open(tmp_path / "engine.db") as library:
+            index = library.index("news", fields=["text"])
+            index.add([{"id": "1", "text": "bush fire"}, {"id": "2", "text": "army fire"}])
+            anna = index.session("anna")
+            await asyncio.gather(*(index.search_async("fire", size=n) for n in (1, 2)))
+            await anna.mark_async(relevant=["1"], query="fire")
+            body = {"query": {"match": {"text": "fire"}}}
+            hits = await asyncio.gather(index.search_async("fire"), anna.search_async("fire"))
+            return hits, await anna.rewrite_async(body) != body
+
+    (plain, followed), is_rewritten = asyncio.run(searched())
+    assert ([hit.id for hit in plain], [hit.id for hit in followed]) == (["2", "1"], ["1", "2"])
+    assert is_rewritten
 
 
 @pytest.mark.since(3, "scores of words are 2.2 times as high")
