@@ -108,9 +108,7 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
     reasons: Annotated[
         bool, said("hits tell what their scores are made of and, in a session, which judgement moved them")
     ] = False
-    baseline: Annotated[
-        bool, said("hits tell their `engine_rank`, that of the plain search, which is asked for in the same round trip")
-    ] = False
+    baseline: Annotated[bool, said("hits tell their `engine_rank`, that of the plain search")] = False
     filter: Annotated[
         Clause | None,
         said(

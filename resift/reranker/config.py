@@ -107,7 +107,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_bytes_per_day: Annotated[Quota, said("the same of bytes")] = 10**9
     log: Annotated[
         Literal["text", "json"],
-        said("`json`: [a line of JSON](monitoring.md#logs) for each request and whatever else is to be said"),
+        said("`json`: [lines of JSON](monitoring.md#logs), one for each request"),
     ] = "text"
     deadline: Annotated[
         float,
