@@ -369,13 +369,6 @@ class DeletedReview(Struct):
     deleted: bool
 
 
-class WithoutSession(Struct):
-    """Only where the session could not be asked for, and the query alone counted."""
-
-    session: None
-    reason: str
-
-
 class Result(Struct):
     """A document's relevance."""
 
@@ -389,7 +382,6 @@ class RerankResponse(Struct):
 
     model: str
     results: list[Result]
-    resift: WithoutSession | UnsetType = UNSET
 
 
 class Embedding(Struct):

@@ -286,14 +286,14 @@ class Session:
         query: str | None = None,
         scores: Mapping[str, float] | None = None,
     ) -> Explanation:
-        """Judge documents, by their ids or as hits, for ``query``: by default the last that this object searched.
+        """Judge documents for ``query``: by default the last that this object searched.
 
-        All marks of one call are one step, which :meth:`undo` takes back. A click and a skipped hit count less than
-        what is marked, and ``neutral`` takes earlier marks of a document back. ``scores`` are what a model judged: by
-        id a number from -1, irrelevant, to 1, relevant, which counts as much as its size. Raises BadInput if nothing is
-        marked or a document is marked twice, NotFound if the index has no such document, and AmbiguousDocument if its
-        name stands for several indices that have one of that id, unless all marks are hits of one of them; nothing is
-        noted then.
+        They are hits, ids, or what a framework has as documents. All marks of one call are one step, which :meth:`undo`
+        takes back. A click and a skipped hit count less than what is marked, and ``neutral`` takes earlier marks of a
+        document back. ``scores`` are what a model judged: by id a number from -1, irrelevant, to 1, relevant, which
+        counts as much as its size. Raises BadInput if nothing is marked or a document is marked twice, NotFound if the
+        index has no such document, and AmbiguousDocument if its name stands for several indices that have one of that
+        id, unless all marks are hits of one of them; nothing is noted then.
         """
         marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
         given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
@@ -390,8 +390,9 @@ def _listed(name: str, given: Iterable[str | int | Hit]) -> list[str | int | Hit
 
 
 def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
-    # a document's own id may be a number, which the engine keeps as a text
-    ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in _listed(name, given)]
+    # a document's own id may be a number, which the engine keeps as a text; LlamaIndex's documents have a node_id
+    known = [getattr(one, "node_id", getattr(one, "id", one)) for one in _listed(name, given)]
+    ids = [str(id) if type(id) is int else id for id in known]
     if wrong := [id for id in ids if not isinstance(id, str) or not id]:
         raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="document ids or hits")
     return list(map(str, ids))

@@ -15,7 +15,7 @@ from resift.cli.lab.train_self import adapt_files
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
-from resift.cli.text_fields import Records, choose_fields, with_text
+from resift.cli.text_fields import Records, choose_fields
 from resift.contracts.documents import ANALYZERS, check_name
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
@@ -92,7 +92,7 @@ def index(
     with opened(engine) as target:
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
-            chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
+            chosen, records = choose_fields(source, fields if own is None else own, None if own is None else index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
         counted = _Counted(records)

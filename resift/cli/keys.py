@@ -6,6 +6,7 @@ import click
 
 from resift.cli.options import service_settings
 from resift.cli.output import print_table
+from resift.reranker.access.keys import KeyFile, check_scopes
 
 
 @click.group(
@@ -31,8 +32,6 @@ def keys() -> None:
 )
 def create(name: str, scopes: str) -> None:
     """Create a key and print it. It cannot be shown again."""
-    from resift.reranker.access.keys import KeyFile, check_scopes
-
     checked = check_scopes([scope.strip() for scope in scopes.split(",")])
     path = service_settings().keys
     key = KeyFile(path).create(name, checked)
@@ -43,8 +42,6 @@ def create(name: str, scopes: str) -> None:
 @keys.command("list", epilog="Example: resift keys list")
 def list_keys() -> None:
     """List the keys: their names, scopes, when they were made, and the beginnings of their hashes."""
-    from resift.reranker.access.keys import KeyFile
-
     found = KeyFile(service_settings().keys).read()
     rows = [(key.name, ",".join(key.scopes), key.created, key.hash[:12]) for key in found]
     print_table(("NAME", "SCOPES", "CREATED", "HASH"), rows)
@@ -54,8 +51,6 @@ def list_keys() -> None:
 @click.argument("name")
 def delete(name: str) -> None:
     """Delete a key. Its sessions stay, for a new key of the same name or one with the scope admin."""
-    from resift.reranker.access.keys import KeyFile
-
     path = service_settings().keys
     KeyFile(path).delete(name)
     click.echo(f"{name} is deleted from {path}")

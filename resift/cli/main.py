@@ -35,12 +35,37 @@ _COMMANDS = {
     "role": "resift.cli.role:role_command",
     "demo": "resift.cli.demo:demo",
 }
+_FIRST = ("demo", "attach", "search", "serve", "doctor")  # what a newcomer is shown
+
+
+class _Main(Resift):
+    """The group of all commands, whose help shows the first five, or all with ``--help-all``."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands that are shown, a line each."""
+        names = self.list_commands(ctx) if ctx.meta.get("all") else _FIRST
+        found = {name: command for name in names if (command := self.get_command(ctx, name)) is not None}
+        limit = formatter.width - 6 - max(map(len, found))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit)) for name, command in found.items()])
+
+
+def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Option callback: print the help with all commands."""
+    if value:
+        context.meta["all"] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
 
 
 @click.group(
-    cls=Resift,
+    cls=_Main,
     lazy=_COMMANDS,
-    epilog="Example: resift index corpus.jsonl --index news && resift search news 'bush fire'",
+    epilog="Example: resift index corpus.jsonl --index news && resift search news 'bush fire'\n\n"
+    "resift --help-all shows all commands.",
+)
+@click.option(
+    "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_help_all, help="Show all commands."
 )
 @click.version_option(__version__, prog_name="resift")
 def main() -> None:

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from typing import Any
 
 import click
 
 from resift.cli.failures import TERMINATED
 from resift.cli.options import engine_option, model_option, opened_library, store_option
-from resift.errors import BadInput
-
-
-def _parse_filter(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
-    """Option callback: a query clause."""
-    try:
-        clause = None if value is None else json.loads(value)
-    except ValueError:
-        clause = value
-    if clause is not None and not isinstance(clause, dict):
-        expected = 'a query clause, {"term": {"team": 7}}'
-        raise BadInput(f"--filter {value} is no JSON object", value=value, expected=expected)
-    return clause
 
 
 @click.command(epilog="Example: resift mcp news --about 'Reports on bush fires, 2001 to 2024'")
 @click.argument("index")
 @click.option("--about", default="", metavar="TEXT", help="What the documents are, told to agents with the search.")
-@click.option(
-    "--filter",
-    "filter_",
-    metavar="JSON",
-    callback=_parse_filter,
-    help="A query clause: the agent finds, marks and hears of only the documents that match it.",
-)
 @click.option(
     "--http",
     "port",
@@ -46,9 +24,7 @@ def _parse_filter(context: click.Context, parameter: click.Parameter, value: str
 @engine_option
 @model_option
 @store_option
-def mcp(
-    index: str, about: str, filter_: dict[str, Any] | None, port: int | None, engine: str, model: str, store: str
-) -> None:
+def mcp(index: str, about: str, port: int | None, engine: str, model: str, store: str) -> None:
     """Serve the tools search, mark, explain_session and forget over INDEX to an agent, by the Model Context Protocol.
 
     An agent's host starts this itself and talks to it by standard input and output, until it closes that.
@@ -57,9 +33,7 @@ def mcp(
 
     with opened_library(engine, model, store) as opened:
         opened.service.info(index)  # as resift search does
-        if filter_ is not None:
-            opened.index(index).search({"bool": {"filter": [filter_]}}, size=0)  # a malformed one fails here
-        served = server(opened.index(index), about, filter_)
+        served = server(opened.index(index), about)
         if port is None:
             # what reads the standard input waits for its next line, and would let no exception through
             signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))

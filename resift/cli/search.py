@@ -65,12 +65,12 @@ def search(
         # There is no second search that could show what is read in the background of this one.
         opened.service.words.patience = PATIENCE
         asker = found if session is None else found.session(session)
-        learned = None if isinstance(asker, library.Index) else asker.explain()
-        if learned is not None and not learned["judgements"]:
-            click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
-        if explain:
-            if learned is not None:
+        if isinstance(asker, library.Session):
+            if not (learned := asker.explain())["judgements"]:
+                click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
+            elif explain:
                 click.echo(repr(learned), err=True)
+        if explain:
             _print_body(opened, Search(query, size=size, knn=knn, index=index, session=session), as_json)
             return
         hits = asker.search(query, size, knn=knn)

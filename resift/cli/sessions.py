@@ -13,6 +13,7 @@ from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, store_option
 from resift.cli.output import print_table, require_consent
 from resift.errors import BadInput, SessionNotFound
+from resift.sessions.sessions import Sessions, is_id
 
 
 @click.group(epilog="Example: resift sessions list")
@@ -27,17 +28,8 @@ def list_command(store: str) -> None:
 
     JUDGEMENTS counts the documents whose judgement is in force.
     """
-    from resift.reranker.config import Config
-    from resift.sessions.sessions import Session, Sessions
-
-    hours = Config.from_environment().session_hours
-
-    def used(session: Session) -> float:
-        """When it was last used: its expiry is put off by a search, too, and each judgement has its time."""
-        return max(session.expires - hours * 3600, *(one.at for one in session.judgements), session.created)
-
     with opened_store(store) as kept:
-        found = sorted(Sessions(kept, hours).all(), key=used, reverse=True)
+        found = sorted(Sessions(kept).all(), key=lambda session: session.expires, reverse=True)
     if not found:
         click.echo(f"no sessions in {store} {ELSEWHERE}")
         return
@@ -46,17 +38,11 @@ def list_command(store: str) -> None:
             one.id,
             str(len(one.effective_judgements)),
             ",".join(sorted({judgement.index for judgement in one.judgements})),
-            _moment(used(one)),
-            _moment(one.expires),
+            datetime.fromtimestamp(one.expires).astimezone().isoformat(" ", "seconds"),
         ]
         for one in found
     ]
-    print_table(["SESSION", "JUDGEMENTS", "INDICES", "LAST USED", "EXPIRES"], rows)
-
-
-def _moment(seconds: float) -> str:
-    """A time as ISO 8601, in the local time zone."""
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
+    print_table(["SESSION", "JUDGEMENTS", "INDICES", "EXPIRES"], rows)
 
 
 @sessions.command(epilog="Example: resift sessions purge")
@@ -96,8 +82,6 @@ of_client = combined(
 @of_client
 def export(client: str, engine: str, store: str) -> None:
     """Print all that is kept of a person, as JSON: the session, and what UBI's log has of the same id."""
-    from resift.sessions.sessions import Sessions, is_id
-
     with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         session = Sessions(kept).peek(client) if is_id(client) else None
         logged = log.of_client(client)
@@ -113,8 +97,6 @@ def forget(client: str, engine: str, store: str, yes: bool) -> None:
 
     Backups, snapshots and what was exported keep it.
     """
-    from resift.sessions.sessions import is_id
-
     with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         sessions = int(is_id(client) and kept.read(client) is not None)
         logged = sum(map(len, log.of_client(client).values()))

@@ -19,37 +19,28 @@ Source = dict[str, Any]
 Records = Iterator[Record | BadLine]
 
 
-def choose_fields(files: Files, fields: Fields | None) -> tuple[Fields, Records]:
+def choose_fields(files: Files, fields: Fields | None, index: str | None = None) -> tuple[Fields, Records]:
     """The text fields of documents, guessed where none are given, and the documents, none of which is left out.
 
-    Raises BadInput if there is no document, or if the first ones have no text in these fields.
+    ``index``: that which the fields are of, if it is there already. Raises BadInput if there is no document, or if the
+    first ones have no text in these fields, and a Failure in place of it for those of an index.
     """
     documents, records = _first(files)
     if fields is None:
         fields = guess_fields(documents)
         click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
-    elif not _have_text(documents, fields):
+        return fields, records
+    there = ", ".join(fields_of(documents)[:_SHOWN]) or "none that holds a text"
+    lacking = [name for name in fields if not _have_text(documents, [name])]
+    if len(lacking) == len(fields) > 0:
         message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
-        raise BadInput(message, value=list(fields), expected=f"available fields: {_names(documents)}")
-    elif lacking := [name for name in fields if not _have_text(documents, [name])]:
-        there, named = _names(documents), ", ".join(map(repr, lacking))
+        if index is None:
+            raise BadInput(message, value=list(fields), expected=f"available fields: {there}")
+        message += f", the fields of index {index!r}; nothing was indexed, because no words would find it"
+        raise Failure(message, f"another index, or a column of that name; there are {there}", NOT_RIGHT)
+    if lacking and index is None:
+        named = ", ".join(map(repr, lacking))
         click.echo(f"warning: no text in {named} of the first documents; available fields: {there}", err=True)
-    return fields, records
-
-
-def with_text(files: Files, fields: Fields, index: str) -> tuple[Fields, Records]:
-    """The text ``fields`` of an index, and the documents to index there.
-
-    Raises BadInput if there is no document, and Failure if the first ones have no text in these fields.
-    """
-    documents, records = _first(files)
-    if not _have_text(documents, fields):
-        message = (
-            f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}, the fields of index {index!r}; "
-            "nothing was indexed, because no words would find it"
-        )
-        expected = f"another index, or a column of that name; there are {_names(documents)}"
-        raise Failure(message, expected, NOT_RIGHT)
     return fields, records
 
 
@@ -75,7 +66,3 @@ def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
 
 def _have_text(documents: Sequence[Source], fields: Fields) -> bool:
     return any(document_text(document, fields).strip() for document in documents)
-
-
-def _names(documents: Sequence[Source]) -> str:
-    return ", ".join(fields_of(documents)[:_SHOWN]) or "none that holds a text"

@@ -8,7 +8,7 @@ from typing import Any
 
 from resift import library
 from resift.errors import needs_extra
-from resift.integrations.passages import Marking, passages
+from resift.integrations.passages import passages
 from resift.vectors.packaged import DEFAULT
 
 with needs_extra("haystack", "The Haystack retriever"):
@@ -17,7 +17,7 @@ with needs_extra("haystack", "The Haystack retriever"):
 
 
 @component
-class ResiftRetriever(Marking):
+class ResiftRetriever:
     """Finds the ``top_k`` best documents of an index, in a ``session``; each run may have its own.
 
     ``url``, ``model``, ``sessions`` and ``static_queries`` are those of :func:`resift.open`, which is called at the
@@ -82,4 +82,4 @@ class ResiftRetriever(Marking):
         :meth:`resift.library.Session.mark`, and so are the errors.
         """
         asker = self.index.session(session or self.session)
-        return self._mark(asker, query, scores, relevant=relevant, irrelevant=irrelevant, **further)
+        return asker.mark(relevant, irrelevant, query=query, scores=scores, **further)

@@ -22,8 +22,6 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
     ``options`` are what else a search may say (:class:`resift.library.SearchOptions`).
     """
 
-    _id_name = "node_id"
-
     def __init__(
         self,
         session: Session,

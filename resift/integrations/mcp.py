@@ -7,7 +7,7 @@ conversations never mix, over whichever transport, and a session may as well be 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from html import unescape
 from inspect import cleandoc
@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import Judged
-from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
-from resift.library import Hit, Index, Session
+from resift.errors import BadInput, NotFound, ResiftError, needs_extra
+from resift.library import Hit, Index
 from resift.ranking.explain import title
 from resift.reviews.review import MODEL
 from resift.rewriting.outcome import Outcome
@@ -64,61 +64,36 @@ class Found(TypedDict):
     note: NotRequired[str]
 
 
-class Marked(TypedDict):
-    """A mark that counts: the grade from -1 to 1, and the words of the passage that say most of what it taught."""
-
-    id: str
-    grade: float
-    title: str
-    words: str
-
-
 class Learned(TypedDict):
-    """What a session was told and what that taught: words that searches lean towards, away from, and ask for too."""
+    """What a session was told and what that taught: words that searches lean towards, away from, and ask for too.
+
+    A mark has the ``id`` and ``title`` of a passage, the ``grade`` from -1 to 1, and those ``words`` of the passage
+    that say most of what it taught.
+    """
 
     session: str
-    marks: list[Marked]
+    marks: list[dict[str, Any]]
     towards: str
     away_from: str
     also_asked: str
 
 
-class Forgotten(TypedDict):
-    """The session that was forgotten."""
-
-    session: str
-    forgotten: bool
-
-
-class Screened(TypedDict):
-    """How many documents of a review models have judged and no person has."""
-
-    review: str
-    by_models: int
-
-
-def server(index: Index, about: str = "", filter: dict[str, Any] | None = None) -> MCPServer:
+def server(index: Index, about: str = "") -> MCPServer:
     """The MCP server over an index; ``about`` says what its documents are, for agents to know when to search it.
-
-    Only documents that match ``filter``, a query clause, can be found or marked, and only sessions be used that have
-    marks of no others.
 
     Each tool takes what :mod:`resift.library` takes. What it raises reaches the agent as the tool's error, with the
     value and what was expected; none ends the server.
     """
-    agent = Agent(index, filter)
+    agent = Agent(index)
     search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
     tools = [
         _tool(agent.search, ToolAnnotations(read_only_hint=True), search),
         _tool(agent.mark, ToolAnnotations(destructive_hint=False)),
         _tool(agent.explain_session, ToolAnnotations(read_only_hint=True)),
         _tool(agent.forget, ToolAnnotations(destructive_hint=True)),
+        _tool(agent.next_to_screen, ToolAnnotations(read_only_hint=True)),
+        _tool(agent.screen, ToolAnnotations(destructive_hint=False)),
     ]
-    if filter is None:  # a review is of a whole set
-        tools += [
-            _tool(agent.next_to_screen, ToolAnnotations(read_only_hint=True)),
-            _tool(agent.screen, ToolAnnotations(destructive_hint=False)),
-        ]
     return MCPServer("resift", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
 
 
@@ -146,8 +121,8 @@ def _tool(function: Callable[..., Any], annotations: ToolAnnotations, descriptio
 class Agent:
     """The tools; their docstrings and annotations are what agents are told of them."""
 
-    def __init__(self, index: Index, filter: dict[str, Any] | None = None) -> None:
-        self._index, self._filter = index, filter
+    def __init__(self, index: Index) -> None:
+        self._index = index
 
     def search(
         self,
@@ -168,7 +143,7 @@ class Agent:
         searches: they follow what was marked with `mark`, so that a short query will do."""
         name = session or f"agent-{secrets.token_hex(6)}"
         judged: Judged = "hide" if hide_marked else "keep"
-        hits = self._session(name).search(query, size, judged=judged, highlight=True, filter=self._filter)
+        hits = self._index.session(name).search(query, size, judged=judged, highlight=True)
         said = hits.response["resift"]
         found: Found = {
             "session": name,
@@ -198,18 +173,15 @@ class Agent:
         if not (helpful or unhelpful or scores):
             raise BadInput("no passage is marked", expected="ids in helpful or unhelpful, or scores by id")
         marked = {"relevant": helpful, "irrelevant": unhelpful}
-        found, outside = self._session(session), self._outside([*helpful, *unhelpful, *scores])
-        if outside is not None:  # as if it did not exist
-            raise NotFound(f"no document {outside!r} in {self._index.name!r}", value=outside, expected="ids of hits")
-        return _learned(found.mark(**marked, query=query, scores=scores))
+        return _learned(self._index.session(session).mark(**marked, query=query, scores=scores))
 
     def explain_session(self, session: SessionId) -> Learned:
         """Tell what was marked in a session, and which words its searches lean towards and away from because of it."""
-        return _learned(self._session(session).explain())
+        return _learned(self._index.session(session).explain())
 
-    def forget(self, session: SessionId) -> Forgotten:
+    def forget(self, session: SessionId) -> dict[str, Any]:
         """Delete all that is kept of a session: its marks and what they taught. For a new subject, or when asked to."""
-        self._session(session).forget()
+        self._index.session(session).forget()
         return {"session": session, "forgotten": True}
 
     def next_to_screen(
@@ -226,30 +198,12 @@ class Agent:
         ids = found.next(size, "agent", MODEL)
         return [{"id": id, "score": None, "text": _tidy(found.documents.text(id))[:characters]} for id in ids]
 
-    def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> Screened:  # noqa: B006
+    def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
         """Tell which documents of a review are relevant. That helps to rank, and is counted apart: a person decides of
         each document, and when the review stops."""
         found = self._index.library.service.reviews.open(review)
         found.judge(relevant, irrelevant, "agent", MODEL)
         return {"review": review, "by_models": found.judged_by_models()}
-
-    def _session(self, id: str) -> Session:
-        """A session. Raises SessionNotFound for one with marks of documents that the filter excludes."""
-        session = self._index.session(id)
-        if self._filter is not None:
-            kept = self._index.library.service.sessions.find(id, wait=True)
-            judged = [] if kept is None else kept.judgements
-            if any(one.index != self._index.name for one in judged) or self._outside(one.document for one in judged):
-                raise SessionNotFound(f"no session {id!r}", value=id, expected="one that a search here began")
-        return session
-
-    def _outside(self, ids: Iterable[str]) -> str | None:
-        """The id of a document among these that the filter excludes; None if there is none."""
-        wanted = list(dict.fromkeys(ids))
-        if self._filter is None or not wanted:
-            return None
-        query = {"bool": {"filter": [{"ids": {"values": wanted}}], "must_not": [self._filter]}}
-        return next((hit.id for hit in self._index.search({"query": query, "_source": False}, size=1)), None)
 
     def _passage(self, hit: Hit, characters: int) -> Passage:
         text = _tidy(document_text(hit.source, self._index.fields))
@@ -292,7 +246,7 @@ def _words_in(fragment: str) -> tuple[int, int]:
 
 def _learned(session: dict[str, Any]) -> Learned:
     learned = session["learned"] or {"because": [], "towards": [], "away": [], "asked": []}
-    marks: list[Marked] = [
+    marks = [
         {"id": one["document"], "grade": one["grade"], "title": one["title"], "words": ", ".join(one["words"])}
         for one in learned["because"]
     ]

@@ -1,10 +1,10 @@
-"""What the retrievers of all frameworks do: hits as passages, and marks of whatever their frameworks made of these."""
+"""What the retrievers of all frameworks do: hits as passages, and marks of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from resift.contracts.query_dsl import document_text
 from resift.library import Explanation, Hits, Session
@@ -28,23 +28,8 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
         yield Passage(hit.id, document_text(hit.source, fields), metadata, hit.score)
 
 
-class Marking:
-    """What a retriever of a framework marks: its documents, or ids."""
-
-    _id_name: ClassVar[str] = "id"  # what the framework's documents call their id
-
-    def _mark(self, asker: Session, query: str | None, scores: Mapping[str, float] | None, **given: Any) -> Explanation:
-        """Mark documents as :meth:`resift.library.Session.mark` does, which refuses what is no list or no id."""
-        ids: dict[str, Any] = {
-            # a text would be taken apart into ids of one letter each
-            name: [getattr(one, self._id_name, one) for one in listed] if _is_list(listed) else listed
-            for name, listed in given.items()
-        }
-        return asker.mark(**ids, query=query, scores=scores)
-
-
-class SessionMarking(Marking):
-    """The same for a retriever that has a ``session``."""
+class SessionMarking:
+    """Marks by a retriever that has a ``session``."""
 
     session: Session
 
@@ -62,8 +47,4 @@ class SessionMarking(Marking):
         ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
         :meth:`resift.library.Session.mark`, and so are the errors.
         """
-        return self._mark(self.session, query, scores, relevant=relevant, irrelevant=irrelevant, **further)
-
-
-def _is_list(listed: Any) -> bool:
-    return isinstance(listed, Iterable) and not isinstance(listed, str)
+        return self.session.mark(relevant, irrelevant, query=query, scores=scores, **further)

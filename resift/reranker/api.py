@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ from flask import Blueprint, Response, current_app, request
 from flask.json.provider import DefaultJSONProvider
 from msgspec import structs
 
-from resift.arrays import Floats
 from resift.contracts.search_options import SearchRequest
-from resift.errors import BadInput, EngineUnavailable, SessionsUnavailable
+from resift.errors import BadInput
 from resift.plugin.opensearch.documents import sent_body
-from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import GRADES, collect_marks
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
@@ -92,43 +89,18 @@ def rerank() -> dict[str, Any]:
     body, service = read.body_of(RerankRequest, data=True), current_service()
     read.check_model(body.model, service.model)
     documents = read.texts("documents", body.documents, body.truncate)
-    feedback, note = _feedback(body.query, body.session)
-    scores = document_scores(body.method, body.query, documents, feedback)
-    order = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
-    results = [_result(position, (1 + float(scores[position])) / 2) for position in order]
+    late = service.served_reranker.get(body.method)
+    if late is None:
+        model = service.search_model
+        relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
+    else:
+        read.check_word_pairs(body.query, documents)
+        relevance = late.scores(body.query, documents)
+    order = np.argsort(-relevance, kind="stable")[: body.top_n].tolist()
+    results = [_result(position, float(relevance[position])) for position in order]
     if body.return_documents:
         results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
-    return {"model": service.model.name, "results": results, **note}
-
-
-def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[str, Any]]:
-    """What a session has learned; where it cannot be asked for, nothing, and what the answer says of that.
-
-    Raises SessionsUnavailable or EngineUnavailable if there is no query either.
-    """
-    knowledge = current_service().knowledge
-    try:
-        stored = None if session is None else knowledge.sessions.find(session)
-        judged = [] if stored is None else knowledge.read(stored.effective_judgements, engine_headers())
-        return knowledge.learned(judged), {}
-    except (SessionsUnavailable, EngineUnavailable) as error:
-        if not query:
-            raise
-        log.warning("ranking without the session: %s", error.message)
-        return None, {"resift": {"session": None, "reason": error.message}}
-
-
-def document_scores(method: str, query: str, documents: Sequence[str], feedback: Feedback | None) -> Floats:
-    """Scores (n,) of documents from -1 to 1. Raises BadInput for a session with a method that it does not change."""
-    service = current_service()
-    # a session wins over the trained reranker unless the caller asks for the latter
-    late = None if feedback is not None and method == "auto" else service.served_reranker.get(method)
-    if late is not None:
-        if feedback is not None:
-            raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
-        read.check_word_pairs(query, documents)
-        return 2 * late.scores(query, documents) - 1
-    return service.similarities(query, service.search_model.encode(documents), feedback)
+    return {"model": service.model.name, "results": results}
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:

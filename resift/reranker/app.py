@@ -58,16 +58,12 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     _add_errors(app)
     add_request_ids(app)
     add_metrics(app)
-    _add_access(app, config)
-    _add_pages(app)
-    return app
-
-
-def _add_access(app: Flask, config: Config) -> None:
-    """Everything that decides whether a request is answered: its host, its origin, its key."""
+    # everything that decides whether a request is answered: its host, its origin, its key
     keys = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
+    _add_pages(app)
+    return app
 
 
 def _add_errors(app: Flask) -> None:

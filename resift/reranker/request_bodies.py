@@ -90,13 +90,9 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     top_n: Annotated[Whole | None, said("how many results", "all")] = None
     method: Annotated[
         Literal["auto", "vectors", "late"],
-        said(
-            "`late`: the [trained reranker](rerankers.md) in service, not with a session; `vectors`; `auto` is `late` "
-            "where there is one"
-        ),
+        said("`late`: the [trained reranker](rerankers.md) in service; `vectors`; `auto` is `late` where there is one"),
     ] = "auto"
     return_documents: Annotated[bool, said("put the texts into the results")] = False
-    session: Annotated[SessionId | None, said("as in a search")] = None
     model: SameModel = None
     truncate: Truncate = False
 

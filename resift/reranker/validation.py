@@ -40,22 +40,10 @@ def body_of(kind: type[S], data: bool = False) -> S:
     asked for something else.
     """
     body = schema.read(kind, _json_value(data, dict, "a JSON object"))
-    _check_texts("", body)
+    for name in set(body.__struct_fields__).difference(_CUT):
+        if isinstance(text := getattr(body, name), str):
+            schema.check_text(name, text, _max_text())
     return body
-
-
-def _check_texts(name: str, value: Any) -> None:
-    if isinstance(value, str):
-        schema.check_text(name, value, _max_text())
-    elif isinstance(value, msgspec.Struct):
-        for field in value.__struct_fields__:
-            if field not in _CUT:
-                _check_texts(field, getattr(value, field))
-    elif isinstance(value, list):
-        for item in value:
-            if not isinstance(item, msgspec.Struct):
-                break
-            _check_texts(name, item)
 
 
 def _max_text() -> int:

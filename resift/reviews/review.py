@@ -7,7 +7,6 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,35 +22,27 @@ FORMATS = ("csv", "ris", "qrels")
 PERSON, MODEL = "mark", "model"
 
 
-@dataclass(frozen=True)
-class Decision:
-    """That somebody (``by``) judged a document, and when (``at``, Unix seconds); ``source``: a person's mark, or a
-    model's judgement."""
-
-    document: str
-    relevant: bool
-    by: str
-    at: float
-    source: str
-
-
 class _State:
-    """What the events of a review come to."""
+    """What the events of a review come to.
+
+    A decision is the event that somebody (``by``) judged a document, and when (``at``, Unix seconds); ``source``: a
+    person's mark, or a model's judgement.
+    """
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self.decisions: dict[str, dict[str, Decision]] = {}  # by document, then by whom; the last one last
+        self.decisions: dict[str, dict[str, Event]] = {}  # by document, then by whom; the last one last
         self.given: dict[str, tuple[str, float]] = {}
         self.samples: list[tuple[frozenset[str], int]] = []
         self.order: list[str] = []  # of documents that a person judged
-        done: dict[str, list[tuple[str, Decision | None]]] = {}
+        done: dict[str, list[tuple[str, Event | None]]] = {}
         for event in events:
             by, at = event["by"], event["at"]
             if event["kind"] == "judge":
-                decision = Decision(event["document"], event["relevant"], by, at, event["source"])
-                earlier = self.decisions.setdefault(decision.document, {}).pop(by, None)
-                self.decisions[decision.document][by] = decision
-                done.setdefault(by, []).append((decision.document, earlier))
-                self.given.pop(decision.document, None)
+                document = event["document"]
+                earlier = self.decisions.setdefault(document, {}).pop(by, None)
+                self.decisions[document][by] = event
+                done.setdefault(by, []).append((document, earlier))
+                self.given.pop(document, None)
             elif event["kind"] == "undo" and done.get(by):
                 document, earlier = done[by].pop()
                 del self.decisions[document][by]
@@ -61,19 +52,17 @@ class _State:
                 if event.get("sample"):
                     self.samples.append((frozenset(event["documents"]), event["unread"]))
         self.can_undo = {by for by, judged in done.items() if judged}
-        firsts = {
-            document: min(one.at for one in held) for document in self.decisions if (held := self.of(document, PERSON))
-        }
+        firsts = {id: min(one["at"] for one in held) for id in self.decisions if (held := self.of(id, PERSON))}
         self.order = sorted(firsts, key=firsts.__getitem__)
 
-    def of(self, document: str, source: str) -> list[Decision]:
+    def of(self, document: str, source: str) -> list[Event]:
         """The decisions on a document that count, of persons or of models, the last one last."""
-        return [one for one in self.decisions.get(document, {}).values() if one.source == source]
+        return [one for one in self.decisions.get(document, {}).values() if one["source"] == source]
 
     def label(self, document: str, source: str = PERSON) -> bool | None:
         """Whether a document is relevant, as the last of those who judged it says; None if nobody did."""
         held = self.of(document, source)
-        return held[-1].relevant if held else None
+        return bool(held[-1]["relevant"]) if held else None
 
 
 class Review:
@@ -207,7 +196,7 @@ class Review:
         """Documents that persons judged differently: whether relevant, by whom. The last of them counts."""
         with self._lock:
             state = self.state()
-            held = {id: {one.by: one.relevant for one in state.of(id, PERSON)} for id in state.order}
+            held = {id: {one["by"]: one["relevant"] for one in state.of(id, PERSON)} for id in state.order}
             return {id: votes for id, votes in held.items() if len(set(votes.values())) > 1}
 
     def judged_by_models(self) -> int:
@@ -240,8 +229,8 @@ class Review:
             rows.writerow(["document", "relevant", "by", "at", "source", "text"])
             for id in state.decisions:
                 for one in state.decisions[id].values():
-                    relevant = int(one.relevant)
-                    rows.writerow((id, relevant, _cell(one.by), one.at, one.source, _cell(self.documents.text(id))))
+                    text = _cell(self.documents.text(id))
+                    rows.writerow((id, int(one["relevant"]), _cell(one["by"]), one["at"], one["source"], text))
             return file.getvalue()
 
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:

@@ -246,9 +246,6 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
     never = post(wiki, "/v1/search", **{**search, "session": "never"})
     assert as_if_new["hits"] == never["hits"] != moved["hits"]
     assert as_if_new["resift"]["session"] is None
-    rerank = {"query": "fire", "documents": list(DOCUMENTS.values())}
-    assert post(wiki, "/v1/rerank", **rerank, session="anna") == post(wiki, "/v1/rerank", **rerank)
-    assert post(shop, "/v1/rerank", **rerank, session="anna") != post(shop, "/v1/rerank", **rerank)
 
     def refused(client: FlaskClient, id: str) -> list[Any]:
         same = {"X-Opaque-Id": "same"}

@@ -7,12 +7,12 @@ from base64 import b64decode
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, post
 from reranker_app import app as app
 from reranker_app import client as client
 from reranker_app import config as config
 from reranker_app import filled as filled
 from reranker_app import plain as plain
+from reranker_app import post
 
 from resift import Model
 
@@ -58,13 +58,6 @@ def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: 
         assert "." in text
         assert "e" not in text.lower()
         assert len(text) <= 18
-
-
-def test_sessions_reach_rerank(client: FlaskClient, filled: str) -> None:
-    asked = {"query": "fire", "documents": [TEXTS["army"], TEXTS["tree"], TEXTS["rain"]]}
-    plain = post(client, "/v1/rerank", **asked)
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
-    assert post(client, "/v1/rerank", **asked, session="a") != plain == post(client, "/v1/rerank", **asked)
 
 
 def test_long_texts_of_a_pipeline_are_cut_not_refused(plain: FlaskClient, model: Model) -> None:

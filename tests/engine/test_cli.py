@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -168,10 +170,16 @@ def test_help_needs_no_extra() -> None:
     extras = ("torch", "scipy", "gensim", "numba", "sklearn", "sentence_transformers")
     asked = [[], ["train", "ro-boew"], ["train", "word2doc"], ["vectors"], ["train", "self"]]
     code = f"import sys\nsys.modules.update(dict.fromkeys({extras}))\nfrom resift.cli.main import main\n"
-    code += f"for words in {asked}: main([*words, '--help'], standalone_mode=False)"
+    code += f"for words in {asked}: main([*words, '--help' if words else '--help-all'], standalone_mode=False)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("Usage") == len(asked)
+
+
+def test_the_first_help_shows_five_commands() -> None:
+    shown, every = (CliRunner().invoke(main, words).output.partition("Commands:")[2] for words in ([], ["--help-all"]))
+    assert re.findall(r"^  (\S+)  ", shown, re.MULTILINE) == ["demo", "attach", "search", "serve", "doctor"]
+    assert re.findall(r"^  (\S+)  ", every, re.MULTILINE) == main.list_commands(click.Context(main))
 
 
 def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,6 @@ TEXTS: dict[str, list[str]] = {
     "pipeline": ["nope"],
     "renames": ["a", "=b", "a="],
     "query": [],
-    "filter_": ["no JSON", "[]", '{"nope": {}}'],
     "session": ["nope", "a b", "x" * 200],
     "review": ["a b", "", "x" * 100],
     "topic": [],
@@ -179,7 +178,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("eval feedback", "turns"): {"folder": None},
 }
 # How messages name values that they do not, or must not, quote.
-NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
+NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}
 CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {

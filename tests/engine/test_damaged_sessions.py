@@ -22,7 +22,8 @@ from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch import sessions as opensearch_module
-from resift.plugin.opensearch.sessions import OpenSearchSessionStore
+from resift.plugin.opensearch.client import create_unless_there
+from resift.plugin.opensearch.sessions import MAPPINGS, SETTINGS, OpenSearchSessionStore
 from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
@@ -92,7 +93,7 @@ def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
     body, expires, indices = stored["body"], stored["expires"], stored["indices"]
     try:
         if isinstance(store, OpenSearchSessionStore):
-            store._create_index()
+            create_unless_there(store.client, store.index, {"settings": SETTINGS, "mappings": MAPPINGS})
             seconds = expires * 1000 if type(expires) in (int, float) else expires
             document = {"session": body, "expires": seconds, "indices": indices}
             store.client.index(index=store.index, id=f"s:{id}", body=document)
@@ -119,7 +120,6 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
         assert post(client, "/v1/search", **search)["resift"]["reranked"]
         answer = post(client, "/v1/search", **{**search, "session": "good"})
         assert ids(answer) == moved, (answer["resift"], stored)
-        post(client, "/v1/rerank", query="fire", documents=["gun"], session="bad")
         statuses = {client.get("/v1/sessions/bad").status_code}
         statuses.add(client.post("/v1/sessions/bad/undo").status_code)
         mark = {"session": "bad", "index": "docs", "query": "fire", "relevant": ["war"]}
@@ -140,8 +140,6 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
     assert store_of(client).write("bad", StoredSession({"j": 3}, LATER, ["docs"]))
     told = post(client, "/v1/search", index="docs", query="fire", session="bad")["resift"]
     assert (told["reranked"], told["session"], told["reason"]) == (True, None, "session 'bad' is damaged")
-    told = post(client, "/v1/rerank", query="fire", documents=["a gun"], session="bad")["resift"]
-    assert told == {"session": None, "reason": "session 'bad' is damaged"}
     for answer in (
         client.get("/v1/sessions/bad"),
         client.post("/v1/feedback", json={"session": "bad", "index": "docs", "relevant": ["war"]}),

@@ -177,10 +177,9 @@ def test_a_session_still_counts(client: FlaskClient, index: str, late: Any, fold
     assert after["resift"]["session"] == "s"
     ranks = [[hit["_id"] for hit in answer["hits"]["hits"]].index("bush") for answer in (before, after)]
     assert ranks[1] <= ranks[0]
-    post(client, "/v1/rerank", 400, query="fire", documents=["a"], method="late", session="s")
 
 
-def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: str, tmp_path: Path) -> None:
+def test_rerank(client: FlaskClient, late: LateInteraction, folder: str, tmp_path: Path) -> None:
     documents = ["fire bush", "the army", ""]
     post(client, "/v1/rerank", 404, query="fire", documents=documents, method="late")
     vectors = post(client, "/v1/rerank", query="fire", documents=documents)

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from test_library import DOCUMENTS
 
 import resift
 from resift import Model
-from resift.cli.main import main
 from resift.integrations.mcp import server
 from resift.library import Index
 
@@ -159,53 +157,6 @@ def test_conversations_do_not_mix(news: Index) -> None:
 
 def test_an_agent_on_either_engine(either: Index) -> None:
     asked(server(either), an_agent_learns)
-
-
-def test_an_agent_hears_nothing_of_what_its_filter_excludes(either: Index) -> None:
-    other = either.session("of-another")
-    other.mark(relevant=["army"], query="fire")
-
-    async def scenario(client: Client) -> None:
-        async def refused(tool: str, **arguments: Any) -> str:
-            result = await client.call_tool(tool, arguments)
-            assert result.is_error
-            return text_of(result)
-
-        found = await call(client, "search", query="fire", size=50)
-        session = found["session"]
-        assert {one["id"] for one in found["passages"]} == {"bush", "wood", "tree"}
-        learned = await call(client, "mark", session=session, query="fire", helpful=["tree"])
-        assert [one["id"] for one in learned["marks"]] == ["tree"]
-        # as of one that is not there
-        for id in ("army", "nowhere"):
-            for marks in ({"helpful": [id]}, {"unhelpful": ["bush", id]}, {"scores": {id: 0.5}}):
-                told = await refused("mark", session=session, query="fire", **marks)
-                assert told.endswith(f": no document {id!r} in {either.name!r} (expected ids of hits)")
-        assert await call(client, "explain_session", session=session) == learned
-        for tool, arguments in (("search", {"query": "fire"}), ("explain_session", {}), ("forget", {})):
-            assert "no session 'of-another'" in await refused(tool, session="of-another", **arguments)
-        assert "no session" in await refused("mark", session="of-another", query="fire", helpful=["tree"])
-
-    asked(server(either, filter={"range": {"n": {"lte": 3}}}), scenario)
-    assert other.explain()["steps"] == 1
-
-
-def test_a_session_of_another_index_is_none_where_there_is_a_filter(news: Index) -> None:
-    more = news.library.index("more", fields=["text"])
-    more.add(DOCUMENTS)
-    more.session("elsewhere").mark(relevant=["bush"], query="fire")
-
-    async def scenario(client: Client) -> None:
-        assert (await client.call_tool("explain_session", {"session": "elsewhere"})).is_error
-
-    asked(server(news, filter={"range": {"n": {"lte": 3}}}), scenario)
-
-
-@pytest.mark.parametrize("filter", ["{", "[1]", '"n"', '{"nope": {}}'])
-def test_a_filter_that_is_none_ends_the_server_before_it_begins(command: list[str], filter: str) -> None:
-    ended = CliRunner().invoke(main, [*command[2:], "--filter", filter])
-    assert ended.exit_code == 2
-    assert (f"--filter {filter} is no JSON object" in ended.output) == ("nope" not in filter)
 
 
 def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:

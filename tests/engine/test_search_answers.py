@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -147,23 +146,6 @@ def test_a_hybrid_query_has_the_session_s_words_in_its_parts(client: FlaskClient
         assert set(ids(answer)) == {"bush", "wood", "tree", "army", "war"}
         assert answer["resift"]["reranked"] is (session is not None)
         assert answer["resift"]["outcome"] == ("rewritten" if session else "nothing_to_add")
-
-
-def test_texts_are_ranked_without_a_session_whose_store_is_away(client: FlaskClient, filled: str) -> None:
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
-    asked: dict[str, Any] = {"query": "fire", "documents": list(TEXTS.values())}
-    learned = post(client, "/v1/rerank", **asked, session="a")
-    plain = post(client, "/v1/rerank", **asked)
-    assert learned != plain
-    break_session_store(client)
-    answer = post(client, "/v1/rerank", **asked, session="a")
-    said = answer.pop("resift")
-    assert answer == plain
-    assert said["session"] is None
-    assert "sessions" in said["reason"]
-    # nothing is left to rank by
-    error = post(client, "/v1/rerank", 503, **{**asked, "query": ""}, session="a")["error"]
-    assert error["code"] == "sessions_unavailable"
 
 
 def test_what_became_of_searches_is_counted(client: FlaskClient, filled: str) -> None:

@@ -51,11 +51,6 @@ class ServedIndices:
         self.patterns, self.internal = patterns, internal
         self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
 
-    def require_name(self, index: str) -> None:
-        """Raise IndexNotServed for a name that is not served, taken for an index's own."""
-        if not self.has(index):
-            raise index_not_served(index)
-
     def has(self, index: str) -> bool:
         """Whether a name is served, taken for an index's own."""
         name = self.own_name(index)

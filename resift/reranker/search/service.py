@@ -10,7 +10,6 @@ from typing import Any
 
 from msgspec import structs
 
-from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, repeatable
@@ -57,7 +56,7 @@ from resift.rewriting.rewrite import as_it_is, rewrite
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
-from resift.sessions.sessions import MAX_QUERY, Session, Sessions, check_judgements
+from resift.sessions.sessions import Session, Sessions, check_judgements
 from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
 
@@ -127,19 +126,6 @@ class Reranker:
         by_own_names = self.served_indices.require(index, resolve)
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
-
-    def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
-        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates.
-
-        The query is moved and masked by the part of ``feedback`` that concerns it.
-        """
-        model = self.search_model
-        vector = model.encode_one(query)
-        scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
-        if scoped is None:
-            return model.score(vector, vectors)
-        mask = scoped.mask if scoped.method.masked else None
-        return model.score(scoped.transform_query(vector), vectors, mask)
 
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
