@@ -103,7 +103,7 @@ def test_the_notebook_shows_what_its_file_keeps(tmp_path: Path, monkeypatch: pyt
         assert_prints("" if shown is None else repr(shown), kept.get("text/plain", ""))
         if "text/html" in kept:
             assert_prints(shown._repr_html_(), kept["text/html"])
-    assert len(cells) == 6
+    assert len(cells) == 7
 
 
 def test_an_event_loop_goes_on_meanwhile(tmp_path: Path) -> None:
