@@ -184,11 +184,11 @@ EQUIVALENT = {
     ("resift/plugin/opensearch/engine.py", "writers = 4"): "a number that was chosen for speed",
     ("resift/plugin/opensearch/engine.py", "writers = 2"): "a number that was chosen for speed",
     (
-        "resift/plugin/opensearch/packed_vectors.py",
-        'if vectors and body.get("size") != -1 and not _names(body.get("_source"), vectors) and isinstance(scripted, Mapping):',  # noqa: E501
+        "resift/plugin/opensearch/documents.py",
+        'if vectors and body.get("size") != -1 and isinstance(scripted, Mapping):',
     ): "where there are no hits their fields are asked for in vain",
-    ("resift/plugin/opensearch/scanning.py", "_PAGE = 499  # documents that are read together"): SIZE,
-    ("resift/plugin/opensearch/scanning.py", "_PAGE = 501  # documents that are read together"): SIZE,
+    ("resift/plugin/opensearch/client.py", "_PAGE = 499  # documents that are read together"): SIZE,
+    ("resift/plugin/opensearch/client.py", "_PAGE = 501  # documents that are read together"): SIZE,
     ("resift/plugin/opensearch/engine.py", "_SAMPLE_SEED = 6"): "any seed will do",
     ("resift/plugin/opensearch/engine.py", "_SAMPLE_SEED = 8"): "any seed will do",
     ("resift/plugin/opensearch/sessions.py", "write = secrets.token_hex(3)"): "names that are never used twice",

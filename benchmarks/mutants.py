@@ -107,10 +107,7 @@ TARGETS = {
         needs_node=True,
     ),
     "opensearch": Target(
-        [
-            f"resift/plugin/opensearch/{name}.py"
-            for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")
-        ],
+        [f"resift/plugin/opensearch/{name}.py" for name in ("engine", "documents", "mappings", "sessions")],
         [
             *ENGINE_TESTS,
             "test_opensearch_indices",

@@ -20,8 +20,8 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
     ``indices``: patterns of the indices that are searched and attached; ``sessions``: the index of the sessions;
     ``ubi``: the indices of UBI's events and queries.
     """
+    from resift.plugin import read_resource
     from resift.plugin.cluster.templates import fill
-    from resift.plugin.resource_files import read_resource
 
     template = json.loads(read_resource(f"roles/{name}.json"))
     body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions, "ubi": ubi})

@@ -12,8 +12,6 @@ from typing import Any
 from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
 from resift.contracts.query_dsl import (
-    CODE_FIELD,
-    GUARD_FIELD,
     PLAIN,
     VECTOR_FIELD,
     Body,
@@ -174,10 +172,6 @@ class Engine(ABC):
     def close(self) -> None:
         """Close the connections."""
 
-    def vector_fault(self, info: IndexInfo) -> str:
-        """What is wrong with the field of the vectors that ``info`` describes as a whole; "" if nothing is."""
-        return ""
-
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
         """The vector (K,) that the engine's own ``model``, by its id, makes of a query text; None without models.
 
@@ -245,7 +239,7 @@ class Engine(ABC):
         and EngineError with status 503 where a part of the index does not answer.
         """
         # By name the vectors are exact, which others of a search need not be.
-        source = {"includes": ["*", *vector_field_names(vectors)], "excludes": [CODE_FIELD, GUARD_FIELD]}
+        source = ["*", *vector_field_names(vectors)]
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, {**body, **PLAIN}, vectors, headers)

@@ -12,13 +12,13 @@ from resift.errors import BadInput
 Body = dict[str, Any]  # a search body, or a clause of one
 VECTOR_FIELD = "resift_vector"  # where nothing says otherwise
 COMPACT_FIELD = f"{VECTOR_FIELD}_int8"  # where attaching puts one (resift.vectors.compact)
-CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier version of Resift wrote
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
 PLAIN = {"search_pipeline": "_none"}  # of a body that Resift asks for itself, by no search pipeline
 PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its own name
-HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
+# Patterns of what documents show nobody who does not ask; an earlier version of Resift wrote resift_code.
+HIDDEN = [f"{VECTOR_FIELD}*", "resift_code", GUARD_FIELD]
 _VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
 MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents

@@ -34,8 +34,7 @@ class Verification:
 
     Of ``checked`` documents some are ``missing`` a vector, or have a ``stale`` one, of another text or model; the ids
     are those of the first thousand. ``repaired`` ones got a new vector, ``unrepaired`` ones have a wrong one as far as
-    is known now, and for ``refused`` ones the engine takes none. ``fault`` is what is wrong with the field of the
-    vectors as a whole, after which nothing is checked; "" if nothing is.
+    is known now, and for ``refused`` ones the engine takes none.
     """
 
     index: str
@@ -47,12 +46,11 @@ class Verification:
     repaired: int = 0
     unrepaired: int = 0
     refused: list[Rejection] = field(default_factory=list)
-    fault: str = ""
 
     @property
     def right(self) -> bool:
         """Whether every vector belongs to the text beside it now."""
-        return not (self.fault or self.unrepaired)
+        return not self.unrepaired
 
     def note(self, document: Document) -> None:
         """Count a document whose vector is wrong."""
@@ -104,8 +102,6 @@ def verify(
     checked until then. Raises ModelMismatch if the index has no vectors of the model.
     """
     info = engine.info(index).of(model)
-    if fault := engine.vector_fault(info):
-        return Verification(info.name, fault=fault)
     documents = engine.scan(info.name, info.vector_field, info.fields)
     return check(engine, model, info, documents, repair, stop or Stop(), progress)
 

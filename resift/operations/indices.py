@@ -84,8 +84,6 @@ def _lines(found: Sequence[Verification], repaired: bool, others: Iterable[str])
 
 def _found_lines(found: Verification, repaired: bool) -> list[str]:
     where = f"index {found.index}"
-    if found.fault:
-        return [f"{where} cannot be checked, {found.fault}: resift doctor says what to do"]
     told = f"{found.checked} documents in {where}: {found.missing} without a vector, {found.stale} with a stale one"
     lines = [f"{told}; {found.repaired} repaired" if repaired else told]
     if found.refused:

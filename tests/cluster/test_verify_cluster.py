@@ -92,24 +92,3 @@ def test_indices_are_chosen_by_model_name_and_field(
         with suppress(Exception):
             rest.request("DELETE", f"/_data_stream/{stream}")
         rest.request("DELETE", f"/_index_template/{template}")
-
-
-def test_a_field_that_holds_no_vectors_is_said_and_not_written(
-    cluster: OpenSearchEngine,
-    rest: Cluster,
-    hand_made: str,
-    model: Model,
-    other_model: Model,
-    opensearch_url: str,
-    here: Path,
-) -> None:
-    cluster.drop(hand_made)
-    made = body(model, other_model)
-    made["mappings"]["properties"]["resift_vector"] = {"type": "float"}
-    rest.request("PUT", f"/{hand_made}", made)
-    rest.request("PUT", f"/{hand_made}/_doc/1", PEACE, refresh="true")
-    found = verify(cluster, model, hand_made, repair=True)
-    assert (found.fault, found.checked, found.right) == ("resift_vector is float, not knn_vector", 0, False)
-    command = ["verify", hand_made, "--engine", opensearch_url, "--model", str(model.save(here / "model")), "--repair"]
-    result = CliRunner().invoke(main, command)
-    assert (result.exit_code, "resift_vector is float" in result.output) == (3, True)

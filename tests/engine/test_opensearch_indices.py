@@ -19,7 +19,7 @@ from reranker_app import app, client, config, filled, post
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, Body
+from resift.contracts.query_dsl import GUARD_FIELD, Body
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
@@ -69,32 +69,6 @@ def test_vectors_find_documents_that_are_routed(engine: OpenSearchEngine, index:
     assert sorted(one.id for one in stored) == ["0", "1", "2", "3", "4"]
     for one in stored:
         np.testing.assert_allclose(one.vector, vector, atol=1e-3)
-
-
-@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-@pytest.mark.parametrize(
-    ("changes", "fault"),
-    [
-        ({}, ""),
-        ({"properties": {}}, "no resift_vector"),
-        (
-            {"properties": {}, "dynamic": False},
-            "no resift_vector (dynamic is false: documents are taken, their vectors ignored)",
-        ),
-        ({"properties": {}, "dynamic": "strict"}, "no resift_vector (dynamic is strict: documents are refused)"),
-        ({"properties": {VECTOR_FIELD: {"type": "float"}}}, "resift_vector is float, not knn_vector"),
-        (
-            {"properties": {VECTOR_FIELD: {"type": "knn_vector", "dimension": 3}}},
-            "vectors of 3 dimensions, not 8",
-        ),
-    ],
-)
-def test_why_an_index_cannot_hold_its_models_vectors(
-    engine: OpenSearchEngine, index: str, model: Model, changes: dict[str, Any], fault: str
-) -> None:
-    body = {"settings": SETTINGS, "mappings": {**mappings(["text"], model), **changes}}
-    engine.client.indices.create(index=index, body=body)
-    assert engine.vector_fault(engine.info(index)) == fault
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

@@ -179,10 +179,3 @@ def test_what_does_not_fit_together(here: Path, monkeypatch: pytest.MonkeyPatch,
         OpenSearchEngine("http://127.0.0.1:1")
     assert "secret" not in str(caught.value.to_dict())
     assert caught.value.expected
-
-
-@pytest.mark.usefixtures("here")
-def test_urls_of_one_cluster_name_one_user() -> None:
-    with pytest.raises(BadInput, match="different users") as caught:
-        OpenSearchEngine("http://anna:secret@a:1,http://otto:secret@b:1")
-    assert "secret" not in str(caught.value.to_dict())

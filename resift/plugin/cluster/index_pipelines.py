@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 from resift.contracts.query_dsl import PIPELINE_PREFIX, is_compact
 from resift.errors import BadInput, NotFound
+from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline, Resource
 from resift.plugin.cluster.search_pipelines import Rewriter, SearchPipeline, all_pipelines, pipeline_name, rewriters
 from resift.plugin.cluster.templates import Stamp, fill, render
-from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 # These indices have none: it would have the name of another pipeline of the installation that is named resift.

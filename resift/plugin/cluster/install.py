@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from resift.contracts.documents import ModelDescription
 from resift.errors import BadInput, EngineError, NotFound
+from resift.plugin import read_resource
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
@@ -33,7 +34,6 @@ from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
-from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")

@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.errors import NotFound, ResiftError
+from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.templates import Stamp, fill, fingerprint
-from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 SEARCH = "index.search.default_pipeline"

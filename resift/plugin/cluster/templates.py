@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from resift.plugin.resource_files import read_resource
+from resift.plugin import read_resource
 
 _STAMP = re.compile(
     r"Resift (?P<version>[^\s,]+), model (?P<model>[^\s,]+), content (?P<content>[^\s,]+)(?:, key (?P<key>[^\s,]+))?"

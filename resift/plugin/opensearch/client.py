@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import orjson
 from msgspec import Struct
@@ -15,8 +16,17 @@ from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
-from resift.contracts.query_dsl import Body
-from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, UnsupportedCluster
+from resift.contracts.engine import Headers
+from resift.contracts.query_dsl import PIPELINE_PREFIX, Body
+from resift.errors import (
+    BadInput,
+    EngineError,
+    EngineUnavailable,
+    IndexNotFound,
+    NotFound,
+    ResiftError,
+    UnsupportedCluster,
+)
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
@@ -26,6 +36,8 @@ T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
 _STRANGE = "the answer is not OpenSearch's"
 _A_CLUSTER = "the address of an OpenSearch cluster"
+_DEFAULT_PIPELINE = "index.search.default_pipeline"
+_SLOW_SECONDS = 1.0  # that the node which manages the cluster may take: searches wait for it
 _PAGE = 500  # documents that are read together
 _KEPT = "10m"  # how long the cluster keeps its place, between two pages
 OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search's ext
@@ -34,20 +46,18 @@ _EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are 
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
-    """opensearch-py's serializer with orjson, which is several times as fast.
+    """opensearch-py's serializer, which writes with orjson: it is several times as fast.
 
-    Answers that hold fields of documents are left to the standard library's ``json``: orjson reads a whole number
-    beyond 64 bits as a float, and a document must come back as it was written.
+    It does not read with it: to orjson a whole number beyond 64 bits is a float, and a document must come back as it
+    was written.
     """
 
     def dumps(self, data: Any) -> Any:
         """The JSON text of a request; a string is taken for JSON already."""
+        if isinstance(data, (str, bytes)):
+            return data
         try:
-            return (
-                data
-                if isinstance(data, (str, bytes))
-                else orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
-            )
+            return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
         except TypeError:
             # What orjson refuses and opensearch-py takes: whole numbers beyond 64 bits, keys that are not strings.
             return super().dumps(data)
@@ -56,12 +66,7 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
         """The value of an answer's JSON text; the text itself for :func:`call_for_text`."""
         if _AS_TEXT.get():
             return s
-        if '"_source"' in s or '"fields"' in s:
-            return super().loads(s)
-        try:
-            return orjson.loads(s)
-        except orjson.JSONDecodeError:
-            return super().loads(s)  # opensearch-py raises an error of its own tree, or reads NaN
+        return super().loads(s)
 
 
 def to_json(value: Any) -> str:
@@ -169,8 +174,12 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if (error.error and not isinstance(error.info, Mapping)) or (isinstance(detail, Mapping) and "type" not in detail):
         text = " ".join(_TAG.sub(" ", str(body or error.error)).split())[:200]
         return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
-    if isinstance(detail, Mapping) and (found := _index_error(detail, status)) is not None:
-        return found
+    kind, index = (detail.get("type"), detail.get("index")) if isinstance(detail, Mapping) else ("", None)
+    if kind == "index_not_found_exception":
+        return IndexNotFound(reason, value=index, expected="an existing index")
+    if kind == "index_closed_exception":  # whose reason is "closed"
+        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
+        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
     if status == 404:
         if "found" in body:
             id, index = body.get("_id"), body.get("_index")
@@ -179,17 +188,6 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if status >= 500 and _IMPOSSIBLE.fullmatch(str(_innermost(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
-
-
-def _index_error(detail: Mapping[str, Any], status: int) -> EngineError | NotFound | None:
-    """The error for an index that is not there, or is closed; None where it is another one."""
-    index = detail.get("index")
-    if detail.get("type") == "index_not_found_exception":
-        return IndexNotFound(error_reason(detail), value=index, expected="an existing index")
-    if detail.get("type") == "index_closed_exception":  # whose reason is "closed"
-        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
-        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
-    return None
 
 
 def _innermost(error: Any) -> Mapping[str, Any]:
@@ -272,3 +270,32 @@ def _whole(answer: Mapping[str, Any]) -> Any:
     if shards["failed"] or shards["successful"] + shards.get("skipped", 0) < shards["total"]:
         raise EngineUnavailable(f"only {shards['successful']} of {shards['total']} shards could be read")
     return answer
+
+
+def asks_us_alone(client: OpenSearch, index: str, headers: Headers) -> bool:
+    """Whether the default search pipeline of an index, or of each that a name stands for, does nothing but ask us."""
+    if "*" in index or index in ("", "_all"):  # a cluster warns who asks for all settings, its own indices' too
+        return False
+    # local: of what the node knows that is asked, as the one that manages the cluster may hang
+    params = {"flat_settings": "true", "local": "true"}
+    try:
+        get = client.indices.get_settings
+        answer = call(get, index=index, name=_DEFAULT_PIPELINE, headers=headers, params=params)
+    except ResiftError:  # such as for who may search and may not read settings: the pipeline does no harm
+        return False
+    names = {one["settings"].get(_DEFAULT_PIPELINE, "") for one in answer.values()}
+    return bool(names) and all(name.startswith(PIPELINE_PREFIX) and _is_ours(client, name) for name in names)
+
+
+def _is_ours(client: OpenSearch, pipeline: str) -> bool:
+    """Whether a pipeline consists of our processor, or does not exist."""
+    path, params = f"/_search/pipeline/{quote(pipeline, safe='')}", {"request_timeout": _SLOW_SECONDS, "ignore": 404}
+    try:
+        answer = call(client.transport.perform_request, "GET", path, params=params)
+    except ResiftError:
+        return False
+    found: dict[str, Any] = answer.get(pipeline, {}) if isinstance(answer, dict) else {}
+    processors = [*found.get("request_processors", []), *found.get("response_processors", [])]
+    if found.get("phase_results_processors") or len(processors) > 1:
+        return False
+    return all("index" in one.get("ml_inference", {}).get("model_config", {}) for one in processors)

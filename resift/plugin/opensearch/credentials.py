@@ -18,7 +18,7 @@ _FILES = {"ca_certs": "CA_CERTS", "client_cert": "CLIENT_CERT", "client_key": "C
 def credentials(nodes: Sequence[Node], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """The settings of opensearch-py's connections for the credentials of a cluster's ``nodes`` and the environment.
 
-    A user in the address wins over OPENSEARCH_USER. The other variables are OPENSEARCH_PASSWORD or
+    The first user in the address wins over OPENSEARCH_USER. The other variables are OPENSEARCH_PASSWORD or
     OPENSEARCH_PASSWORD_FILE, OPENSEARCH_CA_CERTS, OPENSEARCH_CLIENT_CERT, OPENSEARCH_CLIENT_KEY,
     OPENSEARCH_AWS_REGION and OPENSEARCH_AWS_SERVICE. Raises BadInput for what does not fit together, or a file that
     cannot be read, and MissingExtra if botocore is needed and not installed. No error quotes a password.
@@ -29,7 +29,8 @@ def credentials(nodes: Sequence[Node], environment: Mapping[str, str] = os.envir
         raise BadInput(
             "OPENSEARCH_CLIENT_KEY without OPENSEARCH_CLIENT_CERT", expected="both, or the certificate alone"
         )
-    user = _user_of(nodes) or _user_of_environment(given)
+    named = ((node.user, node.password or "") for node in nodes if node.user is not None)
+    user = next(named, None) or _user_of_environment(given)
     if "AWS_REGION" in given:
         if user is not None:
             raise BadInput("a user and OPENSEARCH_AWS_REGION", value=user[0], expected="one of the two")
@@ -39,19 +40,6 @@ def credentials(nodes: Sequence[Node], environment: Mapping[str, str] = os.envir
         token = base64.b64encode(":".join(user).encode()).decode()
         settings["headers"] = {"authorization": f"Basic {token}"}
     return settings
-
-
-def _user_of(nodes: Sequence[Node]) -> tuple[str, str] | None:
-    users = {(node.user, node.password or "") for node in nodes if node.user is not None}
-    if len(users) > 1:
-        names = sorted({user or "" for user, _ in users})
-        raise BadInput(
-            "the URLs of one cluster have different users or passwords",
-            value=", ".join(names),
-            expected="the same in each, or in one of them",
-        )
-    user, password = next(iter(users), (None, ""))
-    return None if user is None else (user, password)
 
 
 def _user_of_environment(given: Mapping[str, str]) -> tuple[str, str] | None:

@@ -53,14 +53,6 @@ def stored_json(document: Document, vector_field: str) -> str:
     return f"{fields}{json.dumps(vector_field)}: {numbers.decode()}}}"
 
 
-def stored_vector(hit: Mapping[str, Any], vector_field: str) -> Floats | None:
-    """The vector (K,) of a hit that was fetched with the vector field; None if its document has none."""
-    values = hit.get("_source", {}).get(vector_field)
-    if isinstance(values, str):
-        return expanded(values)
-    return None if values is None else np.asarray(values, np.float32)
-
-
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
     """Fields as they were given: without what belongs to our vectors."""
     return {name: value for name, value in source.items() if not is_ours(name)}
@@ -164,7 +156,10 @@ def _take(hit: dict[str, Any], name: str, field: str) -> Floats | str | None:
     """A hit's packed vector, which is taken out of it, or the one in its fields."""
     fields = hit.get("fields", {})
     if name not in fields:
-        return stored_vector(hit, field)
+        stored = hit.get("_source", {}).get(field)
+        if isinstance(stored, str):
+            return expanded(stored)
+        return None if stored is None else np.asarray(stored, np.float32)
     packed: str | None
     (packed,) = fields.pop(name)
     if not fields:

@@ -11,6 +11,7 @@ import numpy as np
 from opensearchpy.exceptions import TransportError
 
 from resift.arrays import Floats
+from resift.cache import TtlCache
 from resift.contracts.documents import (
     Document,
     IndexInfo,
@@ -25,6 +26,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
+    asks_us_alone,
     call,
     call_for_text,
     connect,
@@ -35,7 +37,6 @@ from resift.plugin.opensearch.client import (
     to_json,
     translated,
 )
-from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import sent_body, stored_json, take_vectors, without_stored_vector
 from resift.plugin.opensearch.mappings import (
     TUNING,
@@ -43,7 +44,6 @@ from resift.plugin.opensearch.mappings import (
     index_settings,
     mapped_fields,
     mappings,
-    vector_fault,
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
@@ -51,6 +51,7 @@ from resift.ranking.tuning import Tuning
 
 _SAMPLE_SEED = 7
 _LARGEST = 1e38  # of numbers of 32 bits
+_SECONDS = 5.0  # for which it is remembered what pipeline an index has, as its fields are
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
 _LOCAL = {"local": "true"}
 
@@ -66,7 +67,7 @@ class OpenSearchEngine(Engine):
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.client = connect(url, timeout)
-        self._default_pipelines = DefaultPipelines(self.client)
+        self._passed_by: TtlCache[bool] = TtlCache(1000, _SECONDS)  # whether indices have our default pipeline
 
     def close(self) -> None:
         self.client.close()
@@ -124,11 +125,10 @@ class OpenSearchEngine(Engine):
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        aggs = {name: {"terms": {"field": name, "size": size}} for name in fields}
         # under numbers: the name of an aggregation may not have every sign that a field's may
-        body = {"query": query, "size": 0, "aggs": {str(at): one for at, one in enumerate(aggs.values())}}
-        response = self.search(index, body, headers=headers).response
-        found = response.get("aggregations", {})
+        aggs = {str(at): {"terms": {"field": name, "size": size}} for at, name in enumerate(fields)}
+        body = {"query": query, "size": 0, "aggs": aggs}
+        found = self.search(index, body, headers=headers).response.get("aggregations", {})
         return {
             name: [(_value(bucket), bucket["doc_count"]) for bucket in found.get(str(at), {}).get("buckets", ())]
             for at, name in enumerate(fields)
@@ -143,10 +143,6 @@ class OpenSearchEngine(Engine):
         if model is None:
             return analyzed_tokens(self.client, analyzer, text, headers)
         return sparse_tokens(self.client, model, text, headers)
-
-    def vector_fault(self, info: IndexInfo) -> str:
-        mapped = self._mappings(info.name).values()
-        return next(filter(None, (vector_fault(one, info.vector_field, info.dim) for one in mapped)), "")
 
     def drop(self, index: str) -> None:
         # check_name refuses patterns and lists: they would delete more than one index.
@@ -194,7 +190,7 @@ class OpenSearchEngine(Engine):
     def search(
         self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
-        sent = self._default_pipelines.passed_by(index, sent_body(body, vectors), headers)
+        sent = self._sent(index, body, vectors, headers)
         if vectors is None:
             text = call_for_text(self.client.search, index=index, body=sent, headers=headers)
             return SearchResult(unparsed=(text, from_json))
@@ -203,7 +199,7 @@ class OpenSearchEngine(Engine):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        sent = [self._default_pipelines.passed_by(index, sent_body(body, vectors), headers) for body in bodies]
+        sent = [self._sent(index, body, vectors, headers) for body in bodies]
         lines = "".join(f"{{}}\n{to_json(body)}\n" for body in sent)
         answer = call(self.client.msearch, index=index, body=lines, headers=headers)
         for response in answer["responses"]:
@@ -211,6 +207,24 @@ class OpenSearchEngine(Engine):
             if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
                 raise translated(TransportError(status, "", response))
         return [_result(response, vectors) for response in answer["responses"]]
+
+    def _sent(self, index: str, body: Body, vectors: VectorFields | None, headers: Headers) -> Body:
+        """The body of a search of ours as OpenSearch is sent it: past a default pipeline that only asks us.
+
+        Our own searches are rewritten already, or are meant to be plain. Through the pipeline the cluster would ask the
+        reranker about each, which costs five milliseconds where all is well; where all its threads wait for searches,
+        or it hangs, it costs a second. Where an index came by a snapshot without the pipeline, it would refuse them.
+        What else a pipeline does, such as to mix the scores of a ``hybrid`` query, is meant for our searches too; then
+        the rewriting is asked about once more, and leaves alone what it made.
+        """
+        sent = sent_body(body, vectors)
+        if "search_pipeline" in sent:
+            return sent
+        key = (index, str(headers))
+        passed_by = self._passed_by.get(key)
+        if passed_by is None:
+            passed_by = self._passed_by.put(key, asks_us_alone(self.client, index, headers))
+        return {**sent, **PLAIN} if passed_by else sent
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
         if not clauses:

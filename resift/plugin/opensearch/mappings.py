@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_compact, is_ours
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
 # except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other
@@ -34,12 +34,6 @@ SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 _TOKENS = ("rank_features", "sparse_vector")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
-_CONSEQUENCES = {
-    "false": " (dynamic is false: documents are taken, their vectors ignored)",
-    "false_allow_templates": " (dynamic is false: documents are taken, their vectors ignored)",
-    "strict": " (dynamic is strict: documents are refused)",
-    "strict_allow_templates": " (dynamic is strict: documents are refused)",
-}
 
 
 def index_settings(analyzer: str) -> dict[str, Any]:
@@ -149,17 +143,3 @@ def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False)
                 yield name, replace(one, model=model)
         else:
             yield from vector_fields(field, f"{name}.", nested or kind == "nested")
-
-
-def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
-    """Why an index with a mapping cannot hold the vectors of ``dim`` numbers that a field is for; "" if it can."""
-    found = mapping.get("properties", {}).get(field)
-    if found is None:
-        return f"no {field}{_CONSEQUENCES.get(str(mapping.get('dynamic', 'true')), '')}"
-    if is_compact(field):
-        return "" if found == COMPACT_MAPPING else f"{field} is {found.get('type')}, not binary with doc values"
-    if found.get("type") != "knn_vector":
-        return f"{field} is {found.get('type')}, not knn_vector"
-    if found.get("dimension") != dim:
-        return f"vectors of {found.get('dimension')} dimensions, not {dim}"
-    return ""

@@ -14,6 +14,7 @@ from resift.plugin.opensearch.client import T, call, connect, create_unless_ther
 _ATTEMPTS = 20
 _WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
 _TIMEOUT = 5.0  # seconds
+_KEY = "s:"  # before a session's id, which may be "." or "..": no path can hold that
 SETTINGS = {
     "number_of_shards": 1,
     "auto_expand_replicas": "0-1",
@@ -54,7 +55,7 @@ class OpenSearchSessionStore(SessionStore):
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
-        answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404, **_limit(wait)})
+        answer = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404, **_limit(wait)})
         if not answer.get("found"):
             # An error means that there is not even an index: somebody dropped it, and the next write must create it.
             self._created = self._created and "error" not in answer
@@ -77,33 +78,30 @@ class OpenSearchSessionStore(SessionStore):
             "indices": session.indices,
             "session": {**session.body, _WRITE: write},
         }
-        answer = self._call(self.client.index, index=self.index, id=_key(id), body=body, params=params)
+        answer = self._call(self.client.index, index=self.index, id=f"{_KEY}{id}", body=body, params=params)
         # A write whose answer got lost is sent again, and the cluster refuses it because of the first one: whoever is
         # told so would add the same marks a second time.
         return "error" not in answer or (answer.get("status") == 409 and self._holds(id, write))
 
     def _holds(self, id: str, write: str) -> bool:
         """Whether what is stored under an id comes from this very write."""
-        answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404})
+        answer = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         session = answer["_source"].get("session") if answer.get("found") else None
         return isinstance(session, dict) and session.get(_WRITE) == write
 
     def delete(self, id: str) -> bool:
-        answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
+        answer = self._call(self.client.delete, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
-        return ((_id(hit["_id"]), _stored(hit["_source"])) for hit in self._hits(query))
-
-    def _hits(self, query: dict[str, Any]) -> list[dict[str, Any]]:
-        """All documents that match a query."""
         try:
             self._refresh()
             # A list, so that what goes wrong while scanning is raised in here.
-            return self._call(lambda: list(scroll(self.client, self.index, {"query": query})))
+            hits = self._call(lambda: list(scroll(self.client, self.index, {"query": query})))
         except NotFound:
-            return []
+            hits = []
+        return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in hits)
 
     def delete_index(self, index: str) -> int:
         return self._delete({"term": {"indices": index}})
@@ -113,15 +111,12 @@ class OpenSearchSessionStore(SessionStore):
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
         """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
-        params: dict[str, Any] = {"conflicts": "proceed"}
-        if not everything:
-            params |= {"max_docs": PURGED_AT_ONCE}
-        else:
-            self.delete("")  # refused at once where the index is blocked, which a deletion by query would wait for
+        params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGED_AT_ONCE})}
         deleted = 0
         for _ in range(_ATTEMPTS):
             try:
                 if everything:
+                    self.delete("")  # refused at once where the index is blocked: a deletion by query would wait
                     self._refresh()
                 answer = self._call(self.client.delete_by_query, index=self.index, body={"query": query}, params=params)
             except NotFound:
@@ -159,12 +154,3 @@ def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name != _WRITE}
     return StoredSession(body, seconds, source.get("indices"), version)
-
-
-def _key(id: str) -> str:
-    """The id of a session's document. A session may be called '.' or '..', which no path can hold."""
-    return f"s:{id}"
-
-
-def _id(key: str) -> str:
-    return key.removeprefix("s:")

@@ -13,8 +13,8 @@ from resift.contracts.query_dsl import PLAIN
 from resift.contracts.session_store import HURRIED_SECONDS
 from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
 from resift.errors import EngineError, IndexNotFound
+from resift.plugin import read_resource
 from resift.plugin.opensearch.client import call, connect, create_unless_there, error_reason, scroll, to_json
-from resift.plugin.resource_files import read_resource
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 # The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody
@@ -32,7 +32,6 @@ _SOURCE = (
     "event_attributes.object.object_id_field",
     "event_attributes.position.ordinal",
 )
-_BATCH = 500
 _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 
 
@@ -122,9 +121,8 @@ class OpenSearchUbiLog(UbiLog):
         # a page may be sending the next event, which is not to keep the others from being deleted
         params = {"conflicts": "proceed", "refresh": "true", "request_timeout": 60}
         for kind in KINDS:
-            ids = [hit["_id"] for hit in self._of_client(kind, client)]
-            for start in range(0, len(ids), _BATCH):
-                body = {"query": {"ids": {"values": ids[start : start + _BATCH]}}}
+            if ids := [hit["_id"] for hit in self._of_client(kind, client)]:
+                body = {"query": {"ids": {"values": ids}}}
                 answer = call(self.client.delete_by_query, index=self.names[kind], body=body, params=params)
                 forgotten += answer["deleted"]
         return forgotten
@@ -137,14 +135,10 @@ class OpenSearchUbiLog(UbiLog):
     def _all(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """All hits of a search body; none where there is no such index."""
         try:
-            self._refresh()
+            call(self.client.indices.refresh, index=self.names[kind])
             yield from scroll(self.client, self.names[kind], body)
         except IndexNotFound:
             return
-
-    def _refresh(self) -> None:
-        names = ",".join(self.names.values())
-        call(self.client.indices.refresh, index=names, params={"ignore_unavailable": "true"})
 
     def close(self) -> None:
         self.client.close()
