@@ -185,7 +185,9 @@ def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[st
             yield f"c{client}", NOW - 1000 + 10 * n, shown, id
 
 
-@pytest.mark.parametrize("loyal", [True, False])
+@pytest.mark.parametrize(
+    ("engine_url", "loyal"), [("sqlite", True), ("opensearch", True), ("sqlite", False)], indirect=["engine_url"]
+)
 def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     engine_url: str, engine: Engine, news: str, model: Model, tmp_path: Path, loyal: bool
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
     page.wait("return document.querySelector('#message h2').textContent === 'There is no page 7'")
 
 
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)  # where an index has an end of its own
 def test_pages_end_where_the_api_does(page: Page, engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
     engine.create(index, ["text"], model)
     for start in range(0, 10_500, 1_500):
