@@ -8,13 +8,13 @@ blank between them is read as both.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats
 from resift.corpus import char_ngrams, plain_idf
 from resift.text import tokenize
 
@@ -73,29 +73,25 @@ class NgramIndex:
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        self._ids: dict[str, int] = {}
-        ngrams = [
-            np.array([self._ids.setdefault(ngram, len(self._ids)) for ngram in _ngrams(word)], np.int32)
-            for word in words
-        ]
-        flat = np.concatenate([np.zeros(0, np.int32), *ngrams])
-        rows = np.repeat(np.arange(len(words), dtype=np.int32), [len(each) for each in ngrams])
-        frequency = np.bincount(flat, minlength=len(self._ids))
-        self._idf: Floats = plain_idf(frequency, len(words)).astype(np.float32)
-        self._lengths = np.maximum(np.sqrt(np.bincount(rows, self._idf[flat] ** 2, len(words))), 1e-9)
-        self._rows: NDArray[np.int32] = rows[np.argsort(flat, kind="stable")]
-        self._offsets = np.concatenate([[0], np.cumsum(frequency)])
+        held = defaultdict[str, list[int]](list)
+        for row, word in enumerate(words):
+            for ngram in _ngrams(word):
+                held[ngram].append(row)
+        self._rows = {ngram: np.array(rows, np.int32) for ngram, rows in held.items()}
+        frequency = np.array([len(rows) for rows in held.values()])
+        self._idf = dict(zip(held, plain_idf(frequency, len(words)).tolist(), strict=True))
+        squares = np.zeros(len(words))
+        for ngram, rows in self._rows.items():
+            np.add.at(squares, rows, self._idf[ngram] ** 2)
+        self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
         """The inner product of the word's n-grams with those of each of ``words``, (V,)."""
-        ids = [self._ids[ngram] for ngram in _ngrams(word) if ngram in self._ids]
-        if not ids:
-            return np.zeros(len(self.words))
-        spans = [self._rows[self._offsets[id] : self._offsets[id + 1]] for id in ids]
-        # weights are made here and not kept: they would be most of what an index takes
-        weights = [self._idf[id] / self._lengths[rows] * self._idf[id] for id, rows in zip(ids, spans, strict=True)]
-        found = np.bincount(np.concatenate(spans), np.concatenate(weights), len(self.words))
-        return found.astype(np.float64, copy=False)
+        found = np.zeros(len(self.words))
+        for ngram in filter(self._rows.__contains__, _ngrams(word)):
+            rows = self._rows[ngram]
+            np.add.at(found, rows, self._idf[ngram] ** 2 / self._lengths[rows])
+        return found
 
 
 def _ngrams(word: str) -> list[str]:

@@ -121,7 +121,8 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/")
     def page() -> Response:
-        text = render_template("search.html", index=service.config.index, alpha=service.alpha, version=__version__)
+        alpha = service.search_model.alpha if service.config.alpha is None else service.config.alpha
+        text = render_template("search.html", index=service.config.index, alpha=alpha, version=__version__)
         # unlike all else that is answered, its cards show the images of documents, from wherever these are
         return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from resift.contracts.query_dsl import Body, VectorFields
+from resift.contracts.query_dsl import Body
 from resift.contracts.search_options import PipelineOptions
 from resift.errors import BadInput, TextTooLong
 from resift.ranking.feedback import Feedback
@@ -81,10 +81,6 @@ class Rewritten:
         """The first field whose vectors moved a clause of its own, and what they taught."""
         moved = self.knowledge.own.vectors.items() if self.in_place and self.is_changed else ()
         return next(((name, own.feedback) for name, own in moved), None)
-
-    def seen(self, searched: VectorFields) -> VectorFields:
-        """The field or fields by which hits are compared, of an index whose own that we search are ``searched``."""
-        return searched if self.field is None else self.field[0]
 
     @property
     def obstacle(self) -> str:

@@ -57,11 +57,6 @@ class CardFields:
     ranges: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
 
-    @property
-    def parts(self) -> dict[str, str | None]:
-        """The name of each part's field."""
-        return {name: getattr(self, name) for name in ("title", "text", "link", "image")}
-
     def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
         """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link``, ``image`` and ``facts``
         (field → value) if it has some.

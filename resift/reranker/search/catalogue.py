@@ -18,7 +18,7 @@ from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.bodies import filtered
-from resift.reranker.search.cards import Bound, CardFields, card_fields
+from resift.reranker.search.cards import ROLES, Bound, CardFields, card_fields
 from resift.rewriting.clauses import question_clause
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
@@ -72,7 +72,7 @@ class Catalogue:
             "indices": list(info.indices),
             "documents": self._total(info.name, headers),
             "fields": list(info.fields),
-            "card": fields.parts,
+            "card": {part: getattr(fields, part) for part in ROLES[:4]},
             "facets": list(fields.facets),
             "ranges": fields.ranges,
             "facts": list(fields.facts),

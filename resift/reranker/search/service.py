@@ -22,17 +22,18 @@ from resift.plugin.connect import open_review_store
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Judgement, Mark
+from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.tuning import Tuning
 from resift.reranker.access.indices import ServedIndex, ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.search.answers import (
     Answer,
-    LateReranking,
     ServedReranker,
     add_cards,
     add_engine_ranks,
     add_reasons,
     add_sub_scores,
+    reranked_page,
 )
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue, count_facets
@@ -96,11 +97,6 @@ class Reranker:
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
-
-    @property
-    def alpha(self) -> float:
-        """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
-        return self.search_model.alpha if self.config.alpha is None else self.config.alpha
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
@@ -292,8 +288,7 @@ class Reranker:
         try:
             query = self.in_session(info, body, asked, search.headers)
             readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-            step = LateReranking(self.engine, late) if late is not None and readable else None
-            return self._answer(search, info, body, query, step)
+            return self._answer(search, info, body, query, late if readable else None)
         except ResiftError as error:
             # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
             if error.status < 500 or error.code == "engine_unavailable":
@@ -311,25 +306,26 @@ class Reranker:
         info: IndexInfo,
         body: dict[str, Any],
         query: Rewritten,
-        step: LateReranking | None,
+        late: LateInteraction | None,
     ) -> Answer:
-        reranked = step is not None or query.is_reranked
+        reranked = late is not None or query.is_reranked
         explained, moved = reranked and search.reasons, search.reasons and query.knowledge.feedback is not None
-        bodies = [self._asked(query, step)]
+        bodies = [self._asked(query, late)]
         if search.baseline or moved:  # what moved a hit goes by the places that it won
             bodies.append(self._plain(body, query))
-        result, *plain = self._results(search, bodies, query.seen(info.searched) if explained else None)
+        seen = info.searched if query.field is None else query.field[0]  # by which hits are compared
+        result, *plain = self._results(search, bodies, seen if explained else None)
         facets = self._facets(search, bodies[0])
         if explained:
-            start = body["from"] if step is None else 0
+            start = body["from"] if late is None else 0
             add_sub_scores(self.search_model, query, result.hits, result.vectors, start)
-        if step is not None:
-            result = step.page(search, info, body, query, result)
+        if late is not None:
+            result = reranked_page(self.engine, late, search, info, body, query, result)
         if reranked and moved:
             add_reasons(query, result.hits, result.vectors, body["from"], plain[0].hits)
         if reranked and search.baseline:
             add_engine_ranks(result.hits, plain[0].hits)
-        said = self._described(search, query, step) if reranked else {"reranked": False}
+        said = self._described(search, query, late) if reranked else {"reranked": False}
         return Answer(result, {**said, **_became(query), **facets})
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
@@ -340,12 +336,14 @@ class Reranker:
         ranges = self.catalogue.fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
-    def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
-        """The body that the engine is asked."""
+    def _asked(self, query: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
+        """The body that the engine is asked, for the whole window where hits are reordered, whatever page is wanted."""
         asked = query.body
         if query.outcome is Outcome.NOTHING_TO_ADD and not query.in_place:
             asked = {**asked, "query": as_it_is(asked)}
-        return asked if step is None else step.window_body(asked, query.settings.window)
+        if late is None:
+            return asked
+        return {**asked, "from": 0, "size": max(query.settings.window, asked["from"] + asked["size"])}
 
     def _results(
         self, search: Search, bodies: list[dict[str, Any]], vectors: VectorFields | None
@@ -364,11 +362,11 @@ class Reranker:
         }
         return {**kept, **asked, "_source": False, "track_total_hits": False}
 
-    def _described(self, search: Search, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
+    def _described(self, search: Search, query: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
         return {
             "reranked": True,
             "model": self.model.hash,
-            "method": "vectors" if step is None else "late",
+            "method": "vectors" if late is None else "late",
             "alpha": 0.0 if query.in_place else round(query.settings.alpha, 6),
             "window": 0 if query.in_place else query.settings.window,
             "session": None if query.knowledge.feedback is None else search.session,
