@@ -166,7 +166,7 @@ EQUIVALENT = {
     ): "so many are all but one, which is then the last one",
     ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",
     (
-        "resift/plugin/sqlite/vectors.py",
+        "resift/plugin/sqlite/scoring.py",
         "return np.asarray(np.maximum(1 + cosines, -1))",
     ): "a cosine is not below -1, but for the last bit",
     (

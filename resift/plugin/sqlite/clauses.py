@@ -13,10 +13,9 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.plugin.sqlite.bm25 import Bm25, sum_by_row
 from resift.plugin.sqlite.fields import FieldTest
+from resift.plugin.sqlite.scoring import Bm25, Script, Vectors, sum_by_row
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, stored_object
-from resift.plugin.sqlite.vectors import Script, Vectors
 
 
 class Kept:

@@ -111,20 +111,14 @@ class Database:
         """Our errors in place of SQLite's."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where SQLite's message quotes damage
             if "unable to open" in str(error):
                 expected = "a file in a folder that exists and can be written"
                 raise self._unavailable(f"{self.path} cannot be opened", value=self.path, expected=expected) from error
             if any(phrase in str(error) for phrase in _PASSING):
                 raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
-            raise self._damage(str(error)) from error
-        except UnicodeDecodeError as error:  # Python's own, where SQLite's message quotes the damage
-            raise self._damage(str(error)) from error
-
-    def _damage(self, what: str) -> ResiftError:
-        """The error for a file that holds what was never written."""
-        expected = "a copy of the file, or the documents indexed again into a new one"
-        return self._corrupt(f"{self.path} is damaged: {what}", value=self.path, expected=expected)
+            expected = "a copy of the file, or the documents indexed again into a new one"
+            raise self._corrupt(f"{self.path} is damaged: {error}", value=self.path, expected=expected) from error
 
 
 def _close(idle: dict[int, list[sqlite3.Connection]]) -> None:

@@ -121,12 +121,9 @@ class SqliteEngine(Engine):
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        with self._database.transaction(write=False) as db:
-            tables = find_tables(db, index)
-            row = db.execute(f"SELECT source, version FROM {tables.documents} WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
-        return stored_object(row[0], f"document {id!r}"), row[1]
+        for document in self.scan(index, ids=[id]):
+            return document.source, document.version
+        raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD

@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from resift.contracts.query_dsl import values_of
 from resift.errors import BadInput
 from resift.plugin.sqlite.analysis import Word, words_of
 from resift.plugin.sqlite.clauses import Clause
-from resift.plugin.sqlite.query import natural_number, parse_query, unsupported
+from resift.plugin.sqlite.query import Natural, parse_query, unsupported
 from resift.plugin.sqlite.tables import IndexTables
+from resift.schema import convert
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
 _LENGTH = 1_000_000  # characters: beyond as many OpenSearch refuses a search that does not say how far to look
@@ -110,13 +113,11 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
         _tag(body, "pre_tags", "<em>"),
         _tag(body, "post_tags", "</em>"),
         html.escape if body.get("encoder") == "html" else str,
-        natural_number(body, "number_of_fragments", _FRAGMENTS),
-        natural_number(body, "max_analyzer_offset", _LENGTH),
+        convert("number_of_fragments", body.get("number_of_fragments", _FRAGMENTS), Natural),
+        convert("max_analyzer_offset", body.get("max_analyzer_offset", _LENGTH), Natural),
     )
 
 
 def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
-    tags = settings.get(name, [default])
-    if not isinstance(tags, list) or not tags or not isinstance(tags[0], str):
-        raise BadInput(f"{name} is {tags!r}", value=tags, expected="a list with a text")
+    tags: list[str] = convert(name, settings.get(name, [default]), Annotated[list[str], msgspec.Meta(min_length=1)])
     return tags[0]

@@ -6,12 +6,13 @@ person writes; ``hybrid`` stands at the top alone. They mean what they mean on O
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
+import msgspec
 import numpy as np
 
 from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD
@@ -19,32 +20,38 @@ from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.analysis import terms_of
 from resift.plugin.sqlite.clauses import Bool, Clause, Constant, Nearest, Query, Scored, Scripted, Text, Weighted
 from resift.plugin.sqlite.fields import COMPARISONS, FieldTest, exists, in_range, one_of, scalar
+from resift.plugin.sqlite.scoring import checked_numbers, parse_script
 from resift.plugin.sqlite.tables import IndexTables
-from resift.plugin.sqlite.vectors import checked_numbers, parse_script
+from resift.schema import convert
 
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+UpToAll = Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)]  # how many documents are looked for
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Weight = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max, title="a finite number, 0 or more")]
 MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
 _MAX_QUERIES = 5  # in a hybrid query
-# The settings that each kind of clause knows, beside boost and _name; of a knn query some have no effect, since every
+_COMMON = ("boost", "_name")
+# The settings that each kind of clause knows beside these; of a knn query some have no effect, since every
 # index of this engine has the field, and its k-NN is exact.
 _ABOUT_FIELDS: dict[str, tuple[str, ...]] = {  # they stand under the name of a field
     "match": ("query", "operator", "zero_terms_query", "lenient"),
     "term": ("value",),
+    "terms": ("values",),
     "range": tuple(COMPARISONS),
     "knn": ("vector", "k", "filter", "ignore_unmapped", "method_parameters", "rescore"),
 }
 _ALONE = {"match": "query", "term": "value"}  # what can stand there alone
-_OTHERS: dict[str, tuple[str, ...] | None] = {
+_OTHERS: dict[str, tuple[str, ...]] = {
     "match_all": (),
     "match_none": (),
     "multi_match": ("query", "operator", "zero_terms_query", "lenient", "fields", "type", "tie_breaker"),
     "ids": ("values",),
-    "terms": None,  # a field's name
     "exists": ("field",),
     "constant_score": ("filter",),
     "script_score": ("query", "script"),
-    "function_score": ("query", "functions", "score_mode", "boost_mode"),
+    "function_score": ("query", "functions", "score_mode"),
     "bool": ("must", "should", "filter", "must_not", "minimum_should_match"),
     "dis_max": ("queries",),
 }
@@ -72,6 +79,12 @@ class _Parser:
     def clause(self, query: Any) -> Clause:
         kind, settings = single(query, "query")
         about: tuple[str, ...] = ()
+        if kind == "terms" and isinstance(settings, Mapping):  # whose boost stands beside the field
+            common = {name: value for name, value in settings.items() if name in _COMMON}
+            field, values = single(
+                {name: value for name, value in settings.items() if name not in _COMMON}, "terms query"
+            )
+            settings = {field: {"values": values, **common}}
         if kind in _ABOUT_FIELDS:
             field, settings = single(settings, f"{kind} query")
             about = (field,)
@@ -79,20 +92,15 @@ class _Parser:
                 settings = {_ALONE[kind]: settings}
         elif kind not in _OTHERS:
             unsupported(f"query {kind!r}", " | ".join([*_ABOUT_FIELDS, *_OTHERS]))
-        if not isinstance(settings, Mapping):
-            raise BadInput(f"malformed {kind} query", value=settings, expected="an object")
-        known = _ABOUT_FIELDS.get(kind) or _OTHERS[kind]
-        boost = _boost_of(kind, settings, *(settings if known is None else known))
-        made: Clause = getattr(self, f"_{kind}")(*about, settings, boost)
-        return self._named(settings, kind, made)
+        known = (_ABOUT_FIELDS | _OTHERS)[kind]
+        settings = settings_of(settings, kind, *known, *_COMMON)
+        made: Clause = getattr(self, f"_{kind}")(*about, settings, _weight("boost", settings.get("boost", 1.0)))
+        return self._named(settings, made)
 
-    def _named(self, settings: Any, kind: str, clause: Clause) -> Clause:
+    def _named(self, settings: Mapping[str, Any], clause: Clause) -> Clause:
         """A clause, which is noted if its settings give it a name."""
-        if isinstance(settings, Mapping) and "_name" in settings:
-            name = settings["_name"]
-            if not isinstance(name, str):
-                raise BadInput(f"malformed _name of {kind}", value=name, expected="a text")
-            self.names[str(scalar(name, "_name"))] = clause
+        if "_name" in settings:
+            self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
     def _counted(self, count: int = 1) -> None:
@@ -138,20 +146,19 @@ class _Parser:
         vector = checked_numbers("query vector", settings["vector"], self.tables.meta.dim).astype(np.float32)
         self._counted()
         condition = None if settings.get("filter") is None else self._inner(settings["filter"])
-        return Nearest(vector, _up_to_all(settings, "k"), condition, boost=boost)
+        return Nearest(vector, convert("k", settings["k"], UpToAll), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
         """A hybrid query, which stands at the top of a body alone."""
-        if not isinstance(body, Mapping) or _boost_of("hybrid", body, "queries", "filter", "pagination_depth") != 1:
-            raise BadInput("malformed hybrid query", value=body, expected="an object without a boost")
+        body = settings_of(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
         queries = _as_list(body.get("queries", []))
         if not 0 < len(queries) <= _MAX_QUERIES:
             expected = f"1 to {_MAX_QUERIES} queries"
             raise BadInput(f"a hybrid query has {len(queries)} queries", value=len(queries), expected=expected)
         condition = body.get("filter")
         clauses = tuple(self._inner(query if condition is None else _filtered(query, condition)) for query in queries)
-        depth = _up_to_all(body, "pagination_depth") if "pagination_depth" in body else None
-        return Query(self._named(body, "hybrid", Bool(should=clauses, least=1)), self.names, clauses, depth)
+        depth = convert("pagination_depth", body["pagination_depth"], UpToAll) if "pagination_depth" in body else None
+        return Query(self._named(body, Bool(should=clauses, least=1)), self.names, clauses, depth)
 
     def _constant_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
         return Scored(self._inner(settings.get("filter")), boost=boost)
@@ -161,22 +168,18 @@ class _Parser:
         return Scripted(self._inner(settings.get("query")), script, boost=boost)
 
     def _function_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        mode, functions = settings.get("score_mode", "multiply"), _as_list(settings.get("functions", []))
-        if mode not in ("multiply", "first") or settings.get("boost_mode", "multiply") != "multiply":
-            unsupported("these modes of function_score", "score_mode multiply | first; boost_mode multiply")
+        mode = convert("score_mode", settings.get("score_mode", "multiply"), Literal["multiply", "first"])
+        functions = _as_list(settings.get("functions", []))
         if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
             unsupported("these functions of function_score", '{"filter", "weight"}')
-        weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"])) for one in functions)
+        weights = tuple((self._inner(one["filter"]), _weight("weight", one["weight"])) for one in functions)
         return Weighted(self._inner(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost)
 
     def _term(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         return self._one_of(name, [settings.get("value")], boost)
 
-    def _terms(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        about = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
-        name, values = single(about, "terms query")
-        if not isinstance(values, list):
-            raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
+    def _terms(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
+        values = convert(name, settings["values"], list[Any])
         if len(values) > MAX_TERMS:
             message = f"{len(values)} terms on {name!r}"
             raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
@@ -213,10 +216,8 @@ class _Parser:
     def _words(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
         """The clause for the words of a text in some fields."""
         # lenient says what becomes of other fields' types, of which there are none here
-        operator = str(settings.get("operator", "or")).lower()
-        if operator not in ("or", "and"):
-            raise BadInput(f"operator is {operator!r}", value=operator, expected="or | and")
-        tie_breaker = _number("tie_breaker", settings.get("tie_breaker", 0.0), 1.0)
+        operator = convert("operator", str(settings.get("operator", "or")).lower(), Literal["or", "and"])
+        tie_breaker = convert("tie_breaker", settings.get("tie_breaker", 0.0), Share, strict=False)
         terms = terms_of(str(scalar(settings.get("query"), "query")), self.tables.meta.analyzer)
         if not terms and settings.get("zero_terms_query") == "all":
             best = max(boosts.values())
@@ -231,7 +232,7 @@ class _Parser:
             pattern, _, boost = _text(name, "fields").partition("^")
             for field in self.tables.meta.fields:
                 if fnmatchcase(field, pattern):
-                    boosts[field] = _number("boost", boost or 1.0)  # the last name of a field counts
+                    boosts[field] = _weight("boost", boost or 1.0)  # the last name of a field counts
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
@@ -245,7 +246,7 @@ class _Parser:
         )
         # Where nothing else has to match, one of the alternatives must.
         alone = 0 if must or filtering or not should else 1
-        least = max(alone, natural_number(settings, "minimum_should_match", alone))
+        least = max(alone, convert("minimum_should_match", settings.get("minimum_should_match", alone), Natural))
         if not (must or should or filtering):
             least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
             must = () if must_not else (self._by_id(None, 1.0),)
@@ -255,22 +256,19 @@ class _Parser:
         return Bool(should=self._inner_of(settings, "queries"), least=1, best=True, boost=boost)
 
 
-def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
-    """A clause's boost. Raises UnsupportedQuery for a setting that is neither ``known`` nor common to all clauses."""
-    unknown = sorted(map(str, set(body) - {"boost", "_name", *known}))
+def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
+    """A part of a body that is an object. Raises UnsupportedQuery for a setting that is not ``known``."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"malformed {what}", value=value, expected="an object")
+    unknown = sorted(map(str, value.keys() - set(known)))
     if unknown:
-        unsupported(f"{unknown[0]!r} in {kind}", " | ".join([*known, "boost"]))
-    return _number("boost", body.get("boost", 1.0))
+        unsupported(f"{unknown[0]!r} in {what}", " | ".join(known))
+    return value
 
 
-def _number(name: str, value: Any, high: float = math.inf) -> float:
-    """A setting of a clause: a number from 0 to ``high``, finite, or its text. Raises BadInput for others."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, bool) or not 0 <= number <= high or math.isinf(number):
-        raise BadInput(f"{name} is {value!r}", value=value, expected=f"a number from 0 to {high:g}")
+def _weight(name: str, value: Any) -> float:
+    """A setting of a clause that is a number, or its text. Raises BadInput for others."""
+    number: float = convert(name, value, Weight, strict=False)
     return number
 
 
@@ -291,22 +289,6 @@ def _text(value: Any, what: str) -> str:
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def natural_number(body: Mapping[str, Any], name: str, default: int) -> int:
-    """A whole number of a search body. Raises BadInput if it is negative, or something else."""
-    value = body.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput(f"{name} is {value!r}", value=value, expected="a whole number, 0 or more")
-    return value
-
-
-def _up_to_all(body: Mapping[str, Any], name: str) -> int:
-    """How many documents are looked for, 1 to MAX_RESULTS."""
-    number = natural_number(body, name, 0)
-    if not 0 < number <= MAX_RESULTS:
-        raise BadInput(f"{name} is {number}", value=number, expected=f"a whole number from 1 to {MAX_RESULTS}")
-    return number
 
 
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:

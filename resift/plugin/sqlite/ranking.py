@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from resift.arrays import Floats
@@ -22,24 +23,19 @@ from resift.errors import BadInput, CorruptEngine
 from resift.plugin.sqlite.clauses import Clause, Query, View
 from resift.plugin.sqlite.fields import only_value, value_text
 from resift.plugin.sqlite.highlights import Highlight, parse_highlight
-from resift.plugin.sqlite.query import natural_number, parse_query, single, unsupported
+from resift.plugin.sqlite.query import Natural, Share, parse_query, settings_of, single, unsupported
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_object, stored_sources, stored_vector
+from resift.schema import convert
 
 _MODES: dict[str, Callable[[Scores, Scores], Scores]] = {"total": np.add, "multiply": np.multiply}
-_BODY_KEYS = {
-    "query",
-    "size",
-    "from",
-    "_source",
-    "highlight",
-    "track_total_hits",
-    "rescore",
-    "search_pipeline",
-    "collapse",
-}
+_BODY_KEYS = (
+    *("query", "size", "from", "_source", "highlight", "track_total_hits"),
+    *("rescore", "search_pipeline", "collapse"),
+)
+_Window = Annotated[int, msgspec.Meta(ge=0, le=MAX_RESULTS)]
+_Constant = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 _LARGEST = float(np.finfo(np.float32).max)
 _LEAST = np.float32(0.001)  # what a hit has that would have nothing: others were not found at all
-_MAX_RANK_CONSTANT = 10_000
 
 
 @dataclass(frozen=True)
@@ -215,8 +211,8 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
 
     Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what it does not give.
     """
-    _object(body, "a search body", *_BODY_KEYS)
-    size, start = natural_number(body, "size", 10), natural_number(body, "from", 0)
+    settings_of(body, "a search body", *_BODY_KEYS)
+    size, start = convert("size", body.get("size", 10), Natural), convert("from", body.get("from", 0), Natural)
     if size + start > MAX_RESULTS:
         raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")
     query = parse_query(body.get("query", {"match_all": {}}), tables, whole=True)
@@ -235,7 +231,7 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
 
 def _group(collapse: Any, tables: IndexTables) -> str:
     """The field that hits are grouped by."""
-    name = _object(collapse, "collapse", "field").get("field")
+    name = settings_of(collapse, "collapse", "field").get("field")
     if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
         expected = "a field with one text or number that is compared as a whole"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
@@ -243,15 +239,10 @@ def _group(collapse: Any, tables: IndexTables) -> str:
 
 
 def _rescore(body: Any, tables: IndexTables) -> Rescore:
-    settings = _object(
-        _object(body, "rescore", "query", "window_size").get("query"), "rescore", "rescore_query", "score_mode"
-    )
-    window = natural_number(body, "window_size", 10)
-    if window > MAX_RESULTS:
-        raise BadInput(f"window_size is {window}", value=window, expected=f"at most {MAX_RESULTS}")
-    mode = str(settings.get("score_mode", "total"))
-    if mode not in _MODES:
-        unsupported(f"the score_mode {mode!r}", " | ".join(_MODES))
+    body = settings_of(body, "rescore", "query", "window_size")
+    settings = settings_of(body.get("query"), "the query of rescore", "rescore_query", "score_mode")
+    window = convert("window_size", body.get("window_size", 10), _Window)
+    mode = convert("score_mode", settings.get("score_mode", "total"), Literal["total", "multiply"])
     return Rescore(window, parse_query(settings.get("rescore_query"), tables), _MODES[mode])
 
 
@@ -260,7 +251,7 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
     if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
         unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
     asked = {} if pipeline in (None, "_none") else pipeline
-    settings = _object(asked, "search_pipeline", "phase_results_processors", "description", "version")
+    settings = settings_of(asked, "search_pipeline", "phase_results_processors", "description", "version")
     processors = settings.get("phase_results_processors")
     if processors is None:
         return partial(_combined, normalize=_min_max)
@@ -269,20 +260,17 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
     kind, config = single(processors[0], "phase_results_processors")
     without_effect = ("tag", "description", "ignore_failure")
     if kind == "normalization-processor":
-        parts = _object(config, kind, "normalization", "combination", *without_effect)
-        _only(_object(parts.get("normalization", {}), "normalization", "technique"), "min_max")
-        combination = _object(parts.get("combination", {}), "combination", "technique", "parameters")
+        parts = settings_of(config, kind, "normalization", "combination", *without_effect)
+        _only(settings_of(parts.get("normalization", {}), "normalization", "technique"), "min_max")
+        combination = settings_of(parts.get("combination", {}), "combination", "technique", "parameters")
         _only(combination, "arithmetic_mean")
         return partial(_combined, normalize=_min_max, weights=_weights(combination))
     if kind != "score-ranker-processor":
         unsupported(f"the processor {kind!r}", "normalization-processor | score-ranker-processor")
-    ranked = _object(config, kind, "combination", *without_effect).get("combination", {})
-    combination = _object(ranked, "combination", "technique", "rank_constant", "parameters")
+    ranked = settings_of(config, kind, "combination", *without_effect).get("combination", {})
+    combination = settings_of(ranked, "combination", "technique", "rank_constant", "parameters")
     _only(combination, "rrf")
-    constant = natural_number(combination, "rank_constant", 60)
-    if not 1 <= constant <= _MAX_RANK_CONSTANT:
-        expected = f"a whole number from 1 to {_MAX_RANK_CONSTANT}"
-        raise BadInput(f"rank_constant is {constant!r}", value=constant, expected=expected)
+    constant = convert("rank_constant", combination.get("rank_constant", 60), _Constant)
     rank = partial(_reciprocal_rank, constant=constant)
     return partial(_combined, normalize=rank, weights=_weights(combination), mean=False)
 
@@ -294,18 +282,8 @@ def _only(settings: Mapping[str, Any], technique: str) -> None:
 
 
 def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
-    weights = _object(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
-    numbers = isinstance(weights, list) and all(isinstance(weight, (int, float)) for weight in weights)
-    if not numbers or (weights and not (all(0 <= one <= 1 for one in weights) and abs(sum(weights) - 1) <= 0.01)):
-        raise BadInput("malformed weights", value=weights, expected="numbers from 0 to 1 whose sum is 1")
-    return tuple(weights)
-
-
-def _object(value: Any, name: str, *known: str) -> Mapping[str, Any]:
-    """A part of a body that is an object. Raises UnsupportedQuery for other keys than the ``known``."""
-    if not isinstance(value, Mapping):
-        raise BadInput(f"malformed {name}", value=value, expected="an object")
-    unknown = sorted(map(str, value.keys() - set(known)))
-    if unknown:
-        unsupported(f"{unknown[0]!r} in {name}", " | ".join(sorted(known)))
-    return value
+    weights = settings_of(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
+    shares: tuple[float, ...] = convert("weights", weights, tuple[Share, ...])
+    if shares and abs(sum(shares) - 1) > 0.01:
+        raise BadInput(f"weights are {weights}", value=weights, expected="numbers whose sum is 1")
+    return shares
