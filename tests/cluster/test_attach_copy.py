@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from attached_index import Index, other, own, run
+from attached_index import Index, assert_right, other, own, routed, run, source
 from test_attach_running import COUNT, Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
+from resift.ingest import copying
+from resift.operations.copying import CopyPlan
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 __all__ = ["other", "own"]
@@ -202,6 +204,37 @@ def test_copying_goes_on_after_kills_and_leaves_no_block(
     assert_alike(shops)
     assert min(ends) < 0
     assert shops.state()[:2] == before[:2]
+
+
+def test_nothing_is_written_while_documents_are_copied_and_what_is_written_then_is_right(
+    shops: Shops, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, folder = own
+    gone = [json.dumps({"delete": {"_id": "5", **routed(5)}}), json.dumps({"delete": {"_id": "8"}})]
+    anew = [json.dumps({"index": {"_id": "5", **routed(5)}}), json.dumps(source(11))]
+    refused = []
+
+    def copy_documents(*given: Any) -> int:
+        for name in (shops.index.name, shops.alias):
+            refused.extend(item["status"] for item in Index.bulk(Behind(shops.index, name), gone))
+        return int(copying.copy_documents(*given))
+
+    def attached(plan: CopyPlan, *given: Any) -> Any:
+        for index in (shops.clients, shops.twin):
+            index.bulk(gone)
+            index.cluster.request("POST", f"/{index.name}/_flush", force="true")
+            index.bulk(anew)
+        return attach_copy(plan, *given)
+
+    attach_copy = CopyPlan._attached
+    monkeypatch.setattr("resift.operations.copying.copy_documents", copy_documents)
+    monkeypatch.setattr(CopyPlan, "_attached", attached)
+    attach(shops, opensearch_url, folder)
+    assert refused == [403] * 4
+    assert contents(shops.copy) == contents(shops.twin)
+    assert "8" not in contents(shops.copy)
+    assert "8" in contents(shops.index)
+    assert_right(shops.copy, model, list(shops.copy.engine.info(shops.name).fields), "resift_vector")
 
 
 def test_vectors_of_the_index_itself_come_along_as_they_were_written(

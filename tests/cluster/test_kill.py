@@ -179,7 +179,9 @@ def test_a_signal_while_the_first_documents_are_read(tmp_path: Path, model: Mode
     engine.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("engine_url", "number"), [("sqlite", signal.SIGINT), ("opensearch", signal.SIGTERM)], indirect=["engine_url"]
+)
 def test_a_signal_ends_it_when_what_was_read_is_indexed(
     engine: Engine, engine_url: str, index: str, command: list[str], tmp_path: Path, number: signal.Signals
 ) -> None:
