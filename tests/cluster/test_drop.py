@@ -29,14 +29,12 @@ def drop(*arguments: str, status: int, input: str = "") -> Result:
     return result
 
 
-@pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n"])
-def test_nothing_is_deleted_unless_somebody_says_yes(
-    here: Path, engine: Engine, engine_url: str, indexed: str, answer: str
-) -> None:
-    result = drop(indexed, "--engine", engine_url, status=2, input=answer)
-    assert f"Delete index {indexed} with its 5 documents?" in result.stderr
-    assert "--yes" in result.stderr
-    assert engine.info(indexed).fields
+def test_nothing_is_deleted_unless_somebody_says_yes(here: Path, engine: Engine, engine_url: str, indexed: str) -> None:
+    for answer in ("", "\n", "n\n", "no\n"):
+        result = drop(indexed, "--engine", engine_url, status=2, input=answer)
+        assert f"Delete index {indexed} with its 5 documents?" in result.stderr
+        assert "--yes" in result.stderr
+        assert engine.info(indexed).fields
 
 
 def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: str, indexed: str, model: Model) -> None:

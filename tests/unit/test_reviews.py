@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import hypergeom
 
 from resift.errors import BadInput, NotFound
 from resift.plugin.sqlite.sessions import SqliteSessionStore
@@ -43,6 +42,8 @@ def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target:
     st.lists(st.sampled_from([True, False, False, False, False, False]), min_size=1, max_size=60), st.integers(0, 80)
 )
 def test_runs_that_cannot_decide_change_nothing(read: list[bool], unread: int) -> None:
+    from scipy.stats import hypergeom  # takes a second to load, which each process would while it collects tests
+
     total, sizes, counts = len(read) + unread, np.arange(1, len(read) + 1), np.cumsum(read[::-1])
 
     def smallest(missed: int) -> float:
