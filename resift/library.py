@@ -21,8 +21,8 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.ingest.indexing import Indexer
+from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
-from resift.notebook import Added as Added
 from resift.notebook import HitTable, Shown
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title

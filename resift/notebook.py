@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
 from resift.errors import BadInput
-from resift.ingest.tables import Refused
 
 _SHOWN = 200  # characters of a field
 
@@ -36,14 +34,6 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
-
-
-@dataclass
-class Added(Shown):
-    """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
-
-    indexed: int = 0
-    refused: list[Refused] = field(default_factory=list)
 
 
 class HitTable:

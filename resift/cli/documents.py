@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,15 +96,15 @@ def index(
             chosen, records = choose_fields(source, fields if own is None else own, None if own is None else index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
-        counted = _Counted(records)
+        ids: Counter[str] = Counter()
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
-            report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
+            noted = _noting_ids(records, ids)
+            report = indexer.run(noted, chosen, analyzer, lambda _: progress(source.position, source.total))
         weighed = _finished(target, index, encoder) if own is None else []
-    _print_indexed(report, index, chosen, refused, as_json)
+    _print_indexed(report, index, chosen, refused, ids, as_json)
     for line in weighed:
         click.echo(line, err=True)
-    counted.tell_ids()
     _end(report, stop)
 
 
@@ -158,33 +159,16 @@ def _place(report: Report) -> str:
     return f"read up to line {line} of {file}"
 
 
-class _Counted:
-    """Records, and how many have no id of their own, or that of an earlier one (of the first million)."""
-
-    def __init__(self, records: Records) -> None:
-        self._records, self.unnamed, self.repeated = records, 0, 0
-
-    def __iter__(self) -> Records:
-        ids: set[int] = set()  # as hashes, which are small
-        for record in self._records:
-            if isinstance(record, Record):
-                known = hash(record.id)
-                self.unnamed += not record.named
-                self.repeated += known in ids
-                if len(ids) < _REMEMBERED:
-                    ids.add(known)
-            yield record
-
-    def tell_ids(self) -> None:
-        """Say on standard error how many have no id of their own, or another one's, if any do, and what that means."""
-        if self.repeated:
-            click.echo(f"warning: {self.repeated} documents have the id of an earlier one, and replace it", err=True)
-        if self.unnamed:
-            click.echo(
-                f"{self.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
-                "hash of their content: once changed, they are added anew and do not replace what is there",
-                err=True,
-            )
+def _noting_ids(records: Records, found: Counter[str]) -> Records:
+    """The records; ``found`` counts those without an id of their own, and with that of an earlier one."""
+    ids: set[int] = set()  # as hashes, which are small
+    for record in records:
+        if isinstance(record, Record):
+            known = hash(record.id)
+            found.update(unnamed=not record.named, repeated=known in ids)
+            if len(ids) < _REMEMBERED:
+                ids.add(known)
+        yield record
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
@@ -202,7 +186,9 @@ def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tu
     return own
 
 
-def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: DeadLetters, as_json: bool) -> None:
+def _print_indexed(
+    report: Report, index: str, fields: Sequence[str], refused: DeadLetters, ids: Counter[str], as_json: bool
+) -> None:
     rate = report.indexed / report.seconds if report.seconds else 0
     figures = {
         "index": index,
@@ -221,3 +207,11 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
         click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
+    if ids["repeated"]:
+        click.echo(f"warning: {ids['repeated']} documents have the id of an earlier one, and replace it", err=True)
+    if ids["unnamed"]:
+        click.echo(
+            f"{ids['unnamed']} documents have no id of their own (_id, id, or what --id names) and are known by a "
+            "hash of their content: once changed, they are added anew and do not replace what is there",
+            err=True,
+        )

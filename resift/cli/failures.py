@@ -46,7 +46,9 @@ class Resift(LazyGroup):
             with _termination():
                 return super().invoke(ctx)
         except ResiftError as error:
-            wrong = isinstance(error, (BadInput, NotFound, ModelMismatch)) and not _is_full(error.__cause__)
+            # a full disk is no fault of the arguments
+            is_full = getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+            wrong = isinstance(error, (BadInput, NotFound, ModelMismatch)) and not is_full
             message = str(shorten(error.message, 2000))
             raise Failure(message, error.expected, WRONG_ARGUMENTS if wrong else FAILED) from error
         except KeyboardInterrupt:
@@ -59,11 +61,6 @@ class Resift(LazyGroup):
                 raise
             named = f"{error.filename}: " if error.filename else ""
             raise Failure(f"{named}{error.strerror or error}") from error
-
-
-def _is_full(cause: BaseException | None) -> bool:
-    """Whether an error comes of a full disk, which is no fault of the arguments."""
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _colours() -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -21,6 +21,7 @@ import numpy as np
 from resift.errors import BadInput
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Files, Record, record_of
+from resift.notebook import Shown
 
 _EXPECTED = "dictionaries, dataclasses, a pandas or polars frame, an Arrow table, a data set or a file's path"
 _ROWS = 1000  # of a table that are Python objects at a time
@@ -212,6 +213,14 @@ class Refused:
     status: int
     reason: str
     document: Any
+
+
+@dataclass
+class Added(Shown):
+    """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
+
+    indexed: int = 0
+    refused: list[Refused] = field(default_factory=list)
 
 
 class Refusals(DeadLetters):
