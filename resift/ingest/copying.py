@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,7 @@ from resift.contracts.documents import Rejection
 from resift.errors import EngineError
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH
-from resift.ingest.writing import CountingWriter, Patience, patiently
+from resift.ingest.writing import CountingWriter, patiently
 from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.client import scroll
 from resift.plugin.opensearch.documents import sent_body
@@ -75,4 +74,4 @@ def blocked(copy: Copy) -> Iterator[None]:
 
 def unblock(copy: Copy) -> None:
     """Let the index be written to again, however busy the cluster is."""
-    patiently(copy.unblock, Patience(time.sleep))
+    patiently(copy.unblock)

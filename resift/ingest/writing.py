@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,21 +34,13 @@ def is_temporary(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-class Patience:
-    """Waits between attempts: 0.5 s after the first, then twice as long each time, up to 30 s, give or take a quarter.
-
-    ``sleep`` does the waiting.
-    """
-
-    def __init__(self, sleep: Callable[[float], None]) -> None:
-        self._sleep, self._jitter = sleep, random.Random(0)
-
-    def wait(self, attempt: int) -> None:
-        """Wait after an attempt that failed; the first is 1."""
-        self._sleep(min(30, 0.5 * 2 ** (attempt - 1)) * self._jitter.uniform(0.75, 1.25))
+def wait(attempt: int, sleep: Callable[[float], None]) -> None:
+    """Wait after an attempt that failed, the first being 1: 0.5 s, then twice as long each time, up to 30 s, give or
+    take a quarter."""
+    sleep(min(30, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
-def patiently(ask: Callable[[], T], patience: Patience) -> T:
+def patiently(ask: Callable[[], T]) -> T:
     """The answer of ``ask``, which is called again after errors that are temporary, up to :data:`ATTEMPTS` times."""
     for attempt in range(1, ATTEMPTS):
         try:
@@ -55,7 +48,7 @@ def patiently(ask: Callable[[], T], patience: Patience) -> T:
         except ResiftError as error:
             if not is_temporary(error.status):
                 raise
-            patience.wait(attempt)
+            wait(attempt, time.sleep)
     return ask()
 
 
@@ -67,9 +60,9 @@ class BatchWriter(ABC):
     be made because of a document in it, is halved. ``sleep`` does the waiting.
     """
 
-    def __init__(self, writers: int, stop: Stop | None, sleep: Callable[[float], None] | None) -> None:
+    def __init__(self, writers: int, stop: Stop | None, sleep: Callable[[float], None] | None = None) -> None:
         self.stop = stop or Stop()
-        self._writers, self._patience = writers, Patience(sleep or self.stop.wait)
+        self._writers, self._sleep = writers, sleep or self.stop.wait
         # taken by whoever changes what the threads share
         self._lock = threading.RLock()
         # called after each batch, by the thread that puts them
@@ -144,7 +137,7 @@ class BatchWriter(ABC):
             pending = [pending[position] for position in late]
 
     def _wait(self, attempt: int) -> None:
-        self._patience.wait(attempt)
+        wait(attempt, self._sleep)
 
     def _ask(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
         """One request: its rejections and, if it failed as a whole for now, the error."""
@@ -177,14 +170,8 @@ class CountingWriter(BatchWriter):
         refused: documents that the engine does not take, with the reasons.
     """
 
-    def __init__(
-        self,
-        send: Callable[[Any], list[Rejection]],
-        writers: int,
-        stop: Stop | None = None,
-        sleep: Callable[[float], None] | None = None,
-    ) -> None:
-        super().__init__(writers, stop, sleep)
+    def __init__(self, send: Callable[[Any], list[Rejection]], writers: int, stop: Stop | None = None) -> None:
+        super().__init__(writers, stop)
         self._sent_by = send
         self.written = 0
         self.changed: list[str] = []

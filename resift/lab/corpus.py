@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import char_ngrams
 from resift.errors import BadInput, needs_extra
-from resift.text import tokenize
+from resift.text import char_ngrams, tokenize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -8,6 +8,7 @@ blank between them is read as both.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,8 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.corpus import char_ngrams, plain_idf
-from resift.text import tokenize
+from resift.text import char_ngrams, tokenize
 
 _NGRAM_SIZES = (2, 3, 4)
 _MAX_CANDIDATES = 20
@@ -78,8 +78,7 @@ class NgramIndex:
             for ngram in _ngrams(word):
                 held[ngram].append(row)
         self._rows = {ngram: np.array(rows, np.int32) for ngram, rows in held.items()}
-        frequency = np.array([len(rows) for rows in held.values()])
-        self._idf = dict(zip(held, plain_idf(frequency, len(words)).tolist(), strict=True))
+        self._idf = {ngram: math.log((len(words) + 1) / len(rows)) for ngram, rows in held.items()}
         squares = np.zeros(len(words))
         for ngram, rows in self._rows.items():
             np.add.at(squares, rows, self._idf[ngram] ** 2)

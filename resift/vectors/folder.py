@@ -118,9 +118,7 @@ def restoring(folder: str | Path) -> Iterator[None]:
     """Raise CorruptModel, which names ``folder`` and what is wrong, where its content cannot be put together."""
     try:
         yield
-    except ModelNotFound:
-        raise
-    except CorruptModel:
+    except (ModelNotFound, CorruptModel):
         raise
     except BadInput as error:
         raise CorruptModel(f"{folder}: {error.message}", value=str(folder), expected=error.expected) from error

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 
-from resift.corpus import char_ngrams, plain_idf
 from resift.lab.corpus import (
     DocumentFrequencies,
     document_frequency,
@@ -19,7 +18,7 @@ from resift.lab.corpus import (
     sparse_counts,
     tfidf_idf,
 )
-from resift.text import FUNCTION_WORDS, STOP_WORDS
+from resift.text import FUNCTION_WORDS, STOP_WORDS, char_ngrams
 
 
 def test_ngrams_of_short_words_and_of_lone_surrogates() -> None:
@@ -42,7 +41,6 @@ def test_every_idf_is_its_formula() -> None:
     n, documents = np.array([0, 1, 5, 10]), 10
     np.testing.assert_allclose(smoothed_idf(n, documents), np.log([22, 11 / 1.5, 2, 11 / 10.5]))
     np.testing.assert_allclose(smoothed_idf(n, documents, 1), [np.log(22), np.log(11 / 1.5), 1, 1])
-    np.testing.assert_allclose(plain_idf(n, documents), np.log([11, 11, 2.2, 1.1]))
     np.testing.assert_allclose(probabilistic_idf(n, documents), [np.log(21), np.log(9.5 / 1.5), 0, 0])
     np.testing.assert_allclose(lucene_idf(n, documents), np.log([22, 1 + 9.5 / 1.5, 2, 1 + 0.5 / 10.5]))
     np.testing.assert_allclose(tfidf_idf(n, documents), np.log([11, 5.5, 11 / 6, 1]) + 1)

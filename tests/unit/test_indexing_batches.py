@@ -166,7 +166,7 @@ def test_a_damaged_file_is_tried_once(index_all: Callable[..., Indexer]) -> None
 def test_waits_grow_to_half_a_minute_give_or_take_a_quarter(
     index_all: Callable[..., Indexer], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("random.Random.uniform", lambda self, least, most: least if share < 1 else most)
+    monkeypatch.setattr("random.uniform", lambda least, most: least if share < 1 else most)
     waits: list[float] = []
 
     def fail(documents: Sequence[Document]) -> None:
