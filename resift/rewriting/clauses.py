@@ -41,7 +41,6 @@ KNN_BOOST = 1.0
 # By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
 # otherwise it would be the last hit of each page.
 PROMOTED = 1000.0
-
 TEXT_CLAUSES = (
     "match",
     "multi_match",

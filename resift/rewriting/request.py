@@ -24,6 +24,31 @@ from resift.sessions.knowledge import Knowledge
 from resift.sessions.sessions import is_id
 from resift.text import FUNCTION_WORDS, tokenize, word_places
 
+MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
+MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions; others OpenSearch bounds itself
+MAX_QUERY_VALUES = 100_000  # of a query or filter
+_OPENING, _CLOSING = "([{", ")]}"
+UBI = "ubi"
+# What plugins' parts of ext show as fields of ext itself.
+_SHOWN = {
+    UBI: ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
+    "rerank": ("query_context",),
+}
+_BY_MODELS = ("neural", "neural_sparse")  # which have a text encoded
+# What a query says of hits that nobody looks for, and of conditions beside the words.
+_UNWANTED, _CONDITIONS = ("must_not", "negative"), ("filter", "functions")
+# How many words stand for a text of more than that. Of a pasted document fewer and more telling ones find more: 50 to
+# 200 do better than 400, and these than as many as the engine takes.
+_TELLING = 100
+# What a query_string says beside the words that it asks for.
+_NAME = r"[\w.*-]+:"
+_FIELD = rf"(?<![\w.*\\-]){_NAME}"
+_VALUE = r"""(?:"[^"]*"|\([^()]*\)|[^\s()]+)(?:[~^][\d.]*)?"""
+_NEGATED = re.compile(rf"(?<![^\s(])[-!](?:{_NAME})?{_VALUE}")
+_NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\S*)|\bNOT\s+(?:{_NAME})?{_VALUE}")
+_OF_A_FIELD = re.compile(rf"{_FIELD}{_VALUE}")
+_SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
+
 
 @dataclass(frozen=True)
 class RewriteSettings:
@@ -92,33 +117,6 @@ class Rewritten:
     def reason(self) -> str:
         """The same, and what was left out beside it."""
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))
-
-
-MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
-MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions; others OpenSearch bounds itself
-MAX_QUERY_VALUES = 100_000  # of a query or filter
-_OPENING, _CLOSING = "([{", ")]}"
-UBI = "ubi"
-# What plugins' parts of ext show as fields of ext itself.
-_SHOWN = {
-    UBI: ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
-    "rerank": ("query_context",),
-}
-
-_BY_MODELS = ("neural", "neural_sparse")  # which have a text encoded
-# What a query says of hits that nobody looks for, and of conditions beside the words.
-_UNWANTED, _CONDITIONS = ("must_not", "negative"), ("filter", "functions")
-# How many words stand for a text of more than that. Of a pasted document fewer and more telling ones find more: 50 to
-# 200 do better than 400, and these than as many as the engine takes.
-_TELLING = 100
-# What a query_string says beside the words that it asks for.
-_NAME = r"[\w.*-]+:"
-_FIELD = rf"(?<![\w.*\\-]){_NAME}"
-_VALUE = r"""(?:"[^"]*"|\([^()]*\)|[^\s()]+)(?:[~^][\d.]*)?"""
-_NEGATED = re.compile(rf"(?<![^\s(])[-!](?:{_NAME})?{_VALUE}")
-_NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\S*)|\bNOT\s+(?:{_NAME})?{_VALUE}")
-_OF_A_FIELD = re.compile(rf"{_FIELD}{_VALUE}")
-_SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 
 
 def as_written(body: Body) -> Body:

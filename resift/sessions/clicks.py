@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resift.cache import TtlCache, remembered
-from resift.contracts.engine import Engine
+from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import values_of
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput, EngineError, ResiftError
@@ -39,7 +39,6 @@ AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
 _SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
 _QUERIES, _OBJECTS = 20_000, 50_000
 _TOGETHER = 1000  # objects that the engine is asked for at once
-Headers = Mapping[str, str] | None
 Object = tuple[str, str]  # its name and the field of it, which together are one document's name
 
 

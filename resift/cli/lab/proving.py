@@ -14,7 +14,7 @@ from typing import Any
 from resift.cli.lab.judged_source import known_queries
 from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import opened_store, service_settings
-from resift.contracts.engine import Engine
+from resift.contracts.engine import Engine, Headers
 from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
@@ -27,7 +27,7 @@ from resift.ranking.judgements import Judgement
 from resift.ranking.tuning import Tuning
 from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.service import Reranker
-from resift.sessions.clicks import Actions, Clicks, Headers, Object, documents_of, read_actions
+from resift.sessions.clicks import Actions, Clicks, Object, documents_of, read_actions
 from resift.sessions.sessions import Sessions
 from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
 

@@ -14,6 +14,7 @@ from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.errors import BadInput
 from resift.ranking.explain import title as first_line
 
+Bound = float | str  # of a range: a number, or a date as ISO 8601 writes it
 ROLES = ("title", "text", "link", "image", "facet", "fact", "example")
 _SEVERAL = ("facet", "fact", "example")  # roles that may have more than one
 _TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
@@ -26,7 +27,6 @@ _URL = re.compile(r"https?://\S+", re.IGNORECASE)
 _SHORT = 150  # characters of a text that may be a title
 _FACT = 80  # characters of a fact
 _READ = 2000  # characters of a value that are looked at
-Bound = float | str  # of a range: a number, or a date as ISO 8601 writes it
 _MOST_FACETS, _MOST_FACTS = 6, 4
 _PARTS = 5  # ranges that a field is cut into, at most
 _VALUE = 40  # characters of a value, on average, that is short enough for a facet or a card
@@ -45,7 +45,7 @@ class CardFields:
 
     ``facets`` are the fields by which hits can be narrowed down, the most useful first, and ``ranges`` where the ranges
     of those begin that are numbers or dates; ``facts`` are short values beside the title. ``examples`` are queries that
-    the settings name.
+    the settings name, or that find something.
     """
 
     title: str | None = None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
-from resift.contracts.engine import Engine
+from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import Body, document_text, text_clause
 from resift.encoders.model import Model
 from resift.errors import ResiftError
@@ -35,7 +35,6 @@ _MAX_TEXT = 20_000
 _FEW, _CHARACTERS = 30, 60_000_000  # documents that tell how long they are, and how much is read at once
 _MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS, _COMPLETIONS = 4, 40, 16, 4
 _STALE = 6  # times as long is a sample used as it takes to be drawn anew, if nobody asks for it meanwhile
-Headers = Mapping[str, str] | None
 
 
 class IndexWords(NamedTuple):
