@@ -1,7 +1,9 @@
-"""A cluster: ``resift install``, ``uninstall``, ``guard``, ``attach`` and ``detach`` change it, ``doctor`` looks."""
+"""Commands about a cluster: those that change it, ``resift doctor``, and ``resift role``, the rights that it takes."""
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,17 +15,20 @@ import click
 from click.core import ParameterSource
 
 from resift.cli.failures import INTERRUPTED, NOT_RIGHT
-from resift.cli.options import checked_address, field_names, json_option
+from resift.cli.options import checked_address, field_names, json_option, service_settings
 from resift.cli.output import carry_out, print_report, print_table, require_consent
 from resift.cli.paths import NewFolder
+from resift.errors import BadInput
 from resift.ingest.stopping import Stop
-from resift.operations.installing import NAME, RERANKER
-from resift.plugin.cluster.installation import PROVIDERS
+from resift.plugin.cluster.installation import NAME, PROVIDERS, RERANKER
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
-    from resift.operations.doctor import IndexStatus, StatusRow
+    from resift.operations.doctor import StatusRow
     from resift.operations.installing import InstallPlan
+
+ROLES = ("install", "attach", "vectors", "serve")
+_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
 def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -257,9 +262,9 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
     """Say in one screen what is wrong with an installation, and how to fix it.
 
     It asks the cluster and the reranker, has the cluster ask the reranker, and looks at versions, clocks, rights,
-    settings, and all that was installed. A second table has a line for each index with vectors, and says how many
-    documents have one; whether they belong to their texts resift verify says. Below stands what was chosen for an index
-    by held-back documents, or by resift tune, and why.
+    settings, and all that was installed. Of each index with vectors it says how many documents have one; whether they
+    belong to their texts resift verify says. Below stands what was chosen for an index by held-back documents, or by
+    resift tune, and why.
 
     The exit status is 3 unless everything is in order.
     """
@@ -272,10 +277,6 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
         parts = list(_grouped(found.parts))
         rows = [[row.kind, row.name, row.state] for row in parts]
         print_table(["KIND", "NAME", "STATE"], rows, [f"fix: {row.fix}" if row.fix else "" for row in parts])
-        if found.indices:
-            click.echo()
-            notes = [f"{one.state}\n  fix: {one.fix}" if one.fix else "" for one in found.indices]
-            print_table(["INDEX", "DOCUMENTS", "VECTORS", "MODEL"], list(map(_cells, found.indices)), notes)
         for name, lines in found.tuned.items():
             click.echo(f"index {name}: {'; '.join(lines)}")
     if not found.in_order:
@@ -290,12 +291,43 @@ def _grouped(parts: Sequence[StatusRow]) -> Iterator[StatusRow]:
         yield replace(first, name=f"{name} and {len(others)} more" if others else name)
 
 
-def _cells(one: IndexStatus) -> list[str]:
-    """The line of the table."""
-    if one.vector_field is None:
-        return [one.index, "-", "-", "-"]
-    documents = "closed" if one.documents is None else str(one.documents)
-    # rounded down: one that is missing is not to be 100%
-    share = f"{one.with_vector * 1000 // one.documents / 10:g}%" if one.documents else "-"
-    # two models may have one name, and the hash is what resift detach takes
-    return [one.index, documents, share, f"{one.model_name} ({one.model})" if one.model else "unknown"]
+def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
+    """The body of ``PUT _plugins/_security/api/roles/NAME`` for what ``resift NAME`` does, and no more.
+
+    ``indices``: patterns of the indices that are searched and attached; ``sessions``: the index of the sessions;
+    ``ubi``: the indices of UBI's events and queries.
+    """
+    from resift.plugin import read_resource
+    from resift.plugin.cluster.templates import fill
+
+    template = json.loads(read_resource(f"roles/{name}.json"))
+    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions, "ubi": ubi})
+    return body
+
+
+@click.command("role", epilog="Example: resift role serve --indices 'news,products-*'")
+@click.argument("name", type=click.Choice([*ROLES, "aws"]))
+@click.option(
+    "--indices",
+    default="*",
+    show_default=True,
+    metavar="PATTERNS",
+    help="The indices that are searched or attached, separated by commas.",
+)
+def role_command(name: str, indices: str) -> None:
+    """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else; aws: the policies
+    for a domain of Amazon's (resift install --managed aws).
+
+    install: resift install, doctor, guard and uninstall. attach: resift attach and detach, without a right to write to
+    indices. vectors: resift index, attach --vectors, verify and detach. serve: resift serve. It is the body of PUT
+    _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those that RESIFT_SESSION_INDEX,
+    RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES name, as for the service.
+    """
+    settings = service_settings()
+    patterns = [pattern.strip() for pattern in indices.split(",")]
+    ubi = [settings.ubi_events, settings.ubi_queries]
+    for named, values in {"--indices": patterns, "RESIFT_*": [settings.session_index, *ubi]}.items():
+        wrong = [value for value in values if not _PATTERN.fullmatch(value)]
+        if wrong:
+            raise BadInput(f"{named} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
+    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2, ensure_ascii=False))

@@ -32,7 +32,7 @@ _COMMANDS = {
     "uninstall": "resift.cli.cluster:uninstall",
     "doctor": "resift.cli.cluster:doctor",
     "guard": "resift.cli.cluster:guard",
-    "role": "resift.cli.role:role_command",
+    "role": "resift.cli.cluster:role_command",
     "demo": "resift.cli.demo:demo",
 }
 _FIRST = ("demo", "attach", "search", "serve", "doctor")  # what a newcomer is shown

@@ -7,10 +7,9 @@ from typing import Any
 
 from resift.contracts.documents import check_name
 from resift.errors import BadInput
-from resift.operations.attaching import AttachPlan
+from resift.operations.attaching import AttachPlan, Options
 from resift.operations.copying import CopyPlan
 from resift.operations.detaching import DetachPlan
-from resift.operations.index_plan import Options
 from resift.operations.installing import open_cluster
 from resift.operations.searching import SearchPlan
 

@@ -21,12 +21,13 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipelines,
     pipelines_of,
+    refuse,
     remove_ingest_pipeline,
     settle_pipelines,
+    uses_of,
 )
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from urllib.request import urlopen
 
 from resift.contracts.documents import IndexInfo
@@ -20,14 +21,13 @@ from resift.operations.installing import InstallationOptions, found_installer, o
 from resift.operations.plan import Result
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import ingest_pipelines
+from resift.plugin.cluster.index_pipelines import ingest_pipelines, pipeline_uses
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord, tunings
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY, Resource
 from resift.plugin.cluster.search_pipelines import SEARCH, SearchPipeline, pipeline_name, rewriters
 from resift.plugin.cluster.settings import PRIVATE, TRUSTED
-from resift.plugin.cluster.usage import pipeline_uses
 from resift.version import __version__
 
 if TYPE_CHECKING:
@@ -53,24 +53,6 @@ class StatusRow:
         return not self.fix
 
 
-@dataclass(frozen=True)
-class IndexStatus:
-    """The vectors of one model in an index; ``model`` is None for vectors of which the index records nothing.
-
-    ``documents`` is None for a closed index; ``with_vector`` of them have one. ``state`` is what is wrong, or ``ok``,
-    and ``fix`` the command that mends it. An index without vectors is told of only where something is wrong.
-    """
-
-    index: str
-    state: str
-    fix: str
-    model: str | None = None
-    model_name: str | None = None
-    vector_field: str | None = None
-    documents: int | None = None
-    with_vector: int = 0
-
-
 def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """What is wrong with the cluster at ``url`` and the reranker that it asks, and how to fix it.
 
@@ -80,24 +62,21 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """
     if options.get("model"):
         load_model(str(options["model"]))  # which may be none, whatever the cluster says
-    parts, indices, tuned = list[StatusRow](), list[IndexStatus](), {}
+    parts, tuned = list[StatusRow](), {}
     try:
         with closing(open_cluster(url)) as engine:
             cluster = Cluster(engine)
             parts += cluster_rows(cluster, without_credentials(url))
             parts += status_rows(found_installer(engine, **options))
-            indices += index_statuses(cluster)
+            parts += index_rows(cluster)
             tuned = tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         parts.append(_refused(error, without_credentials(url)))
-    states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts]
-    states += [(f"index {one.index}", one.state, one.fix) for one in indices]
     return Result(
         parts=parts,
-        indices=indices,
         tuned=tuned,
-        in_order=not any(fix for _, _, fix in states),
-        lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
+        in_order=all(one.in_order for one in parts),
+        lines=[f"{one.kind} {one.name}: {one.state}" + (f" (fix: {one.fix})" if one.fix else "") for one in parts],
     )
 
 
@@ -239,34 +218,36 @@ def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
             yield StatusRow(SearchPipeline.kind, name, f"no index {rewriter.index}", f"resift detach {rewriter.index}")
 
 
-def index_statuses(cluster: Cluster) -> list[IndexStatus]:
-    """How it stands with the vectors of each index, and the indices that name a pipeline of ours which is gone."""
+def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
+    """A line for each model's vectors in each index, and for each index that names a pipeline of ours which is gone."""
     served = {one.model.hash for one in installations(cluster).values()}
     pairs = list(_vectors(cluster))
-    refusing = dict(_refusing(cluster, {entry.name for _, entry in pairs}))
-    found = []
-    for (record, entry), (documents, covered) in zip(pairs, _counts(cluster, [one for _, one in pairs]), strict=True):
-        if entry.model is None and not covered:
-            continue  # the field of vectors that were taken back, which OpenSearch takes out of no mapping
-        fault = refusing.pop(entry.name, None) or _fault(record, entry, (documents or 0) - covered, served)
-        model, named = entry.model, entry.model_name
-        found.append(IndexStatus(entry.name, *fault, model, named, entry.vector_field, documents, covered))
-    return [*found, *(IndexStatus(index, *fault) for index, fault in refusing.items())]
+    refusing = {row.name: row for row in _refusing(cluster, {entry.name for _, entry, _ in pairs})}
+    for record, entry, kind in pairs:
+        documents, covered = _counted(cluster, entry)
+        # the field of vectors that were taken back is empty: OpenSearch takes none out of a mapping
+        if entry.model is not None or covered:
+            standing = _standing(record, entry, documents, covered, served)
+            if entry.model and is_ours(entry.vector_field) and kind not in ("knn_vector", "binary"):
+                fix = "copy it into an index without that field, and resift attach it with --vectors"
+                standing = f"{entry.vector_field} is {kind or 'not mapped'}, and holds no vectors", fix
+            yield refusing.pop(entry.name, StatusRow("index", entry.name, *standing))
+    yield from refusing.values()
 
 
-def _vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo]]:
-    """Each model's vectors in each index, those that searches use first, with what the index records of itself."""
+def _vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
+    """Each model's vectors in each index, those that searches use first, with its record and their field's type."""
     filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
     answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
     for name, entry in sorted(answer.items()):
         mapping: dict[str, Any] = entry.get("mappings", {})
         record = IndexRecord.read(name, mapping.get("_meta", {}))
-        unknown = [] if record.known else [one for one in mapping.get("properties", {}) if is_ours(one)]
-        yield from ((record, one) for one in record.known)
-        yield from ((record, IndexInfo(name, (), None, None, None, vector_field=one)) for one in unknown)
+        types = {one: field.get("type", "") for one, field in mapping.get("properties", {}).items() if is_ours(one)}
+        unknown = (IndexInfo(name, (), None, None, None, vector_field=one) for one in types)
+        yield from ((record, one, types.get(one.vector_field, "")) for one in record.known or unknown)
 
 
-def _refusing(cluster: Cluster, with_vectors: Collection[str]) -> Iterator[tuple[str, tuple[str, str]]]:
+def _refusing(cluster: Cluster, with_vectors: Collection[str]) -> Iterator[StatusRow]:
     """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
 
     A snapshot brings an index with its settings and without the pipelines, and a clone names those of another index.
@@ -279,34 +260,40 @@ def _refusing(cluster: Cluster, with_vectors: Collection[str]) -> Iterator[tuple
             refused = "searches" if use.setting == SEARCH else "writes"
             vectors = "" if use.name not in with_vectors else " --vectors"
             is_own = use.pipeline == pipeline_name(use.name) and use.name in with_vectors
-            fix = "resift install" if is_own else f"resift attach {use.name}{vectors} --default-pipelines"
-            yield use.name, (f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused", fix)
+            fix = _INSTALL if is_own else f"resift attach {use.name}{vectors} --default-pipelines"
+            state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
+            yield StatusRow("index", use.name, state, fix)
 
 
-def _fault(record: IndexRecord, entry: IndexInfo, missing: int, served: Collection[str]) -> tuple[str, str]:
-    """What is wrong with vectors, and what to do about it; "ok" and "" if nothing is.
+def _standing(
+    record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served: Collection[str]
+) -> tuple[str, str]:
+    """How vectors stand, of which ``covered`` documents have one, and what to do if that is not right.
 
-    ``missing`` documents lack one, and ``served`` are the models of installations, by their hashes.
+    ``documents`` is None for a closed index, and ``served`` are the models of installations, by their hashes.
     """
-    name, lacking = entry.name, f"{missing} documents lack a vector"
+    name, attach = entry.name, f"resift attach {entry.name} --vectors"
     if entry.model is None:
-        return "vectors of an unknown model, as in a copy by _reindex", f"resift attach {name} --vectors"
+        return f"{covered} vectors of an unknown model, as in a copy by _reindex", attach
+    if documents is None:
+        return "closed", ""
+    told = f"{covered} of {documents} documents have a vector of {entry.model_name} ({entry.model})"
     if entry == record.filling:
-        return f"attaching was interrupted: {lacking}", f"resift attach {name} --vectors"
-    if missing and is_ours(entry.vector_field):
-        return lacking, f"resift verify {name} --repair"
+        return f"{told}: attaching was interrupted", attach
+    if covered < documents and is_ours(entry.vector_field):
+        return told, f"resift verify {name} --repair"
     if served and entry == record.current and entry.model not in served:
-        return "of a model that no installation serves", f"resift attach {name} --vectors --model DIR, with its model"
-    return "ok", ""
+        return f"{told}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
+    return told, ""
 
 
-def _counts(cluster: Cluster, entries: list[IndexInfo]) -> Iterator[tuple[int | None, int]]:
-    """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
-    searches = []
-    for entry in entries:
-        covered = {"filter": {"exists": {"field": entry.vector_field}}}
-        searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
-    for one in cluster.searches(searches):
-        # an index that is closed is left out, and nothing is searched
-        is_open = "aggregations" in one
-        yield (one["hits"]["total"]["value"], one["aggregations"]["covered"]["doc_count"]) if is_open else (None, 0)
+def _counted(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
+    """How many documents the index of vectors has, None if it is closed or gone, and how many of them have one."""
+    covered = {"filter": {"exists": {"field": entry.vector_field}}}
+    # without a pipeline because the index's own may rerank, or fail
+    body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}
+    path = f"/{quote(entry.name, safe='')}/_search"
+    found = cluster.request("POST", path, body, ignore_unavailable="true")
+    if "aggregations" not in found:  # nothing was searched
+        return None, 0
+    return found["hits"]["total"]["value"], found["aggregations"]["covered"]["doc_count"]

@@ -129,9 +129,8 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     One that something else names stays: what is written or searched through it would be refused.
     """
     from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline
+    from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline, uses_of
     from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters, take_out
-    from resift.plugin.cluster.usage import uses_of
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):

@@ -10,23 +10,30 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.request import urlopen
 
+from resift.contracts.documents import ModelDescription
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, EngineUnavailable, UnsupportedCluster
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, Step, silent
 from resift.plugin.addresses import is_cluster, without_credentials
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import (
+    FIELDS,
+    NAME,
+    RERANKER,
+    Installation,
+    Managed,
+    check_unmanaged,
+    installations,
+)
+from resift.plugin.cluster.resources import LAZY, RemoteModel
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from resift.contracts.documents import ModelDescription
-    from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.install import Installer
-    from resift.plugin.cluster.installation import Installation, Managed
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
-NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
 # Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
 # Whoever writes through that of the installation has to know that nothing is encoded.
 GUARDED = ("rewrite", "rerank", "query")
@@ -110,8 +117,6 @@ def open_cluster(url: str) -> OpenSearchEngine:
 
     Raises BadInput for the embedded engine's file, and for a cluster that is not OpenSearch, or too old.
     """
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
     if not is_cluster(url):
         shown = without_credentials(url)
         raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
@@ -122,10 +127,6 @@ def open_cluster(url: str) -> OpenSearchEngine:
 
 def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
     """The installer of what is given; the rest is what the cluster remembers of its installation."""
-    from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.install import Installer
-    from resift.plugin.cluster.installation import installations
-
     found, name, model = installations(Cluster(engine)), options.get("name"), options.get("model")
     if name is None and len(found) > 1:
         names = ", ".join(sorted(found))
@@ -141,8 +142,6 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
     """Who manages the cluster, by what is given; else by what is installed."""
-    from resift.plugin.cluster.installation import Managed
-
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
         if role is not None:
@@ -158,8 +157,6 @@ def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
 
     Of several it is the one of the usual name, or the first.
     """
-    from resift.plugin.cluster.installation import installations
-
     found = [one for one in installations(cluster).values() if model in (None, one.model.hash)]
     return min(found, key=lambda one: (one.name != NAME, one.name), default=None)
 
@@ -169,9 +166,6 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
     Raises UnsupportedCluster where plugins are missing.
     """
-    from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.resources import LAZY, RemoteModel
-
     found = serving(Cluster(engine))
     installer = found_installer(engine, name=found.name if found else None)
     if installer.missing_plugins:
@@ -187,8 +181,6 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 def _check_unmanaged(installer: Installer) -> None:
     """Raise BadInput or UnsupportedCluster for a cluster of Amazon's that was not said to be one."""
-    from resift.plugin.cluster.installation import check_unmanaged
-
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 

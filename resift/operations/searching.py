@@ -14,7 +14,7 @@ from resift.operations.installing import needed_install, serving
 from resift.operations.plan import Plan, Progress, Result, silent
 from resift.plugin.cluster.attachment import settings_of
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import WITHOUT
+from resift.plugin.cluster.index_pipelines import WITHOUT, PipelineUse, refuse, uses_of
 from resift.plugin.cluster.index_record import records
 from resift.plugin.cluster.search_pipelines import (
     NONE,
@@ -28,7 +28,6 @@ from resift.plugin.cluster.search_pipelines import (
     with_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.usage import PipelineUse, refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -170,7 +169,7 @@ class Searches:
         # before the settings are changed it is on record what they were
         defaults = {**(before.defaults if before else {}), **self.changed}
         rewriter = Rewriter(installation, self.name, model, defaults)
-        base = None if self.base is None else (self.base, self.found[self.base])
+        base = None if self.base is None else self.found[self.base]
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, found, base)
         pipeline.make()
         for index in self.changed:

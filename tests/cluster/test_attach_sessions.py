@@ -21,7 +21,7 @@ import resift
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.operations.doctor import index_statuses, status_rows
+from resift.operations.doctor import index_rows, status_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
@@ -547,7 +547,7 @@ def test_a_pipeline_that_is_gone_is_made_again_or_the_setting_goes(
     for command in ("attach", "detach"):
         resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
         shop.cluster.request("DELETE", f"/_search/pipeline/{name}")
-        (row,) = (row for row in index_statuses(shop.cluster) if row.index == shop.name)
+        (row,) = (row for row in index_rows(shop.cluster) if row.name == shop.name)
         assert row.state == f"index.search.default_pipeline is {name}, which is missing: searches are refused"
         assert row.fix == f"resift attach {shop.name} --default-pipelines"
         flags = ["--default-pipelines"] if command == "attach" else []

@@ -45,9 +45,10 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
     assert_right(shop, model, attached.to_dict()["indices"][0]["fields"])
 
     status = resift.doctor(opensearch_url, model=folder, name=f"never-{shop.name}")
-    (found,) = (one for one in status.indices if one.index == shop.name)
-    assert (found.documents, found.with_vector, found.state) == (COUNT, COUNT, "ok")
-    assert f"index {shop.name}: ok" in str(status)
+    (found,) = (one for one in status.parts if (one.kind, one.name) == ("index", shop.name))
+    state = f"{COUNT} of {COUNT} documents have a vector of {model.name} ({model.hash})"
+    assert (found.state, found.fix) == (state, "")
+    assert f"index {shop.name}: {state}" in str(status)
     shop.bulk([json.dumps({"update": {"_id": "1"}}), json.dumps({"doc": {"text": "army"}})])
     shop.cluster.request("POST", f"/{shop.name}/_refresh")
     assert not resift.verify(opensearch_url, shop.name, model=folder).in_order

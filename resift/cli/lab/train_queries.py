@@ -29,7 +29,7 @@ from resift.lab.training.deployed import embed
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
-from resift.operations.index_plan import guessed_fields, sampled_sources
+from resift.operations.attaching import guessed_fields, sampled_sources
 from resift.operations.installing import open_cluster
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from resift.errors import EngineError, NotFound
-from resift.plugin.opensearch.client import call, error_reason
+from resift.errors import NotFound
+from resift.plugin.opensearch.client import call
 from resift.plugin.opensearch.engine import OpenSearchEngine
-
-_AT_ONCE = 200  # searches of one request
 
 
 class Cluster:
@@ -37,22 +34,6 @@ class Cluster:
         except NotFound:
             return None
         return answer if key is None else answer.get(key)
-
-    def searches(self, searches: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
-        """Yield the answer to each of many searches, an index and a body, run without a search pipeline.
-
-        An index that is closed or gone has nothing to answer with. Raises EngineError where the caller may not search.
-        """
-        for start in range(0, len(searches), _AT_ONCE):
-            lines = []
-            for index, body in searches[start : start + _AT_ONCE]:
-                # without one because the index's own may rerank, or fail
-                lines += [{"index": index, "ignore_unavailable": True}, {**body, "search_pipeline": "_none"}]
-            answers = self.request("POST", "/_msearch", "".join(f"{json.dumps(line)}\n" for line in lines))
-            for answer in answers["responses"]:
-                if answer.get("status") == 403:  # of one search: the request as a whole is answered all the same
-                    raise EngineError(f"OpenSearch: {error_reason(answer.get('error'))}", status=403)
-                yield answer
 
     def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
         """How many documents of an index match a query, or how many it has."""

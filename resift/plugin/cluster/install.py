@@ -14,7 +14,14 @@ from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin import read_resource
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
+from resift.plugin.cluster.index_pipelines import (
+    WITHOUT,
+    IndexPipelines,
+    ingest_pipelines,
+    refuse,
+    remove_ingest_pipeline,
+    uses_of,
+)
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, Managed, installations
 from resift.plugin.cluster.resources import (
@@ -31,7 +38,6 @@ from resift.plugin.cluster.resources import (
 from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import Change, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import refuse, uses_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.version import __version__

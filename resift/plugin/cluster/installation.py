@@ -19,6 +19,7 @@ from resift.plugin.cluster.templates import Stamp
 if TYPE_CHECKING:
     from resift.plugin.cluster.client import Cluster
 
+NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"  # where nothing else is said
 PROVIDERS = ("aws", "other")
 SECRET = "resift_api_key"  # the key of the key within the secret
 _ARNS = {

@@ -87,7 +87,7 @@ class SearchPipeline(Resource):
         rewriter: Rewriter,
         model_id: str,
         found: Pipeline | None,
-        base: tuple[str, Pipeline] | None = None,
+        base: Pipeline | None = None,
     ) -> None:
         self.rewriter, self.model_id, self.found, self._base = rewriter, model_id, found, base
         processor, stamp = rewriter.processor(model_id)
@@ -108,11 +108,8 @@ class SearchPipeline(Resource):
         found = self.cluster.find(self.path, self.name)
         # what nobody has changed since we made it is ours to make anew
         if found is None or _is_as_made(found):
-            name, base = self._base or ("", found or {})
-            copied = f" (a copy of {name})" if name else _copied(found or {})
-            made = with_processor(base, self.body)
-            stamp = Stamp(__version__, self.stamp.model, _content(made))
-            found = {**made, "description": f"{stamp}{copied}"}
+            made = with_processor(self._base or found or {}, self.body)
+            found = {**made, "description": str(Stamp(__version__, self.stamp.model, _content(made)))}
         else:
             found = with_processor(found, self.body)
         self.cluster.request("PUT", self.path, found)
@@ -207,9 +204,3 @@ def _content(pipeline: Mapping[str, Any]) -> str:
 def _is_as_made(pipeline: Mapping[str, Any]) -> bool:
     stamp = Stamp.read(pipeline.get("description"))
     return stamp is not None and stamp.content == _content(pipeline)
-
-
-def _copied(pipeline: Mapping[str, Any]) -> str:
-    """What the description of a pipeline that we made says of the one that it is a copy of."""
-    found = re.search(r" \(a copy of .*\)$", pipeline.get("description", ""))
-    return found[0] if found else ""
