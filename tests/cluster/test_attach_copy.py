@@ -13,8 +13,7 @@ from test_attach_running import COUNT, Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
-from resift.ingest import copying
-from resift.operations.copying import CopyPlan
+from resift.operations.copying import CopyPlan, copy_documents
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 __all__ = ["other", "own"]
@@ -214,10 +213,10 @@ def test_nothing_is_written_while_documents_are_copied_and_what_is_written_then_
     anew = [json.dumps({"index": {"_id": "5", **routed(5)}}), json.dumps(source(11))]
     refused = []
 
-    def copy_documents(*given: Any) -> int:
+    def refusing(*given: Any) -> int:
         for name in (shops.index.name, shops.alias):
             refused.extend(item["status"] for item in Index.bulk(Behind(shops.index, name), gone))
-        return int(copying.copy_documents(*given))
+        return copy_documents(*given)
 
     def attached(plan: CopyPlan, *given: Any) -> Any:
         for index in (shops.clients, shops.twin):
@@ -227,7 +226,7 @@ def test_nothing_is_written_while_documents_are_copied_and_what_is_written_then_
         return attach_copy(plan, *given)
 
     attach_copy = CopyPlan._attached
-    monkeypatch.setattr("resift.operations.copying.copy_documents", copy_documents)
+    monkeypatch.setattr("resift.operations.copying.copy_documents", refusing)
     monkeypatch.setattr(CopyPlan, "_attached", attached)
     attach(shops, opensearch_url, folder)
     assert refused == [403] * 4
