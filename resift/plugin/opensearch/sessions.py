@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,12 +56,24 @@ class OpenSearchSessionStore(SessionStore):
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
-        answer = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404, **_limit(wait)})
+        answer = self._get(id, wait)
         if not answer.get("found"):
             # An error means that there is not even an index: somebody dropped it, and the next write must create it.
             self._created = self._created and "error" not in answer
             return None
         return _stored(answer["_source"], (answer["_seq_no"], answer["_primary_term"]))
+
+    def _get(self, id: str, wait: bool) -> dict[str, Any]:
+        """The engine's answer. The shard may be starting: another writer makes the index now, or a node is back."""
+        deadline = time.monotonic() + (_TIMEOUT if wait else 0)
+        while True:
+            try:
+                params = {"ignore": 404, **_limit(wait)}
+                return self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params=params)
+            except SessionsUnavailable as error:
+                if "no_shard_available" not in error.message or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
         params: dict[str, Any] = {"ignore": (404, 409), **_limit(wait)}
