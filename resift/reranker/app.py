@@ -121,8 +121,7 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/")
     def page() -> Response:
-        alpha = service.search_model.alpha if service.config.alpha is None else service.config.alpha
-        text = render_template("search.html", index=service.config.index, alpha=alpha, version=__version__)
+        text = render_template("search.html", index=service.config.index, version=__version__)
         # unlike all else that is answered, its cards show the images of documents, from wherever these are
         return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
 

@@ -59,14 +59,20 @@ def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
     page.click("#examples button:nth-child(2)")
     assert titles(page)
     assert address(page) == {"index": "resift-demo", "q": examples[1]}
+    page.search("court").search(examples[1])
+    page.click("#home")
+    assert page.texts("#recent .pill")[:2] == [examples[1], "court"]
+    page.click("#clear")
+    assert not page.one("#recent").is_displayed()
+    assert page.run("return localStorage.getItem('resift-recent')") == ""
 
 
 def test_the_page_is_small(page: Page) -> None:
     page.open(q=QUESTION)
     sizes = "performance.getEntriesByType('resource').filter((one) => /\\.(js|css)$/.test(one.name))"
-    assert len(page.run(f"return {sizes}")) >= 15
+    assert len(page.run(f"return {sizes}")) >= 14
     loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
-    assert loaded + page.run("return performance.getEntriesByType('navigation')[0].decodedBodySize") <= 76_000
+    assert loaded < 60_000
 
 
 def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
@@ -196,6 +202,21 @@ def test_one_column_is_shown_until_two_are_compared(page: Page) -> None:
         assert min(map(min, sizes)) >= 44
 
 
+def test_what_a_screen_reader_says_of_a_search_a_mark_and_its_undo(page: Page) -> None:
+    page.open().search(QUESTION)
+    roles = page.run("return [...document.querySelectorAll('#status, #toast')].map((one) => one.role)")
+    assert (page.text("#status"), roles) == ("254 documents, page 1", ["status", "status"])
+    thumb, title = page.one(f"{RIGHT} .thumb"), titles(page)[0]
+    assert (thumb.aria_role, thumb.accessible_name) == ("button", f"relevant: {title}")
+    page.keys("j", "y")
+    assert thumb.get_attribute("aria-pressed") == "true"
+    assert page.text("#toast").startswith("Marked as relevant.")
+    shelf = page.one("#drawer")
+    assert (shelf.aria_role, shelf.accessible_name) == ("complementary", "What you are looking for")
+    page.keys("u")
+    assert (thumb.get_attribute("aria-pressed"), page.text("#toast")) == ("false", "Undone.")
+
+
 def test_a_mark_is_undone_from_its_toast(page: Page) -> None:
     before = titles(page.open(q=QUESTION))
     mark(page, 5)
@@ -234,40 +255,15 @@ def test_the_drawer_says_what_the_session_knows(page: Page) -> None:
     mark(page, 5)
     assert len(page.all(".marks li")) == 2
     assert page.texts("#drawer .pill")
-    before = titles(page)
-    page.run("const a = document.getElementById('alpha'); a.value = 1; a.dispatchEvent(new Event('input'))")
-    page.settle()
-    assert titles(page) != before
-    assert address(page)["alpha"] == "1"
     page.click(".marks li button")
     assert len(page.all(".marks li")) == 1
     page.click("#drawer .tools button")  # undo
     assert len(page.all(".marks li")) == 2
 
 
-def test_sessions_are_copied_and_begun_anew(page: Page) -> None:
-    page.open(q=QUESTION, drawer=1)
-    mark(page, 1)
-    first = address(page)["session"]
-    tools = page.all("#drawer .tools")[1].find_elements(By.TAG_NAME, "button")
-    tools[1].click()  # duplicate
-    page.settle()
-    second = address(page)["session"]
-    mark(page, 2)
-    assert (len(page.all(".marks li")), second != first) == (2, True)
-    page.open(q=QUESTION, drawer=1, session=first)
-    assert len(page.all(".marks li")) == 1
-    page.all("#drawer .tools")[1].find_element(By.TAG_NAME, "button").click()  # new
-    page.settle()
-    assert "session" not in address(page)
-    assert len(page.all(".marks li")) == 0
-
-
 def test_reload_back_and_a_shared_link_show_the_same(page: Page) -> None:
     page.open(q=QUESTION, drawer=1)
     mark(page, 3)
-    page.run("const a = document.getElementById('alpha'); a.value = .5; a.dispatchEvent(new Event('input'))")
-    page.settle()
     first, link = shown(page), page.driver.current_url
     page.driver.refresh()
     assert shown(page.settle()) == first
@@ -297,6 +293,6 @@ def test_reload_back_and_a_shared_link_show_the_same(page: Page) -> None:
 
 
 def test_an_address_that_makes_no_sense_is_taken_as_far_as_it_does(page: Page) -> None:
-    page.open(q=QUESTION, page="-3", left="nonsense", alpha="9", session="no id/", filter=["nothing", ":x"])
+    page.open(q=QUESTION, page="-3", left="nonsense", session="no id/", filter=["nothing", ":x"])
     assert page.text("#page-number") == "Page 1"
     assert page.text("#total") == "254 documents"

@@ -16,7 +16,7 @@ def test_html_in_any_field_is_text(page: Page) -> None:
     title = page.run("return document.querySelector(arguments[0]).textContent", "#right .card h3")
     assert title == f"fire {SCRIPT}"
     page.click("#right .card .thumb").click("#right .card .read")
-    assert f"{SCRIPT[:60]}…" in page.texts("#drawer .facet button span[dir]")
+    assert f"{SCRIPT[:60]}…" in page.texts(".facet button span[dir]")
     assert page.run("return document.title") != "caught"
     assert (
         page.run("return document.querySelectorAll('img:not(.picture img), script:not([src]), b, [onerror]').length")
@@ -103,12 +103,17 @@ def test_links_and_images_are_those_of_the_web(page: Page) -> None:
 
 
 def test_facets_narrow_hits_down(page: Page) -> None:
-    page.open(q="fire", index="odd", drawer=1)
-    counts = dict(zip(page.texts(".facet button span[dir]"), page.texts(".facet .count"), strict=True))
+    page.open(q="fire", index="odd")
+    counts = dict(zip(page.texts(".facet button span[dir]"), page.texts(".facet .hint:not(p)"), strict=True))
     assert counts["plain"] == "8"
+    assert page.one("#facets").rect["x"] + page.one("#facets").rect["width"] < page.one("#found").rect["x"]
     page.run("[...document.querySelectorAll('.facet button')].find((b) => b.textContent.startsWith('plain')).click()")
     page.settle()
     assert page.text("#total") == "8 documents"
     assert "filter=kind%3Aplain" in page.driver.current_url
     page.click("#chosen button")
     assert page.text("#total") == "16 documents"
+    page.resize(390, 844)
+    page.open(q="fire", index="odd")
+    assert not page.all(".facet")  # they are counted when they are asked for
+    page.click("#facets summary").wait("return document.querySelectorAll('.facet button').length > 3")

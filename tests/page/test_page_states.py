@@ -76,6 +76,7 @@ def test_a_link_to_a_session_of_another_key_begins_one_of_its_own(page: Page, pa
     service = page_app.extensions["resift"]
     file = KeyFile(str(tmp_path / "keys.jsonl"))
     anna, bob = (file.create(name, ["search", "feedback"]) for name in ("anna", "bob"))
+    reader = file.create("reader", ["search"])
     config = Config(engine=service.config.engine, store=str(tmp_path / "s.db"), keys=str(file.path))
     give = "sessionStorage.setItem('resift-key', arguments[0])"
     with served(create_app(config, engine=service.engine, model=service.model)) as server:
@@ -94,6 +95,13 @@ def test_a_link_to_a_session_of_another_key_begins_one_of_its_own(page: Page, pa
         shared.run(give, anna)
         shared.driver.get(link)
         assert shared.settle().text("#toggle") == "Session · 1 mark"
+        shared.run(give, reader)
+        shared.driver.get(link)
+        shared.settle().click("#right .card:nth-child(2) .thumb")
+        assert shared.text("#toast").startswith("This key may search, but not mark.")
+        assert not shared.all(".thumb[aria-pressed=true]")
+        shared.click("#toast button")
+        assert shared.one("#key").is_displayed()
         shared.run("sessionStorage.clear()")
     page.errors()
 
@@ -152,7 +160,7 @@ def test_a_browser_that_keeps_nothing_shows_hits(page: Page) -> None:
     try:
         page.open(q="fire", index="odd").click("#right .card .thumb")
         assert page.text("#toggle") == "Session · 1 mark"
-        assert page.run("return import('./static/api.js').then((api) => (api.setKey('rsf_x'), api.hasKey()))")
+        assert page.run("return import('./static/api.js').then((api) => api.setKey('rsf_x') === 'rsf_x')")
     finally:
         page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
 
@@ -167,7 +175,7 @@ def test_a_misspelt_query_is_mended(page: Page, page_app: Flask) -> None:
     # the words are read in the background, of one index at a time
     assert (suggestion() or suggestion() or suggestion()) == "attorney"
     page.open(q="attorny")
-    page.click("#suggestion a")
+    page.click("#suggestion button")
     assert page.one("#query").get_attribute("value") == "attorney"
     assert not page.one("#suggestion").is_displayed()
 
@@ -211,6 +219,17 @@ def test_a_slow_network_shows_that_something_is_under_way(page: Page) -> None:
     assert {one["cards"] for one in seen} <= {10, 9, 11}
     assert not any(one["waiting"] for one in seen)
     assert page.text("#toggle") == "Session · 1 mark"
+
+
+def test_a_search_that_takes_long_says_so_and_is_stopped(page: Page) -> None:
+    page.open()
+    page.network(latency=5000)
+    page.run("document.querySelector('#examples button').click()")
+    page.wait("return !document.getElementById('slow').hidden")
+    page.click("#stop")
+    assert page.text("#message h2") == "Stopped"
+    page.network()
+    assert page.click("#message button").all("#right .card")
 
 
 def test_a_newer_search_ends_an_older_one(page: Page) -> None:

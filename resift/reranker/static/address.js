@@ -3,7 +3,7 @@
 import { LAST } from "./searching.js";
 
 export const METHODS = ["bm25", "hybrid", "trained", "session"];
-const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "hybrid", right: "session", alpha: null, filters: [], drawer: false, compare: false, without: [] };
+const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "hybrid", right: "session", filters: [], drawer: false, compare: false, without: [] };
 
 /** The state that an address says, with the defaults for all that it leaves out or that makes no sense. */
 export function read(search, index) {
@@ -14,8 +14,6 @@ export function read(search, index) {
   const page = Number(given.get("page"));
   if (Number.isInteger(page) && page > 0 && page <= LAST) state.page = page;
   for (const side of ["left", "right"]) if (METHODS.includes(given.get(side))) state[side] = given.get(side);
-  const alpha = Number(given.get("alpha"));
-  if (given.get("alpha") && alpha >= 0 && alpha <= 1) state.alpha = alpha;
   state.filters = given.getAll("filter").filter((one) => one.indexOf(":") > 0).slice(0, 20).map((one) => {
     const at = one.indexOf(":");
     return { field: one.slice(0, at), value: one.slice(at + 1) };
@@ -29,14 +27,10 @@ export function read(search, index) {
 /** The address of a state. */
 export function write(state) {
   const said = new URLSearchParams();
-  if (state.index) said.set("index", state.index);
-  if (state.query) said.set("q", state.query);
-  if (state.session) said.set("session", state.session);
+  for (const [name, value] of [["index", state.index], ["q", state.query], ["session", state.session]]) if (value) said.set(name, value);
   for (const { field, value } of state.filters) said.append("filter", `${field}:${value}`);
   for (const name of ["page", "left", "right"]) if (state[name] !== DEFAULTS[name]) said.set(name, state[name]);
-  if (state.alpha !== null) said.set("alpha", state.alpha);
   for (const word of state.without) said.append("without", word);
-  if (state.compare) said.set("compare", "1");
-  if (state.drawer) said.set("drawer", "1");
+  for (const name of ["compare", "drawer"]) if (state[name]) said.set(name, "1");
   return `?${said}`;
 }

@@ -1,7 +1,20 @@
-// Calls of the HTTP API. Where the service has keys, the one that the user gave is sent, and kept in this tab.
+// Calls of the HTTP API, and what the browser keeps for the page.
 
-const KEY = "resift-key";
-const PATIENCE = 40_000; // milliseconds: longer than the service itself lets a request take
+const KEY = "resift-key"; // where the service has keys: the one that was given, in this tab
+const memory = {};
+
+/** What a storage of the browser has under a name, after it was set to a value if there is one. Where it is blocked, the page itself remembers. */
+export function kept(storage, name, value) {
+  if (value !== undefined) memory[name] = value;
+  try {
+    if (value !== undefined) window[storage].setItem(name, value);
+    return window[storage].getItem(name) ?? "";
+  } catch {
+    return memory[name] ?? "";
+  }
+}
+
+export const setKey = (key) => kept("sessionStorage", KEY, key);
 
 /** An answer that is an error: its stable code, what was wrong, and what was expected. */
 export class ApiError extends Error {
@@ -14,34 +27,13 @@ export class ApiError extends Error {
 /** Nobody answers: the network or the service is away. */
 export class Unreachable extends Error {}
 
-let memory = ""; // the key where the browser keeps nothing for this page
-
-function givenKey() {
-  try {
-    return sessionStorage.getItem(KEY) ?? "";
-  } catch {
-    return memory;
-  }
-}
-
-export const hasKey = () => Boolean(givenKey());
-
-export function setKey(key) {
-  memory = key;
-  try {
-    sessionStorage.setItem(KEY, key);
-  } catch {} // storage is blocked
-}
-
 /** The JSON answer to a request. Raises ApiError, Unreachable, or AbortError where it was given up. */
-export async function call(method, path, body, { signal, keepalive } = {}) {
-  const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  if (hasKey()) headers["X-Api-Key"] = givenKey();
-  const late = AbortSignal.timeout(PATIENCE);
+export async function call(method, path, body, signal) {
+  const headers = body ? { "Content-Type": "application/json" } : {}, key = kept("sessionStorage", KEY);
+  if (key) headers["X-Api-Key"] = key;
   let response, answer;
   try {
-    const both = signal ? AbortSignal.any([signal, late]) : late;
-    response = await fetch(path, { method, headers, keepalive, signal: both, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
     answer = await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -50,3 +42,31 @@ export async function call(method, path, body, { signal, keepalive } = {}) {
   if (!response.ok) throw new ApiError(response.status, answer.error ?? { code: "http_error", message: `HTTP ${response.status}` });
   return answer;
 }
+
+// ---- sessions
+
+export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+const path = (id) => `v1/sessions/${encodeURIComponent(id)}`;
+
+/** What is kept of a session; null for one that has not begun, is over, or is not to be seen with this key. */
+export async function load(id, signal) {
+  if (!id) return null;
+  try {
+    return await call("GET", path(id), undefined, signal);
+  } catch (error) {
+    if (["session_not_found", "forbidden"].includes(error.code)) return null;
+    throw error;
+  }
+}
+
+const NAMES = { 1: "relevant", "-1": "irrelevant", 0: "neutral" };
+
+/** Judge one document: 1, -1, or 0 to take that back. */
+export const judge = (session, { index, document, query }, grade) => call("POST", "v1/feedback", { session, index, query, [NAMES[grade]]: [document] });
+
+export const undo = (id) => call("POST", `${path(id)}/undo`);
+export const forget = (id) => call("DELETE", path(id));
+
+/** The judgements of a session that count: one of each document. */
+export const marks = (session) => (session?.judgements ?? []).filter((one) => one.counts);

@@ -9,10 +9,10 @@ export function element(tag, properties = {}, ...children) {
     if (value === undefined || value === null) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "class") node.className = value;
-    else if (name in node && name !== "list" && !name.startsWith("aria")) node[name] = value;
+    else if (name in node && !name.startsWith("aria")) node[name] = value;
     else node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat());
   return node;
 }
 
@@ -32,20 +32,14 @@ export function thumb(grade) {
   return shape("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, shape("path", { d: HAND, ...turned }));
 }
 
-const ENTITIES = { lt: "<", gt: ">", amp: "&", quot: '"', apos: "'" };
+// as Lucene and Python escape HTML
+const ENTITIES = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#x27;": "'", "&#x2F;": "/" };
+const unescaped = (text) => text.replace(/&(?:lt|gt|amp|quot|#x27|#x2F);/g, (one) => ENTITIES[one]);
 
-function unescaped(text) {
-  return text.replace(/&(?:#x([0-9a-f]{1,6})|#(\d{1,7})|([a-z]+));/gi, (whole, hex, decimal, name) => {
-    if (name) return ENTITIES[name] ?? whole;
-    const point = hex ? parseInt(hex, 16) : Number(decimal);
-    return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
-  });
-}
-
-/** A highlight of the engine as nodes: its text, and what stands between <em> tags as marks. */
+/** A highlight of the engine as nodes: its text, and what stands between <em> tags as marks. Engines cut between words, which some texts have none of. */
 export function highlighted(fragment) {
-  const parts = fragment.split(/<em>(.*?)<\/em>/s);
-  return parts.map((part, at) => at % 2 ? element("mark", {}, unescaped(part)) : unescaped(part));
+  const parts = fragment.split(/<em>(.*?)<\/em>/s).map((part) => cut(unescaped(part), 200));
+  return parts.map((part, at) => at % 2 ? element("mark", {}, part) : part);
 }
 
 /** A text of at most so many characters, cut between two of them and never within one. */
@@ -57,4 +51,4 @@ export function cut(text, most) {
 /** What people call a field. */
 export const shortName = (field) => field.replace(/\.keyword$/, "");
 
-export const plural = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const plural = (number, one) => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;

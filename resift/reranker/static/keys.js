@@ -3,14 +3,6 @@
 import { $ } from "./dom.js";
 import { cards } from "./columns.js";
 
-const typing = (node) => node?.matches?.("input, textarea, select, [contenteditable]");
-
-/** The side whose hits the keys are about: that of the focus, or the one that is shown. */
-function side() {
-  if ($("left").contains(document.activeElement)) return "left";
-  return getComputedStyle($("right")).display === "none" ? "left" : "right";
-}
-
 export function listen({ mark, undo, close }) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
@@ -19,8 +11,8 @@ export function listen({ mark, undo, close }) {
       else close();
       return;
     }
-    if (typing(event.target)) return;
-    const shown = cards(side());
+    if (event.target.matches?.("input, textarea, select")) return;
+    const shown = cards($("left").contains(document.activeElement) ? "left" : "right");
     const at = shown.findIndex((card) => card.node.contains(document.activeElement));
     const steps = { j: 1, k: -1 }, grades = { y: 1, n: -1 };
     if (event.key in steps && shown.length) {

@@ -1,50 +1,48 @@
 // What the page says in place of hits: nothing found, an error, nobody there; and the key that a service asks for.
 
-import { $, element, shortName } from "./dom.js";
+import { $, element } from "./dom.js";
 import { setKey } from "./api.js";
-import { shownValue } from "./ranges.js";
+import { named } from "./facets.js";
 
 let polling = null, timer = null;
 
-export function clearMessage() {
-  $("message").hidden = true;
-}
+const button = (name, work, kind) => element("button", { type: "button", class: kind, dir: "auto", onclick: work }, name);
+const hint = (text) => element("p", { class: "hint" }, text);
 
-function message(kind, title, ...children) {
-  $("message").className = kind;
-  $("message").setAttribute("role", kind === "error" ? "alert" : "status");
-  $("message").replaceChildren(element("h2", {}, title), ...children);
+/** A message in place of the hits: a title, what happened, and what to do next. */
+export function say(title, text, ...more) {
+  $("message").className = "";
+  $("message").setAttribute("role", "status");
+  $("message").replaceChildren(element("h2", {}, title), element("p", { dir: "auto" }, text), ...more);
   $("message").hidden = false;
 }
 
 /** Nothing was found. `again` is called with another query, `unfilter` without the filters. */
-export function sayEmpty(state, examples, again, unfilter) {
-  const tips = [], within = state.filters.map(({ field, value }) => `${shortName(field)}: ${shownValue(value)}`).join(", ");
-  if (within) tips.push(element("button", { type: "button", onclick: unfilter }, "Search without the filters"));
-  const tried = examples.filter((one) => one !== state.query).map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => again(one) }, one));
-  message("empty", "Nothing found", element("p", { dir: "auto" }, `No document of ${state.index}${within && ` with ${within}`} has these words.`), ...tips, ...(tried.length ? [element("p", { class: "hint" }, "Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
+export function sayEmpty({ index, query, filters }, examples, again, unfilter) {
+  const within = filters.map(named).join(", "), tried = examples.filter((one) => one !== query).map((one) => button(one, () => again(one), "pill"));
+  say("Nothing found", `No document of ${index}${within && ` with ${within}`} has these words.`,
+    ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
 }
 
 /** There are hits, but none on this page. `first` is called to go to the first one. */
-export function sayBeyond(page, found, first) {
-  message("empty", `There is no page ${page}`, element("p", {}, `The search finds ${found} now.`), element("button", { type: "button", onclick: first }, "To the first page"));
-}
+export const sayBeyond = (page, found, first) => say(`There is no page ${page}`, `The search finds ${found} now.`, button("To the first page", first));
+
+/** The search was stopped by whoever waited for it. */
+export const sayStopped = (retry) => say("Stopped", "The search took longer than usual.", button("Search again", retry));
 
 /** What went wrong with a request: the service's own words and its stable code. */
-export function sayError(error, retry) {
-  const expected = error.expected ? [element("p", {}, "Expected: ", element("code", {}, error.expected))] : [];
-  message("error", "That did not work", element("p", {}, error.message), ...expected,
-    element("p", { class: "hint" }, `Code: ${error.code ?? "internal_error"}`), element("button", { type: "button", onclick: retry }, "Try again"));
+export function sayError({ message, expected, code }, retry) {
+  say("That did not work", message, ...(expected ? [element("p", {}, "Expected: ", element("code", {}, expected))] : []), hint(`Code: ${code ?? "internal_error"}`), button("Try again", retry));
+  $("message").className = "error";
+  $("message").setAttribute("role", "alert");
 }
 
 /** There is no index to be searched. */
-export function sayNoIndex() {
-  message("empty", "No index yet", element("p", {}, "Index some documents, and reload this page:"), element("pre", {}, "resift index docs.jsonl --index my-docs"));
-}
+export const sayNoIndex = () => say("No index yet", "Index some documents, and reload this page:", element("pre", {}, "resift index docs.jsonl --index my-docs"));
 
 /** Nobody answers. What is shown stays; every few seconds it is tried whether somebody is back. */
 export function sayOffline(retry) {
-  $("offline").replaceChildren("The service does not answer. What you see is from before, and what you mark now is not noted; the page goes on by itself as soon as it is back. ", element("button", { type: "button", onclick: retry }, "Try again"));
+  $("retry").onclick = retry;
   $("offline").hidden = false;
   polling ??= setInterval(() => fetch("healthz", { signal: AbortSignal.timeout(3000) }).then((answer) => answer.ok && retry(), () => undefined), 2000);
 }
@@ -55,25 +53,25 @@ export function sayOnline() {
   polling = null;
 }
 
-/** A short word that goes by itself; `undo` is what its button does. */
-export function toast(text, undo) {
-  const button = undo ? [element("button", { type: "button", onclick: () => {
-    $("toast").classList.remove("shown");
-    undo();
-  } }, "Undo")] : [];
-  $("toast").replaceChildren(text, ...button);
+/** A short word that goes by itself; `work` is what its button does. */
+export function toast(text, work, name = "Undo") {
+  const hide = () => $("toast").classList.remove("shown");
+  $("toast").replaceChildren(text, ...(work ? [button(name, () => {
+    hide();
+    work();
+  })] : []));
   $("toast").classList.add("shown");
   clearTimeout(timer);
-  timer = setTimeout(() => $("toast").classList.remove("shown"), undo ? 8000 : 4000);
+  timer = setTimeout(hide, work ? 8000 : 4000);
 }
 
 /** Ask for an API key, and go on with it. */
 export function askKey(reason, go) {
-  const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true });
-  const form = element("form", { method: "dialog", onsubmit: () => {
-    setKey(input.value.trim());
+  $("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`;
+  $("key").value = "";
+  $("key-form").onsubmit = () => {
+    setKey($("key").value.trim());
     go();
-  } }, element("label", { for: "key" }, "API key"), input, element("div", { class: "ends" }, element("button", { class: "primary" }, "Go on")));
-  $("dialog").replaceChildren(element("h2", { id: "dialog-title" }, "This service asks for a key"), element("p", { class: "hint" }, `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`), form);
+  };
   if (!$("dialog").open) $("dialog").showModal();
 }

@@ -1,50 +1,58 @@
 // The search page. The address says what is shown; this module turns it into searches, and what is done into addresses.
 
 import { read, write } from "./address.js";
-import { ApiError, Unreachable, call } from "./api.js";
+import * as api from "./api.js";
 import { hideText, showText } from "./cards.js";
 import * as columns from "./columns.js";
-import { $, element, plural, shortName } from "./dom.js";
+import { $, element, plural } from "./dom.js";
 import * as drawer from "./drawer.js";
+import * as facets from "./facets.js";
 import { listen } from "./keys.js";
 import * as messages from "./messages.js";
-import { shownValue } from "./ranges.js";
 import { LABELS, LAST, SIZE, keyOf, search } from "./searching.js";
-import * as sessions from "./session.js";
 
-const { index: defaultIndex, alpha } = document.body.dataset;
+const { index: defaultIndex } = document.body.dataset;
+const SLOW = 2000; // milliseconds
+const RECENT = "resift-recent", REMEMBERED = 6; // searches, one a line, on this device only
+const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)"); // as in the style
 let state = read(location.search, defaultIndex);
 let session = null; // what the service keeps of it
 let shown = null; // the last search that was answered
 let known = null; // how the index is shown: its card, facets and examples
 let methods = ["vectors"];
-let running = null; // the search under way, which a newer one ends
+let running = new AbortController(); // what is under way, which a newer search ends
 let tasks = 0; // that are under way
-let typing = null; // the pause in typing after which completions are asked for
+let typing = null, slow = null; // timers: the pause in typing after which completions are asked for, and patience
 
 // ---- from the address to the page
 
 async function attempt(work) {
-  busy(++tasks);
+  busy(1);
   try {
     await work();
     messages.sayOnline();
   } catch (error) {
-    if (error.name === "AbortError") return;
-    if (error instanceof Unreachable) messages.sayOffline(() => attempt(begin));
-    else if (error instanceof ApiError && error.status === 401) messages.askKey(error.message, () => attempt(begin));
-    else if (error.code === "session_not_found") {
-      session = null;
-      messages.toast("The session was over already: it was not used for long, or ended elsewhere.");
-      attempt(update);
-    } else {
-      if (!(error instanceof ApiError)) console.error(error);
-      hideResults();
-      messages.sayError(error, () => attempt(begin));
-    }
+    explain(error);
   } finally {
     document.body.classList.add("ready");
-    busy(--tasks);
+    busy(-1);
+  }
+}
+
+function explain(error) {
+  const again = () => attempt(begin);
+  if (error.name === "AbortError") return;
+  if (error instanceof api.Unreachable) messages.sayOffline(again);
+  else if (error.status === 401) messages.askKey(error.message, again);
+  else if (error.code === "forbidden" && shown) messages.toast("This key may search, but not mark.", () => messages.askKey("Marks need a key with the scope feedback", again), "Use another key");
+  else if (error.code === "session_not_found") {
+    session = null;
+    messages.toast("The session was over already: it was not used for long, or ended elsewhere.");
+    attempt(update);
+  } else {
+    if (!(error instanceof api.ApiError)) console.error(error);
+    hideResults();
+    messages.sayError(error, again);
   }
 }
 
@@ -53,25 +61,36 @@ function go(change, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", write(state));
 }
 
+const describe = (index, more = "", signal) => api.call("GET", `v1/indices/${encodeURIComponent(index)}${more}`, undefined, signal);
+
+/** End what is under way; the signal by which what begins now may be ended. */
+function renew() {
+  running.abort();
+  running = new AbortController();
+  return running.signal;
+}
+
 async function begin() {
   paintForm();
-  await loadIndices();
+  const signal = renew();
+  await loadIndices(signal);
   if (!state.index) return;
   const before = session?.session;
-  session = await sessions.load(state.session);
+  session = await api.load(state.session, signal);
   if (before !== session?.session) shown = null;
-  known = await call("GET", `v1/indices/${encodeURIComponent(state.index)}`);
-  paintExamples();
+  known = await describe(state.index, "", signal);
+  $("examples").replaceChildren(...known.examples.map(pill));
+  document.body.classList.toggle("with-facets", known.facets.length > 0);
   await update();
 }
 
-async function loadIndices() {
+async function loadIndices(signal) {
   let found = { indices: [], methods };
   try {
-    found = await call("GET", "v1/indices");
+    found = await api.call("GET", "v1/indices", undefined, signal);
   } catch (error) {
     // who may search an index need not be allowed to list them: one is then taken by its name
-    if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
+    if (!(error instanceof api.ApiError) || error.status === 401 || error.status >= 500) throw error;
   }
   methods = found.methods;
   if (!state.index && found.indices.length) state.index = found.indices[0].index;
@@ -80,16 +99,19 @@ async function loadIndices() {
   $("index").replaceChildren(...names.map(([value, label]) => element("option", { value }, label)));
   $("index").value = state.index;
   paintMethods();
-  if (!names.length) {
-    $("welcome").hidden = true;
-    messages.sayNoIndex();
-  }
+  $("welcome").hidden ||= !names.length;
+  if (!names.length) messages.sayNoIndex();
 }
+
+const pill = (query) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => ask(query) }, query);
+const recent = () => api.kept("localStorage", RECENT).split("\n").filter(Boolean);
 
 function paintForm() {
   $("query").value = state.query;
   document.body.classList.toggle("start", !state.query);
   $("welcome").hidden = Boolean(state.query);
+  $("recent").hidden = !recent().length;
+  $("recent").firstElementChild.replaceChildren(...recent().map(pill));
   document.title = state.query ? `${state.query} – Resift` : "Resift";
   drawer.setOpen(state.drawer && Boolean(state.query));
   paintCompare();
@@ -98,6 +120,7 @@ function paintForm() {
 function paintCompare() {
   document.body.classList.toggle("comparing", state.compare);
   $("compare").setAttribute("aria-pressed", String(state.compare));
+  $("facets").open = roomy.matches && !state.compare;
 }
 
 function paintMethods() {
@@ -105,35 +128,28 @@ function paintMethods() {
     const had = Object.keys(LABELS).filter((name) => name !== "trained" || methods.includes("late") || state[side] === name);
     $(`${side}-method`).replaceChildren(...had.map((value) => element("option", { value }, LABELS[value])));
     $(`${side}-method`).value = state[side];
-    $("tabs").querySelector(`[data-side=${side}]`).textContent = LABELS[state[side]].replace(/:.*/, "");
   }
-}
-
-function paintExamples() {
-  const pills = known.examples.map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => ask(one) }, one));
-  $("examples").replaceChildren(...pills);
 }
 
 /** Search for what the state says, and show it. */
 async function update() {
   if (!state.query || !state.index) return hideResults();
-  running?.abort();
-  running = new AbortController();
-  shown = await search(state, known, running.signal);
+  shown = await search(state, known, $("facets").open ? known.facets : [], renew());
   paint();
 }
 
 function paint() {
-  const { left, right } = shown, total = right.hits.total;
-  const none = !right.hits.hits.length && !left.hits.hits.length;
-  $("results").hidden = none;
-  messages.clearMessage();
-  suggest(right.resift.did_you_mean);
-  paintFilters();
+  const { left, right } = shown, { total } = right.hits, grades = new Map(api.marks(session).map((one) => [keyOf(one), one.grade]));
+  const none = !right.hits.hits.length && !left.hits.hits.length, { did_you_mean: other, reason } = right.resift;
+  $("results").hidden = $("facets").hidden = none;
+  $("message").hidden = true;
+  $("suggestion").hidden = !other;
+  if (other) $("suggestion").lastElementChild.replaceChildren(pill(other));
+  facets.show(right.resift.facets ?? {}, state.filters, act.filter);
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
-  if (!none) columns.show(shown, sessions.grades(session), session?.learned?.asked ?? [], known?.card.title, act);
+  if (!none) columns.show(shown, grades, session?.learned?.asked ?? [], known.card.title, act);
   else if (total.value) messages.sayBeyond(state.page, count, () => turnTo(1));
-  else messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
+  else messages.sayEmpty(state, known.examples, ask, () => filters([]));
   $("total").textContent = count;
   $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
   const more = total.relation === "gte" || state.page * SIZE < total.value;
@@ -141,53 +157,39 @@ function paint() {
   $("previous").disabled = state.page === 1;
   $("next").disabled = !more || state.page === LAST;
   $("pages").hidden = $("previous").disabled && $("next").disabled;
-  $("note").textContent = state.right === "session" && state.left === "hybrid" && !sessions.grades(session).size ? "nothing marked yet, so both are the same" : "";
-  reason(right.resift);
-  drawer.show(session, shown, state, alpha, act);
-}
-
-function reason({ reranked, outcome, reason: said }) {
-  $("said").hidden = !said || (state.right === "bm25" && !reranked) || outcome === "nothing_to_add";
-  if (!$("said").hidden) $("said").textContent = `Ranked without a part: ${said}`;
-}
-
-function suggest(query) {
-  $("suggestion").hidden = !query;
-  if (!query) return;
-  const link = element("a", { href: write({ ...state, query, page: 1 }), onclick: (event) => {
-    event.preventDefault();
-    ask(query);
-  } }, query);
-  $("suggestion").replaceChildren("Did you mean ", link, "?");
-}
-
-function paintFilters() {
-  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${shortName(one.field)}: ${shownValue(one.value)}`, onclick: () => act.filter(one.field, one.value) },
-    element("span", { dir: "auto" }, `${shortName(one.field)}: ${shownValue(one.value)}`), " ×")));
+  $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
+  $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
+  $("said").firstElementChild.textContent = `Ranked without a part: ${reason}. `;
+  drawer.show(session, state.without, act);
 }
 
 function hideResults() {
   columns.clear();
   shown = null;
-  $("results").hidden = $("suggestion").hidden = true;
+  for (const id of ["results", "facets", "suggestion", "said", "message"]) $(id).hidden = true;
   $("status").textContent = "";
-  messages.clearMessage();
 }
 
-function busy(count) {
-  $("progress").hidden = !count;
-  $("results").setAttribute("aria-busy", String(count > 0));
-  document.body.classList.toggle("waiting", count > 0 && !shown && Boolean(state.query));
+function busy(change) {
+  tasks += change;
+  $("progress").hidden = !tasks;
+  $("results").setAttribute("aria-busy", String(tasks > 0));
+  document.body.classList.toggle("waiting", tasks > 0 && !shown && Boolean(state.query));
+  if (tasks) slow ??= setTimeout(() => { $("slow").hidden = false; }, SLOW);
+  else {
+    slow = clearTimeout(slow);
+    $("slow").hidden = true;
+  }
 }
 
 // ---- from what is done to the address
 
-function ask(query) {
-  query = query.trim();
+function ask(text) {
+  const query = text.trim();
   if (!query) return;
+  api.kept("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
   paintForm();
-  columns.closeTexts();
   attempt(known ? update : begin);
 }
 
@@ -198,189 +200,144 @@ function filters(chosen) {
 
 function turnTo(page) {
   go({ page });
-  columns.closeTexts();
   attempt(async () => {
     await update();
     scrollTo({ top: 0 });
   });
 }
 
-function began() {
-  if (!state.session) go({ session: sessions.newId() }, { replace: true });
-  return state.session;
-}
-
-/** Judge a hit; true if the session was somebody else's, so that one of one's own begins. */
-async function judge(hit, grade, options) {
-  const judged = { index: hit._index, document: hit._id, query: state.query };
+/** Judge a document; true if the session was somebody else's, so that one of one's own begins. */
+async function judge(key, grade) {
+  const [index, document] = JSON.parse(key), judged = { index, document, query: state.query };
+  if (!state.session) go({ session: api.newId() }, { replace: true });
   try {
-    session = await sessions.judge(began(), judged, grade, options);
+    session = await api.judge(state.session, judged, grade);
   } catch (error) {
     if (error.code !== "session_not_found") throw error;
-    go({ session: sessions.newId() });
-    session = await sessions.judge(state.session, judged, grade, options);
+    go({ session: api.newId() });
+    session = await api.judge(state.session, judged, grade);
     return true;
   }
   return false;
 }
 
-const wide = matchMedia("(min-width: 75rem)");
 const SAID = { 1: "Marked as relevant", 0: "Mark taken back", "-1": "Marked as not relevant" };
 
 const act = {
-  mark: (hit, grade) => attempt(async () => {
-    const had = sessions.grades(session), now = had.get(keyOf(hit)), wanted = now === grade ? 0 : grade;
-    columns.press(hit, wanted);
+  // a hit, or a judgement: the same mark once more takes it back
+  mark: (judged, grade) => attempt(async () => {
+    const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
+    columns.press(key, wanted);
     let other = false;
     try {
-      other = await judge(hit, wanted);
+      other = await judge(key, wanted);
     } catch (error) {
-      columns.press(hit, now ?? 0); // it was not noted
+      columns.press(key, now); // it was not noted
       throw error;
     }
     // the shelf shows itself once, where there is room for it
-    if (wanted && !had.size && wide.matches) go({ drawer: true }, { replace: true });
+    if (wanted && !had.length && wide.matches) go({ drawer: true }, { replace: true });
     drawer.setOpen(state.drawer);
     await update();
     messages.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
   }),
   read: (card) => attempt(async () => {
     if (card.snippet.hidden) return hideText(card);
-    const { _index: index, _id: id } = card.hit;
-    const found = await call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1 } });
-    showText(card, wholeText(found.hits.hits[0]?._source ?? {}, card.hit.resift.card.title));
+    const { _index: index, _id: id, resift: { card: { title } } } = card.hit;
+    const _source = [...new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean))];
+    const found = await api.call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1, ...(_source.length && { _source }) } });
+    showText(card, texts(found.hits.hits[0]?._source ?? {}).filter((text) => text.trim() !== title).join("\n\n"));
     return undefined;
   }),
-  drop: ({ index, document }) => attempt(async () => {
-    session = await sessions.judge(state.session, { index, document, query: state.query }, 0);
-    await update();
-    messages.toast(`${SAID[0]}.`, act.undo);
-  }),
   undo: () => attempt(async () => {
-    session = await sessions.undo(state.session);
+    session = await api.undo(state.session);
     await update();
     messages.toast("Undone.");
   }),
   forget: () => attempt(async () => {
-    await sessions.forget(state.session);
+    await api.forget(state.session);
     session = null;
     go({ session: "", without: [] }, { replace: true });
     messages.toast("The session is forgotten.");
     await update();
   }),
-  fresh: () => {
-    session = null;
-    go({ session: "", without: [] });
-    messages.toast("A new session begins with your next mark.");
-    attempt(update);
-  },
-  duplicate: () => attempt(async () => {
-    if (!session) return messages.toast("Nothing is marked yet.");
-    const id = sessions.newId();
-    session = await sessions.copy(session, id);
-    go({ session: id });
-    messages.toast("This is a copy: what you mark now leaves the first session as it was.");
-    return update();
-  }),
-  share: async () => {
-    const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
-    if (done) messages.toast("Link copied.");
-    else messages.toast("This browser lets no page copy: take the link from the address bar.");
-  },
   without: (word) => {
-    const others = state.without.filter((one) => one !== word);
-    go({ without: others.length < state.without.length ? others : [...others, word] });
+    go({ without: state.without.includes(word) ? state.without.filter((one) => one !== word) : [...state.without, word] });
     attempt(update);
   },
   filter: (field, value) => {
     const others = state.filters.filter((one) => one.field !== field || one.value !== value);
     filters(others.length < state.filters.length ? others : [...others, { field, value }]);
   },
-  weigh: (weight) => {
-    go({ alpha: weight }, { replace: true });
-    attempt(update);
-  },
-  close: () => toggle(false),
 };
 
-const texts = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(texts) : [];
-
-/** The texts of a field, in lists and inner objects too; a name with dots may be a key as it is. */
-function textsOf(value, field) {
-  if (Array.isArray(value)) return value.flatMap((one) => textsOf(one, field));
-  return Object.entries(Object(value)).flatMap(([key, inner]) => key === field ? texts(inner) : field.startsWith(`${key}.`) ? textsOf(inner, field.slice(key.length + 1)) : []);
-}
-
-/** The texts of a document that are searched, one below another, without the title above them; of others all texts. */
-function wholeText(source, title) {
-  const fields = new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean));
-  const found = [...fields].flatMap((field) => textsOf(source, field)).filter((text) => text.trim() !== title);
-  return (found.length ? found : texts(source)).join("\n\n");
-}
+/** The texts of a document's fields, in lists and inner objects too. */
+const texts = (value) => typeof value === "string" ? [value] : Object.values(Object(value)).flatMap(texts);
 
 function toggle(open) {
   if (state.drawer === open) return;
   go({ drawer: open }, { replace: true });
   drawer.setOpen(open);
   columns.drawLines();
-  if (open) {
-    attempt(update); // for the facets, which are asked for only where they are seen
-    $("drawer").querySelector(".close").focus();
-  } else $("toggle").focus();
+  $(open ? "close" : "toggle").focus();
 }
 
-function choose(side) {
-  document.body.dataset.side = side;
-  for (const button of $("tabs").children) button.setAttribute("aria-pressed", String(button.dataset.side === side));
-}
-
-/** What the text that is being typed may become, by the words and titles of the index. */
+/** What the text that is being typed may become, by the words and titles of the index; before it is, recent searches. */
 function complete() {
   clearTimeout(typing);
   typing = setTimeout(async () => {
-    const text = $("query").value;
-    if (!state.index || !text.trim()) return;
+    const text = $("query").value.trim();
     // a search works without them
-    const found = await call("GET", `v1/indices/${encodeURIComponent(state.index)}/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null);
-    if (found && text === $("query").value) $("completions").replaceChildren(...found.suggestions.map((value) => element("option", { value })));
+    const found = text && state.index ? await describe(state.index, `/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null) : { suggestions: recent() };
+    if (found && text === $("query").value.trim()) $("completions").replaceChildren(...found.suggestions.map((value) => element("option", { value })));
   }, 120);
 }
 
-drawer.build(act);
-$("query").addEventListener("input", complete);
-choose("right");
-listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close: () => state.drawer && toggle(false) });
-$("form").addEventListener("submit", (event) => {
+const on = (id, event, work) => $(id).addEventListener(event, work);
+
+listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close: () => toggle(false) });
+on("query", "input", complete);
+on("form", "submit", (event) => {
   event.preventDefault();
   $("query").blur(); // so that keys are about the hits
   ask($("query").value);
 });
-$("index").addEventListener("change", () => {
+on("index", "change", () => {
   go({ index: $("index").value, page: 1, filters: [] });
   known = null;
   attempt(begin);
 });
 for (const side of ["left", "right"]) {
-  $(`${side}-method`).addEventListener("change", (event) => {
+  on(`${side}-method`, "change", (event) => {
     go({ [side]: event.target.value, page: 1 });
-    paintMethods();
     attempt(update);
   });
 }
-$("tabs").addEventListener("click", (event) => event.target.dataset.side && choose(event.target.dataset.side));
-$("compare").addEventListener("click", () => {
+on("compare", "click", () => {
   go({ compare: !state.compare, left: "hybrid", right: "session" });
   paintCompare();
   paintMethods();
   attempt(update);
 });
-$("toggle").addEventListener("click", () => toggle(!state.drawer));
-for (const [id, step] of [["previous", -1], ["next", 1]]) {
-  $(id).addEventListener("click", () => turnTo(state.page + step));
-}
-$("home").addEventListener("click", (event) => {
+on("toggle", "click", () => toggle(!state.drawer));
+on("close", "click", () => toggle(false));
+// facets are counted only where they are seen
+on("facets", "toggle", () => $("facets").open && shown && !shown.right.resift.facets && attempt(update));
+on("previous", "click", () => turnTo(state.page - 1));
+on("next", "click", () => turnTo(state.page + 1));
+on("again", "click", () => attempt(update));
+on("stop", "click", () => {
+  running.abort();
+  if (!shown) messages.sayStopped(() => attempt(begin));
+});
+on("clear", "click", () => {
+  api.kept("localStorage", RECENT, "");
+  paintForm();
+  $("query").focus();
+});
+on("home", "click", (event) => {
   event.preventDefault();
-  go({ query: "", page: 1, filters: [], session: "", without: [], drawer: false });
+  go(read("", state.index));
   session = null;
   paintForm();
   hideResults();
@@ -388,10 +345,10 @@ $("home").addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => {
   state = read(location.search, defaultIndex);
-  columns.closeTexts();
   attempt(begin);
 });
 new ResizeObserver(columns.drawLines).observe($("columns"));
 // not on a phone, whose keyboard would cover the page
 if (!state.query && innerWidth > 760) $("query").focus();
+complete();
 attempt(begin);

@@ -9,9 +9,9 @@ import { plural } from "./dom.js";
 export const places = ({ base, rank, depth }) => ({ moved: (base ?? depth + 1) - rank, isNew: !base });
 
 /** The arrow beside a hit: a sign, what it says to people who do not see it, and its class. */
-export function arrow({ moved, isNew }, name) {
-  if (isNew) return { text: "new", spoken: `not among the first hits of ${name}`, kind: "up" };
-  if (!moved) return { text: "=", spoken: `same place as by ${name}`, kind: "same" };
+export function arrow({ moved, isNew }) {
+  if (isNew) return { text: "new", spoken: "not among the first hits before", kind: "up" };
+  if (!moved) return { text: "=", spoken: "same place", kind: "same" };
   const many = plural(Math.abs(moved), "place");
   return moved > 0 ? { text: `▲ ${moved}`, spoken: `up ${many}`, kind: "up" } : { text: `▼ ${-moved}`, spoken: `down ${many}`, kind: "down" };
 }
