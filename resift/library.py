@@ -8,7 +8,7 @@ Every object may be used from several threads.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexN
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
-from resift.notebook import HitTable, Shown
+from resift.notebook import HitTable, Shown, shown_progress
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
@@ -190,8 +190,11 @@ class Index:
         """
         refusals, rows = Refusals(), rows_in(documents)
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
+        total = len(documents) if isinstance(documents, Sized) else 0
         try:
-            report = indexer.run(records_of(rows), self.fields)
+            with shown_progress(f"adding to {self.name}") as progress:
+                told = lambda so_far: progress(so_far.indexed + so_far.dead, total)  # noqa: E731
+                report = indexer.run(records_of(rows), self.fields, progress=told)
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
@@ -326,9 +329,8 @@ class Session:
             return self.explain()
         scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in asked]))
         if len(scores) != len(asked):
-            raise BadInput(
-                f"{len(scores)} scores of {len(asked)} texts", value=scores, expected=f"{len(asked)} numbers"
-            )
+            message = f"{len(scores)} scores of {len(asked)} texts"
+            raise BadInput(message, value=scores, expected=f"{len(asked)} numbers")
         return self.mark(scores={hit.id: float(one) for hit, one in zip(asked, scores, strict=True)})
 
     search_async = for_event_loop(search)

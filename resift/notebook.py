@@ -1,14 +1,42 @@
-"""What results look like in a notebook: tables and texts in HTML, escaped, and data frames."""
+"""What a notebook shows: results as tables and texts in HTML, escaped, data frames, and how far something is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from typing import Any
 
 from resift.errors import BadInput
 
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much; the latter is 0 where nobody knows."""
+
 _SHOWN = 200  # characters of a field
+_QUICK = 2  # seconds, within which nobody wonders
+
+
+@contextmanager
+def shown_progress(label: str, progress: Progress | None = None) -> Iterator[Progress]:
+    """``progress``, or where that is None a bar in the notebook or terminal of whatever takes more than two seconds.
+
+    The bar is tqdm's, whose settings hold (``TQDM_DISABLE=1``); where that is not installed nothing is shown.
+    """
+    if progress is not None:
+        yield progress
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield lambda done, total: None
+        return
+    with tqdm(desc=label, delay=_QUICK) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total or None
+            bar.update(done - bar.n)
+
+        yield show
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:

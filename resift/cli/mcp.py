@@ -31,7 +31,7 @@ def mcp(index: str, about: str, port: int | None, engine: str, model: str, store
     """
     from resift.integrations.mcp import server
 
-    with opened_library(engine, model, store) as opened:
+    with opened_library(engine, model, index, store) as opened:
         opened.service.info(index)  # as resift search does
         served = server(opened.index(index), about)
         if port is None:

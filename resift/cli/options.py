@@ -122,35 +122,39 @@ format_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 
 
-def opened_library(
-    engine: str, model: str, store: str, in_session: bool = True, index: str | None = None
-) -> library.Library:
-    """The library at an engine, by the service's settings. Without a session no file is made for sessions.
-
-    Where no model is named, and an ``index`` has vectors of another one than the packaged, it is that of this folder by
-    the name that ``resift attach`` gave it, or that the index has on record.
-    """
+def opened_library(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
+    """The library at an engine for searches of an index, by the service's settings and :func:`model_of`."""
     settings = service_settings()
+    with opened(engine) as found:
+        encoder = model_of(found, index, model)
     return library.open(
         engine,
-        model if index is None or model != DEFAULT else _attached_model(engine, index),
-        sessions=store if in_session else ":memory:",
+        encoder,
+        sessions=store,
         session_index=settings.session_index,
         static_queries=settings.static_queries,
     )
 
 
-def _attached_model(engine: str, index: str) -> Model:
-    packaged = load_model()
+def model_of(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
+    """The model of an index's searches: ``model``, its folder, or the service's, which None stands for.
+
+    Where that is the packaged one, and the index has vectors of another, it is the model in the working directory by
+    the name that ``resift attach`` gave it, or that the index has on record.
+    """
+    if isinstance(model, Model):
+        return model
+    named = load_model(model or service_settings().model)
+    if str(model or service_settings().model) != DEFAULT:
+        return named
     try:
-        with opened(engine) as found:
-            info = found.info(index)
-        if info.model is None or info.find(packaged) is not None:
-            return packaged
+        info = engine.info(index)
+        if info.model is None or info.find(named) is not None:
+            return named
         folders = [Path(name) for name in (f"{index}-model", info.model_name) if name and Path(name).is_dir()]
-        return next((model for model in map(load_model, folders) if info.find(model) is not None), packaged)
+        return next((model for model in map(load_model, folders) if info.find(model) is not None), named)
     except ResiftError:  # the search says what is wrong
-        return packaged
+        return named
 
 
 def opened(url: str) -> AbstractContextManager[Engine]:

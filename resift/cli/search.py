@@ -59,7 +59,7 @@ def search(
     --json prints what POST /v1/search answers, and with --explain the whole search body, of which otherwise vectors and
     scripts are shortened. On standard error --explain says what the session learned, and what was left out and why.
     """
-    with opened_library(engine, model, store, session is not None, index) as opened:
+    with opened_library(engine, model, index, ":memory:" if session is None else store) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.

@@ -250,6 +250,13 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
         opened.index("shop", fields=["description"]).add([{"id": "1", **PRODUCTS[1]}, {"id": "2", **PRODUCTS[2]}])
     result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
     assert result.exit_code == 0, result.output
+    Path("queries.jsonl").write_text('{"_id": "q", "text": "smoke"}\n')
+    Path("qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n")
+    result = CliRunner().invoke(main, ["eval", "index", "shop", ".", "--engine", "shop.db", "--knn", "5", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert (report["queries"], [one["measure"] for one in report["measures"]][:2]) == (1, ["nDCG@10", "RR@10"])
+    assert library.tune("shop", url="shop.db").lines == ["shop: the usual constants"]
     Path("shop-model").rename("elsewhere")
     result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
     assert result.exit_code != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import sys
 import typing
 import uuid
 from collections.abc import Callable, Iterator
@@ -205,3 +206,21 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
         resift.evaluate(news, queries, {"3": {"e1": 0}})
     with pytest.raises(BadInput, match="qrels has a query '9'"):
         resift.evaluate(news, queries, {"9": {"e1": 1}})
+
+
+@pytest.mark.parametrize("has_tqdm", [True, False])
+def test_what_takes_long_shows_a_bar_where_tqdm_is_installed(
+    news: Index, has_tqdm: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr("resift.notebook._QUICK", 0)
+    if not has_tqdm:
+        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    news.add(pandas.DataFrame({"id": range(3), "text": ["fire", "smoke", None]}))
+    resift.evaluate(news, {"q": "fire"}, {"q": {"0": 1}})
+    shown = capsys.readouterr().err
+    assert ("adding to news: 100%" in shown, "searching: 100%" in shown) == (has_tqdm, has_tqdm), shown
+    assert bool(shown) == has_tqdm
+    told: list[tuple[int, int]] = []
+    resift.evaluate(news, {"q": "fire"}, {"q": {"0": 1}}, progress=lambda *so_far: told.append(so_far))
+    assert (told, capsys.readouterr().err) == ([(1, 1)], "")

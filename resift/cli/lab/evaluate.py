@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,9 @@ from resift.cli.lab.systems import (
     warn_unadapted,
 )
 from resift.cli.lazy import LazyGroup
-from resift.cli.options import json_option
-from resift.cli.output import print_report, progress_bar
+from resift.cli.options import engine_option, json_option, model_option, opened_library, option_for
+from resift.cli.output import print_report, print_table, progress_bar
+from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 
 if TYPE_CHECKING:
@@ -189,6 +191,36 @@ def _skipped(report: dict[str, Any], why: str) -> str:
 
 
 evaluate.add_command(feedback)
+
+
+@evaluate.command("index", epilog="Example: resift eval index news DIR --engine http://127.0.0.1:9200 --knn 100")
+@click.argument("index")
+@click.argument("judged", metavar="DIR|FILE")
+@option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
+@engine_option
+@model_option
+@json_option
+def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_json: bool) -> None:
+    """The searches of INDEX as they are served, against judgements of its documents by their ids.
+
+    These are queries.jsonl and qrels.tsv in a folder DIR of BEIR's layout, or a judgement list of the Search Relevance
+    Workbench in a FILE. The model is the one that INDEX was attached with, if it is in the working directory.
+    """
+    from resift.lab.evaluation.data import read_judgements
+    from resift.lab.evaluation.judged_search import evaluate as measure
+
+    path = Path(judged)
+    queries, grades = read_judgements(path) if path.is_dir() else read_judgements(path.parent, judgments=path)
+    with opened_library(engine, model, index) as opened, progress_bar("searching", "queries") as progress:
+        opened.service.info(index)  # as resift search does
+        found = measure(opened.index(index), queries, grades, knn=knn, progress=progress)
+    rows = found.rows()
+    if as_json:
+        print_report({"task": "index", "queries": len(found.queries), "skipped": found.skipped, "measures": rows}, True)
+        return
+    click.echo(f"{found.caption}\n")
+    figures = [[one["measure"], *(f"{one[name]:.4f}" for name in ("mean", "low", "high"))] for one in rows]
+    print_table(["MEASURE", "MEAN", "LOW", "HIGH"], figures)
 
 
 @evaluate.command("review", epilog="Example: resift eval review DIR --batch 10 --seeds 5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -13,15 +13,16 @@ from typing import Any
 
 from resift.cli.lab.judged_source import known_queries
 from resift.cli.lab.options import opened_ubi_log
-from resift.cli.options import opened_store, service_settings
+from resift.cli.options import model_of, opened_store, service_settings
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model, load_queries
+from resift.encoders.registry import load_queries
 from resift.errors import BadInput
 from resift.lab.prove.replay import Log, Observation, Ranking, Skipped, replay
 from resift.lab.prove.report import Report, false_alarms, rows_of
 from resift.lab.prove.traffic import Sample, read_searches, sample_clients
+from resift.notebook import Progress, shown_progress
 from resift.plugin.connect import default_store, open_engine, open_session_store
 from resift.ranking.judgements import Judgement
 from resift.ranking.tuning import Tuning
@@ -36,7 +37,6 @@ TEXT = "%SearchText%"  # in a body, as in the configurations of the Search Relev
 SEARCHES = 3_000  # with a click, of the clients that are drawn
 DEPTH = 100  # hits among which a clicked document is looked for
 _ASKED_TWICE = 100
-Progress = Callable[[int, int], None]
 
 
 def prove(
@@ -50,7 +50,7 @@ def prove(
     searches: int = SEARCHES,
     seed: int = 0,
     sessions: str | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Progress | None = None,
 ) -> Report:
     """Where the documents that clients clicked would have stood with their sessions, and where without.
 
@@ -58,12 +58,12 @@ def prove(
         index: what was searched, in the cluster or embedded engine at ``url``.
         replay: ``ubi``, the log of User Behavior Insights beside it, or a CSV file of searches with the columns query,
             shown, clicked, client and time (:func:`resift.lab.prove.traffic.read_searches`).
-        model: a model or its folder; by default the service's.
+        model: a model or its folder; by default the service's, or that which the index was attached with.
         body: your own search, in which %SearchText% stands for the query's text; by default that of ``/v1/search``.
         id_field: the field that has the ids of a CSV file, where that is not ``_id``.
         searches: at most so many searches with a click are replayed, of clients that are drawn at random by ``seed``.
         sessions: the file that UBI's log is in, where that is beside an embedded engine's and not in it.
-        progress: is told how many clients are done, and of how many.
+        progress: is told how many clients are done, and of how many; by default tqdm shows it, where that is installed.
 
     Nothing is written. Raises BadInput for a file or body that does not fit, and where nothing can be replayed, and
     what the engine raises.
@@ -72,7 +72,8 @@ def prove(
     with closing(open_engine(url)) as engine:
         searching = Replayed(engine, model, index, body)  # before a long log is read
         sample, known = read_log(engine, index, replay, url, sessions, searches, id_field, seed)
-        found = list(observations(sample.of_client, known, searching, skipped, progress))
+        with shown_progress("replaying", progress) as told:
+            found = list(observations(sample.of_client, known, searching, skipped, told))
         if not found:
             raise nothing_in(replay)
         asked, unstable = searching.asked_twice()
@@ -163,7 +164,7 @@ class Replayed:
     def __init__(self, engine: Engine, model: str | Path | Model | None, index: str, body: Any = None) -> None:
         settings = service_settings()
         self.engine, self.index, self.body, self.clicks = engine, index, body, _Given()
-        encoder = model if isinstance(model, Model) else load_model(model or settings.model)
+        encoder = model_of(engine, index, model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
         self.service = Reranker(engine, encoder, store, settings, self.clicks, load_queries(settings.static_queries))
         self.sent: dict[str, Ranking] = {}

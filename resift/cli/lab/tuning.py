@@ -9,17 +9,18 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from resift.cli.lab.proving import Progress, Replayed, nothing_in, observations, read_log
+from resift.cli.lab.proving import Replayed, nothing_in, observations, read_log
 from resift.cli.lab.served_search import ServedSearch
-from resift.cli.options import service_settings
+from resift.cli.options import model_of, service_settings
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model, load_queries
+from resift.encoders.registry import load_queries
 from resift.lab.evaluation.metrics import Numbers
 from resift.lab.prove.replay import Skipped
 from resift.lab.prove.tuning import FACTORS, TRIALS, Chosen, Values, choose
 from resift.lab.training.weighing import weigh_index
+from resift.notebook import Progress, shown_progress
 from resift.plugin.connect import open_engine
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.tuning import USUAL, Tuning
@@ -48,7 +49,7 @@ def tune(
     *,
     model: str | Path | Model | None = None,
     undo: bool = False,
-    progress: Progress = lambda done, total: None,
+    progress: Progress | None = None,
 ) -> Tuned:
     """Choose the constants of an index's searches, and have the index keep them if they are better; all that search it
     follow within seconds.
@@ -59,15 +60,15 @@ def tune(
             their own words. ``ubi``, or a CSV file of searches: the constants of sessions, by the log
             (:func:`resift.prove`). A folder in BEIR's layout: the same by judged queries, or by conversations with
             marks. None only shows what the index has.
-        model: a model or its folder; by default the service's.
+        model: a model or its folder; by default the service's, or that which the index was attached with.
         undo: go back to the usual constants instead.
-        progress: is told how many trials are done, and of how many.
+        progress: is told how many trials are done, and of how many; by default tqdm shows it, where that is installed.
 
     Raises BadInput for a source that says nothing, and what the engine raises.
     """
     settings = service_settings()
-    encoder = model if isinstance(model, Model) else load_model(model or settings.model)
     with closing(open_engine(url)) as engine:
+        encoder = model_of(engine, index, model)
         info = engine.info(index).searched_by(encoder, load_queries(settings.static_queries))
         if undo:
             engine.tune(index, None)
@@ -77,7 +78,8 @@ def tune(
         if str(source) == DOCUMENTS:
             return _weighed(engine, info, encoder)
         values, units = _values(engine, info, source, url, encoder)
-        chosen = choose(_counting(values, progress), info.tuning)
+        with shown_progress("trying constants", progress) as told:
+            chosen = choose(_counting(values, told), info.tuning)
         return _kept(engine, info, chosen, units)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from resift.errors import BadInput
 from resift.lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift.lab.evaluation.significance import bootstrap_mean
-from resift.notebook import data_frame, html_table
+from resift.notebook import Progress, data_frame, html_table, shown_progress
 
 DEPTH = 100
 
@@ -42,20 +42,27 @@ class Evaluation:
         """A pandas frame with a row for each measure: ``measure``, ``mean``, ``low`` and ``high``."""
         return data_frame(self.rows())
 
-    def _caption(self) -> str:
+    @property
+    def caption(self) -> str:
+        """How many queries were measured, and how many left out."""
         return f"{len(self.queries)} queries" + (f", {self.skipped} without a relevant document" * bool(self.skipped))
 
     def __repr__(self) -> str:
         lines = [f"{one['measure']:8} {one['mean']:.3f}  {one['low']:.3f} to {one['high']:.3f}" for one in self.rows()]
-        return "\n".join([self._caption(), *lines])
+        return "\n".join([self.caption, *lines])
 
     def _repr_html_(self) -> str:
         rows = [[one["measure"], *(f"{one[name]:.3f}" for name in ("mean", "low", "high"))] for one in self.rows()]
-        return html_table(["measure", "mean", "low", "high"], rows, self._caption())
+        return html_table(["measure", "mean", "low", "high"], rows, self.caption)
 
 
 def evaluate(
-    index: Any, queries: Mapping[str, Any], qrels: Mapping[str, Mapping[Any, float]], **options: Any
+    index: Any,
+    queries: Mapping[str, Any],
+    qrels: Mapping[str, Mapping[Any, float]],
+    *,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Search an index for each judged query, and measure the first 100 hits; documents without a grade count as 0.
 
@@ -63,6 +70,7 @@ def evaluate(
         index: what :meth:`resift.Library.index` gives, or a :class:`resift.Session`.
         queries: id → a text, a clause or a search body.
         qrels: id of a query → id of a document → its grade, relevant above 0, as ir-measures takes them.
+        progress: is told how many queries are done, and of how many; by default tqdm shows it, where that is installed.
         options: of the search, such as ``alpha=0`` for the words alone.
 
     Raises BadInput if a judged query is missing or none has a relevant document, and what the search raises.
@@ -73,18 +81,22 @@ def evaluate(
     if missing := next((query for query in judged if query not in queries), None):
         raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
     measured = []
-    for query, grades in judged.items():
-        by_id = {str(id): grade for id, grade in grades.items()}  # as engines keep ids
-        hits = index.search(queries[query], **{"size": DEPTH, **options})
-        gains = np.array([by_id.get(hit.id, 0) for hit in hits], np.float64)
-        relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())
-        measured.append(
-            {
-                "nDCG@10": ndcg_at(gains, list(grades.values()), 10),
-                "RR@10": reciprocal_rank(relevant, 10),
-                "AP@100": average_precision(relevant[:DEPTH], total),
-                "R@100": recall_at(relevant, total, DEPTH),
-            }
-        )
+    with shown_progress("searching", progress) as told:
+        for query, grades in judged.items():
+            hits = index.search(queries[query], **{"size": DEPTH, **options})
+            measured.append(_measures([hit.id for hit in hits], {str(id): grade for id, grade in grades.items()}))
+            told(len(measured), len(judged))
     values = {name: np.array([one[name] for one in measured]) for name in measured[0]}
     return Evaluation(list(judged), values, len(qrels) - len(judged))
+
+
+def _measures(found: list[str], grades: dict[str, float]) -> dict[str, float]:
+    """What one ranking of ids is worth by a query's grades."""
+    gains = np.array([grades.get(id, 0) for id in found], np.float64)
+    relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())
+    return {
+        "nDCG@10": ndcg_at(gains, list(grades.values()), 10),
+        "RR@10": reciprocal_rank(relevant, 10),
+        "AP@100": average_precision(relevant[:DEPTH], total),
+        "R@100": recall_at(relevant, total, DEPTH),
+    }

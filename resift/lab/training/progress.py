@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Progress = Callable[[int, int], None]
-"""Called with the number of steps that are done and the number of steps in all."""
+from resift.notebook import Progress as Progress
 
 
 class StepCounter:

@@ -5,7 +5,7 @@ with conversations (:mod:`.conversations`), plain or gzip, and splits of a colle
 is guessed: an error names the file, the line and what was expected there.
 """
 
-from resift.lab.evaluation.data.collection import Collection, has_part, read_collection, with_queries
+from resift.lab.evaluation.data.collection import Collection, has_part, read_collection, read_judgements, with_queries
 from resift.lab.evaluation.data.conversations import Turn, read_conversations
 from resift.lab.evaluation.data.labelled import Classes, read_classes, read_labelled
 from resift.lab.evaluation.data.sentence_pairs import SentencePairs, read_pairs
@@ -23,6 +23,7 @@ __all__ = [
     "read_classes",
     "read_collection",
     "read_conversations",
+    "read_judgements",
     "read_labelled",
     "read_pairs",
     "with_queries",

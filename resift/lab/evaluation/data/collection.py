@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,22 +49,9 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
     or a judgement with two grades, a judged document or query is not, or no query has a relevant document.
     """
     folder = Path(folder)
-    corpus_file = first_file(folder, "corpus.jsonl")
-    documents = read_texts(corpus_file, titled=True)
-    query_file, queries, qrels = _judged_queries(folder, part, judgments)
+    documents = read_texts(corpus_file(folder), titled=True)
     positions = {key: position for position, key in enumerate(documents)}
-    grades: dict[str, dict[int, float]] = {}
-    for where, query, document, grade in qrels:
-        if document not in positions:
-            raise BadInput(
-                f"{where}: document {document!r} is not in the corpus", value=document, expected=str(corpus_file)
-            )
-        if query not in queries:
-            raise BadInput(f"{where}: query {query!r} is not among the queries", value=query, expected=str(query_file))
-        before = grades.setdefault(query, {}).setdefault(positions[document], grade)
-        if before != grade:
-            message = f"{where}: query {query!r} and document {document!r} had the score {before:g} before"
-            raise BadInput(message, value=grade, expected="each pair once")
+    queries, grades = read_judgements(folder, part, judgments, documents)
     judged = [key for key in queries if any(grade > 0 for grade in grades.get(key, {}).values())]
     if not judged:
         raise BadInput(f"{folder}: no query has a relevant document", value=str(folder), expected="a score above 0")
@@ -74,9 +61,31 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
         documents=list(documents.values()),
         query_ids=judged,
         queries=[queries[key] for key in judged],
-        grades=[grades[key] for key in judged],
+        grades=[{positions[id]: grade for id, grade in grades[key].items()} for key in judged],
         skipped=len(queries) - len(judged),
     )
+
+
+def read_judgements(
+    folder: Path, part: str | None = None, judgments: str | Path | None = None, corpus: Container[str] | None = None
+) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+    """Query id → text, and query id → document id → grade, as :func:`read_collection` reads and checks them.
+
+    ``corpus`` has the documents that there are; None where that is not known.
+    """
+    query_file, queries, qrels = _judged_queries(folder, part, judgments)
+    grades: dict[str, dict[str, float]] = {}
+    for where, query, document, grade in qrels:
+        if corpus is not None and document not in corpus:
+            message = f"{where}: document {document!r} is not in the corpus"
+            raise BadInput(message, value=document, expected="an _id of corpus.jsonl")
+        if query not in queries:
+            raise BadInput(f"{where}: query {query!r} is not among the queries", value=query, expected=str(query_file))
+        before = grades.setdefault(query, {}).setdefault(document, grade)
+        if before != grade:
+            message = f"{where}: query {query!r} and document {document!r} had the score {before:g} before"
+            raise BadInput(message, value=grade, expected="each pair once")
+    return queries, grades
 
 
 def _judged_queries(
