@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: chart demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
-	$(BIN)/resift demo --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
+	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: .venv/dev lint
 	$(BIN)/pytest -q -n $(WORKERS)

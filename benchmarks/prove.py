@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 import resift
-from resift.cli.demo import corpus_file, load_questions
+from resift.cli.lab.transcript import corpus_file, load_questions
 from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.addresses import is_cluster

@@ -31,7 +31,7 @@ export function show(counted, filters, toggle) {
     return element("button", { type: "button", "aria-pressed": String(chosen.has(`${field}:${said}`)), onclick: () => toggle(field, said) },
       element("span", { dir: "auto" }, cut(shownValue(said), 60)), element("span", { class: "hint" }, count.toLocaleString("en")));
   };
-  const groups = Object.entries(counted).map(([field, values]) => [field, values.filter(({ count }) => count)]).filter(([, values]) => values.length);
+  const groups = Object.entries(counted).map(([field, values]) => [field, values.filter(({ count }) => count)]).filter(([, values]) => values.length > 1);
   $("facet-list").replaceChildren(...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": shortName(field) },
     element("p", { class: "hint" }, shortName(field)), values.map((one) => row(field, one)))));
   $("chosen").replaceChildren(...filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${named(one)}`, onclick: () => toggle(one.field, one.value) },
