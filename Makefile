@@ -93,8 +93,9 @@ chart:
 # What goes to PyPI, in dist/: the same bytes whoever builds a commit
 EPOCH = $(shell git log -1 --format=%ct)
 dist: .venv/release
-	rm -rf dist build/lib
-	umask 022 && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --no-isolation
+	rm -rf dist build/lib packages/*/build
+	umask 022 && for package in . packages/*; do \
+		SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --no-isolation --outdir dist $$package || exit 1; done
 	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python .ci/pack.py dist
 	$(BIN)/twine check --strict dist/*
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
@@ -38,6 +41,12 @@ __all__ = ["both", "queries", "saved", "stored"]
 
 Found = list[tuple[str, str, dict[str, Any], float]]
 SCORE = "relevance_score"
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "langchain-resift": "langchain_resift",
+    "llama-index-retrievers-resift": "llama_index.retrievers.resift",
+    "resift-haystack": "haystack_integrations.components.retrievers.resift",
+}
 TRUSTED = ["resift.integrations.haystack"]
 
 
@@ -257,3 +266,27 @@ def test_documented_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: 
             exec(code, names)
         assert_prints(output.getvalue(), expected)
     names["news"].library.close()
+
+
+def test_packages_of_the_registries_do_what_their_pages_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "packages", tmp_path / "packages")
+    code = """import os, sys; from setuptools import build_meta
+for folder in sys.argv[1:]: os.chdir(folder); build_meta.build_wheel('../..')"""
+    folders = [tmp_path / "packages" / name for name in PACKAGES]
+    subprocess.run([sys.executable, "-c", code, *folders], check=True, capture_output=True)
+    wheels = sorted(tmp_path.glob("*.whl"))
+    assert [wheel.name.split("-")[0] for wheel in wheels] == [name.replace("-", "_") for name in PACKAGES]
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(tmp_path / "site")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    resift.open("news.db").index("news", fields=["text"]).add([{"id": "1", "text": "fire"}])
+    names: dict[str, Any] = {}
+    for folder in folders:
+        assert f'version = "{resift.__version__}"' in (folder / "pyproject.toml").read_text("utf-8")
+        (lines,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
+        exec(lines, names)
+    assert [len(names[found]) for found in ("documents", "nodes", "found")] == [1, 1, 1]
+    for module in PACKAGES.values():
+        assert str(sys.modules.pop(module).__file__).startswith(str(tmp_path))
