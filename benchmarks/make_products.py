@@ -118,11 +118,14 @@ PURPOSES: dict[str, tuple[str, tuple[str, ...]]] = {
 def products(rng: np.random.Generator) -> list[tuple[str, str, dict[str, Any]]]:
     """All products, in an order of no meaning: the type and the purpose of each, and its document."""
     kinds = [(kind, purpose) for kind, (_, _, purposes, _) in TYPES.items() for purpose in purposes] * OF_EACH
+    names = {
+        kind: rng.permutation([f"{brand}|{name}" for brand in BRANDS for name in NAMES]).tolist() for kind in TYPES
+    }
     made = []
     for number, at in enumerate(rng.permutation(len(kinds)), 1):
         kind, purpose = kinds[at]
         category, price, _, always = TYPES[kind]
-        brand, name = str(rng.choice(BRANDS)), str(rng.choice(NAMES))
+        brand, name = names[kind].pop().split("|")
         about = [*rng.choice(PURPOSES[purpose][1], 2, replace=False), str(rng.choice(always))]
         document = {
             "_id": f"p{number}",

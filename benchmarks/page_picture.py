@@ -1,20 +1,23 @@
-"""The picture of the search page in the docs: python benchmarks/page_picture.py docs/page.png
+"""The pictures of the search page in the docs: python benchmarks/page_picture.py docs
 
-The page of ``make demo`` after two marks, with the shelf, in a headless Chromium.
+The page of ``make demo SHOP=1`` in a headless Chromium: ``page.png`` after two marks, and ``page.gif``, in which they
+are made.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from browser import Page, served, started
 
-from resift.cli.demo import INDEX
-from resift.cli.lab.transcript import QUESTION, corpus_file
+from resift.cli.lab.transcript import PRODUCTS, corpus_file
 from resift.encoders.registry import load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
@@ -22,28 +25,86 @@ from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 
 WIDTH, HEIGHT = 1440, 880
+QUESTION, MARKED = "running shoes", (4, 3)  # ranks of the hits
+SHOWN, COLOURS = 960, 96  # pixels across, and colours of the moving picture
+STEPS, STEP, REST = (
+    range(0, 451, 50),
+    50,
+    1800,
+)  # of the cards' animation, and how long each picture stays: milliseconds
+# cards wait on their way until they are told how far they are
+PAUSED = """
+const animate = Element.prototype.animate;
+Element.prototype.animate = function (...how) {
+  const one = animate.apply(this, how);
+  one.pause();
+  return one;
+};
+"""
 
 
-def main(path: str) -> None:
-    """Take the picture."""
+class Film:
+    """Pictures of the page, and how long each is shown, in milliseconds."""
+
+    def __init__(self, page: Page) -> None:
+        self.page, self.pictures = page, list[Image.Image]()
+        self.times = list[int]()
+
+    def take(self, time: int) -> None:
+        """What the page shows now."""
+        whole = Image.open(io.BytesIO(self.page.driver.get_screenshot_as_png())).convert("RGB")
+        self.pictures.append(whole.resize((SHOWN, SHOWN * HEIGHT // WIDTH), Image.Resampling.LANCZOS))
+        self.times.append(time)
+
+    def mark(self, rank: int) -> None:
+        """Mark a hit, and take the cards on their way."""
+        thumb = f"#right .card:nth-child({rank}) .thumb"
+        box = self.page.one(thumb).rect
+        at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+        self.page.emulate("Input.dispatchMouseEvent", {"type": "mouseMoved", **at})
+        self.take(700)
+        self.page.click(thumb)
+        for step in STEPS:
+            self.page.run("for (const one of document.getAnimations()) one.currentTime = arguments[0]", step)
+            self.take(STEP)
+        self.page.run("for (const one of document.getAnimations()) one.finish()")
+        self.page.wait("return !document.getAnimations().length")
+        self.take(REST)
+
+    def write(self, path: Path) -> None:
+        """Write the pictures as one that moves, for ever."""
+        palette = self.pictures[-1].quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
+        first, *others = (one.quantize(palette=palette, dither=Image.Dither.NONE) for one in self.pictures)
+        first.save(path, save_all=True, append_images=others, duration=self.times, loop=0, optimize=True)
+
+
+def main(folder: str) -> None:
+    """Take the pictures."""
     model = load_model()
-    with TemporaryDirectory() as folder:
-        engine = SqliteEngine(f"{folder}/engine.db")
-        Indexer(engine, model, INDEX, DeadLetters(Path(folder, "dead"))).run(Files([corpus_file()]), ["title", "text"])
-        config = Config(engine=engine.path, store=f"{folder}/sessions.db", index=INDEX)
+    with TemporaryDirectory() as temporary:
+        engine = SqliteEngine(f"{temporary}/engine.db")
+        letters = DeadLetters(Path(temporary, "dead"))
+        Indexer(engine, model, PRODUCTS.index, letters).run(Files([corpus_file(PRODUCTS)]), PRODUCTS.fields)
+        config = Config(engine=engine.path, store=f"{temporary}/sessions.db", index=PRODUCTS.index)
         with served(create_app(config, engine=engine, model=model)) as server, started(WIDTH, HEIGHT) as driver:
             page = Page(driver, f"http://127.0.0.1:{server.server_port}")
             page.resize(WIDTH, HEIGHT)
-            page.colours("light")
-            page.open(q=QUESTION)
-            for rank in (1, 5):
-                page.click(f"#right .card:nth-child({rank}) .thumb")
+            light = [{"name": "prefers-color-scheme", "value": "light"}]
+            page.emulate("Emulation.setEmulatedMedia", {"features": light})
+            film = Film(page)
+            page.open().run(PAUSED)
+            film.take(1000)
+            page.search(QUESTION)
+            film.take(REST)
+            for rank in MARKED:
+                film.mark(rank)
+            film.write(Path(folder, "page.gif"))
             page.run("document.getElementById('toast').classList.remove('shown')")
             page.emulate("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 2, "y": HEIGHT - 2})
             page.run("scrollTo(0, 0); document.activeElement.blur()")
-            page.picture(path)
+            page.picture(Path(folder, "page.png"))
         engine.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "docs/page.png")
+    main(sys.argv[1] if len(sys.argv) > 1 else "docs")

@@ -143,7 +143,7 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     say(f"  the session now leans towards: {', '.join(best.learned.get('towards', []))}")
     _show("the same search in this session, without the marked hits", best.unread[2], best.question.relevant, say)
     for one, how in ((best, "gains most"), (worst, "loses most" if worst.gain < 0 else "gains least")):
-        say(f'\nthe question that {how}: "{one.question.text}"')
+        say(f'\nthe question that {how}: "{_cut(one.question.text, _TITLE)}"')
         say(f"ranks of the ✓ among the first {_COUNTED} hits, the marked ones left out")
         for name, ranks in zip(_RANKINGS, one.ranks, strict=True):
             say(f"  {name:<15} {' '.join(map(str, ranks)) or 'none'}")
