@@ -294,6 +294,8 @@ def _schemas() -> Schema:
         [*requests, PipelineOptions, *kinds, answers.Error], ref_template=_TEMPLATE
     )
     schemas: Schema = _without_links(made)
+    for schema in schemas.values():  # a docstring's lines are indented before Python 3.13
+        schema["description"] = inspect.cleandoc(schema.get("description", ""))
     for kind in [*requests, PipelineOptions]:
         _let_null_count_as_missing(schemas[kind.__name__])
     for name in _OPEN:

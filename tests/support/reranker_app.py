@@ -78,7 +78,9 @@ def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]
     from resift.plugin.sqlite.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "plain.db"))
-    yield create_app(config, engine=engine, model=model).test_client()
+    app = create_app(config, engine=engine, model=model)
+    yield app.test_client()
+    app.extensions["resift"].sessions.store.close()
     engine.close()
 
 

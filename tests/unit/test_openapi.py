@@ -37,7 +37,9 @@ def app(tmp_path: Path, model: Model) -> Iterator[Flask]:
     vectors = model.encode(DOCUMENTS.values())
     documents = [Document(id, {"title": text}, vectors[i]) for i, (id, text) in enumerate(DOCUMENTS.items())]
     assert engine.bulk("resift-news", documents) == []
-    yield create_app(config, engine=engine, model=model)
+    app = create_app(config, engine=engine, model=model)
+    yield app
+    app.extensions["resift"].sessions.store.close()
     engine.close()
 
 
