@@ -67,12 +67,17 @@ def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
     assert page.run("return localStorage.getItem('resift-recent')") == ""
 
 
-def test_the_page_is_small(page: Page) -> None:
+def test_the_page_is_small_and_stands_still(page: Page) -> None:
     page.open(q=QUESTION)
     sizes = "performance.getEntriesByType('resource').filter((one) => /\\.(js|css)$/.test(one.name))"
     assert len(page.run(f"return {sizes}")) >= 14
     loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
     assert loaded < 60_000
+    moved = page.run(
+        "const seen = new PerformanceObserver(() => undefined); seen.observe({type: 'layout-shift', buffered: true});"
+        "return seen.takeRecords().map((one) => one.value)"
+    )
+    assert sum(moved) < 0.1  # what web.dev calls good
 
 
 def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
