@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
+from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
 from resift.vectors.similarity import beta_of
@@ -66,6 +67,8 @@ class LateInteraction:
     query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
     ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
     scores beside the engine's (:func:`factors_of`), and ``info`` says how the reranker was made.
+
+    Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
     """
 
     def __init__(
@@ -80,7 +83,17 @@ class LateInteraction:
         alpha: float = ALPHA,
         info: dict[str, Any] | None = None,
     ) -> None:
+        ranges = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
+        for setting, (value, low, high) in ranges.items():
+            if not low <= value <= high:
+                raise BadInput(f"{setting} is {value}", value=value, expected=f"{low} to {high}")
+        if not 0 < mean_length < np.inf:
+            raise BadInput(f"mean_length is {mean_length}", value=mean_length, expected="more than 0")
         self.name, self.table, self.shifts = name, table, dict(shifts or {})
+        for word, shift in self.shifts.items():
+            if shift.shape != (table.dim,):
+                message = f"the shift of {word!r} has {shift.shape[-1]} dimensions"
+                raise DimensionMismatch(message, value=shift.shape[-1], expected=str(table.dim))
         self.threshold, self.length, self.mean_length, self.alpha = threshold, length, mean_length, alpha
         self.info = dict(info or {})
 

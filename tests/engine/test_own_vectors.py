@@ -164,6 +164,9 @@ def test_without_a_session_a_search_goes_out_as_it_came(own: Own, model: Model) 
 
 
 def test_a_query_that_a_model_encodes_follows_the_session(own: Own, model: Model) -> None:
+    # a cold model takes longer than anybody waits for
+    path = f"/_plugins/_ml/_predict/text_embedding/{own.query_model}"
+    own.client.transport.perform_request("POST", path, body={"text_docs": ["smoke"]})
     asked = {"query_text": "fire", "model_id": own.query_model, "k": COUNT}
     by_text = rewritten(own, {"query": {"neural": {"cosine": asked}}, "size": COUNT})
     vector = model.encode_one("fire").tolist()

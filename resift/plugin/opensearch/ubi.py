@@ -135,7 +135,9 @@ class OpenSearchUbiLog(UbiLog):
     def _all(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """All hits of a search body; none where there is no such index."""
         try:
-            call(self.client.indices.refresh, index=self.names[kind])
+            # both: of the events that are read, the queries are asked for next
+            names = ",".join(self.names.values())
+            call(self.client.indices.refresh, index=names, params={"ignore_unavailable": "true"})
             yield from scroll(self.client, self.names[kind], body)
         except IndexNotFound:
             return

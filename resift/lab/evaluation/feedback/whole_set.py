@@ -15,8 +15,9 @@ with needs_extra("eval", "Evaluation"):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-_ROUNDS = (30, 60, 120)  # first documents that count as relevant, round by round
+_ROUNDS = (10, 20, 40, 60, 100)  # first documents that count as relevant, round by round
 _OTHERS = 500  # documents of the lower half that count as irrelevant
+_JUDGED = 100.0  # how many such a document counts as that somebody judged, or the query
 
 
 class WholeSet:
@@ -29,9 +30,10 @@ class WholeSet:
     def scores(self, query: str, judged: Sequence[tuple[int, float]], first: NDArray[Any]) -> NDArray[np.float64]:
         """Log odds (N,) that a document is relevant, by self-training (Yarowsky 1995).
 
-        Round by round a logistic regression (C = 1) is fitted to what is relevant, the ``query`` itself, the documents
-        ``judged`` so and the first 30, 60 and 120 of the ranking so far, against what is not: those judged so, and 500
-        at random of its lower half. Both sides weigh the same. The ranking before is by the scores ``first`` (N,).
+        Round by round a logistic regression (C = 20) is fitted to what is relevant, the ``query`` itself, the documents
+        ``judged`` so and the first 10, 20, 40, 60 and 100 of the ranking so far, against what is not: those judged so,
+        and 500 at random of its lower half. Both sides weigh the same, before the query and each judged document count
+        as a hundred. The ranking before is by the scores ``first`` (N,).
         """
         scores, asked, rng = (
             np.asarray(first, np.float64),
@@ -49,8 +51,9 @@ class WholeSet:
                 return scores
             targets = np.repeat([True, False], [1 + len(relevant), len(others)])
             weights = np.where(targets, 1 / targets.sum(), 1 / len(others)) * len(targets) / 2
+            weights[[True, *np.isin(relevant, marked), *np.isin(others, refused)]] *= _JUDGED
             known = vstack([asked, self.rows[relevant], self.rows[others]]).tocsr()
             # liblinear: a tenth of the time that others take on a busy machine
-            machine = LogisticRegression(solver="liblinear").fit(known, targets, sample_weight=weights)
+            machine = LogisticRegression(C=20.0, solver="liblinear").fit(known, targets, sample_weight=weights)
             scores = machine.decision_function(self.rows)
         return np.asarray(scores, np.float64)
