@@ -103,6 +103,13 @@ def test_documents_like_relevant_ones_come_first() -> None:
     assert documents().reasons("w5", {}, 3) == []
 
 
+def test_where_all_is_judged_or_nothing_can_be_learned_all_is_ranked() -> None:
+    everything = dict.fromkeys(TEXTS, True)
+    assert documents().ranked(everything) == list(TEXTS)
+    assert documents().reasons("f1", everything, 3) == []
+    assert len(documents().ranked({**everything, "w1": False, "w2": False})) == len(TEXTS)
+
+
 def test_before_anything_is_relevant_the_topic_decides() -> None:
     first = documents(first=["w1", "gone", "f9"])
     assert first.ranked({})[:3] == ["w1", "f9", "f0"]
