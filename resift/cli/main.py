@@ -11,6 +11,7 @@ _COMMANDS = {
     "index": "resift.cli.documents:index",
     "verify": "resift.cli.indices:verify",
     "search": "resift.cli.search:search",
+    "mark": "resift.cli.search:mark",
     "indices": "resift.cli.indices:indices",
     "drop": "resift.cli.indices:drop",
     "review": "resift.cli.review:review",

@@ -1,4 +1,4 @@
-"""``resift search``: the best documents of an index for a query, in a terminal."""
+"""``resift search`` and ``resift mark``: searches and judgements in a terminal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def search(
         if explain:
             _print_body(opened, Search(query, size=size, knn=knn, index=index, session=session), as_json)
             return
-        hits = asker.search(query, size, knn=knn)
+        hits = asker.search(query, size, knn=knn, reasons=session is not None)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return
@@ -82,6 +82,36 @@ def search(
     if others := hits.response["resift"].get("widened"):
         click.echo(f"also looked for: {', '.join(others[:_OTHERS])}")
     _print_hits(hits, found.fields or _guessed(hits))
+
+
+@click.command(epilog="Example: resift mark news 'bush fire' 4711 4712 --session anna")
+@click.argument("index")
+@click.argument("query")
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--session", metavar="ID", required=True, help="Whose judgements they are.")
+@click.option("--irrelevant", is_flag=True, help="The documents are not what is looked for.")
+@engine_option
+@model_option
+@store_option
+def mark(
+    index: str,
+    query: str,
+    ids: tuple[str, ...],
+    session: str,
+    irrelevant: bool,
+    engine: str,
+    model: str,
+    store: str,
+) -> None:
+    """Mark documents of INDEX, by their IDS, as relevant to QUERY, and show what the session has learned.
+
+    The next search with the same --session follows them.
+    """
+    with opened_library(engine, model, index, store) as opened:
+        opened.service.info(index)
+        asker = opened.index(index).session(session)
+        learned = asker.mark(irrelevant=ids, query=query) if irrelevant else asker.mark(relevant=ids, query=query)
+        click.echo(repr(learned))
 
 
 def _print_body(opened: library.Library, search: Search, whole: bool) -> None:
@@ -125,8 +155,21 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
         click.echo(f"{begin}{cut(_beginning(hit, fields), width - display_width(begin))}".rstrip())
+        if reason := _reason(hit):
+            click.echo(" " * display_width(begin) + cut(reason, width - display_width(begin)))
     if hits.total is not None and hits.total > len(hits):
         click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)
+
+
+def _reason(hit: library.Hit) -> str:
+    """What moved a hit, as the page says it; empty where nothing did."""
+    if (because := hit.because) is None:
+        return ""
+    places = because["moved"]
+    arrow = f"{'▲' if places > 0 else '▼'} {abs(places)} " if places else ""
+    if because["document"] == hit.id:
+        return f"{arrow}you marked this as {'relevant' if because['grade'] > 0 else 'irrelevant'}"
+    return f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{because['title']}”"
 
 
 def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:

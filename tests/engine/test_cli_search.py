@@ -134,6 +134,15 @@ def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, 
     session, judgements, held, expires = re.split(" {2,}", one.strip())
     assert (session, judgements, held) == ("anna", "1", name)
     assert datetime.fromisoformat(expires) > datetime.now(timezone.utc)
+    told = resift("search", name, "fire", *where, *kept, "--session", "anna").stdout.splitlines()
+    assert told[1].strip() == f"▲ {len(before) - 1} you marked this as relevant"
+    refused = before[0]["_id"]
+    learned = resift("mark", name, "fire", refused, *where, *kept, "--session", "anna", "--irrelevant").stdout
+    assert f"-1  {refused}: " in learned
+    assert (
+        "no document 'gone'"
+        in resift("mark", name, "fire", "gone", *where, *kept, "--session", "anna", status=2).stderr
+    )
     assert resift("sessions", "delete", "anna", *kept).stdout == "1 sessions deleted\n"
     assert "no sessions in marks.db" in resift("sessions", "list", *kept).stdout
     assert "has no marks in marks.db" in resift("search", name, "fire", *where, *kept, "--session", "anna").stderr

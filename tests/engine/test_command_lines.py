@@ -33,6 +33,7 @@ VALID: dict[str, dict[str, Any]] = {
     "index": {"files": "docs.jsonl", "index": "new", "model": "model"},
     "verify": {"index": "docs", "model": "model"},
     "search": {"index": "docs", "query": "fire", "model": "model"},
+    "mark": {"index": "docs", "query": "fire", "ids": "1", "session": "anna", "model": "model"},
     "indices": {"model": "model"},
     "drop": {"index": "docs", "yes": True},
     "sessions list": {},
@@ -57,6 +58,7 @@ VALID: dict[str, dict[str, Any]] = {
     "eval classes": {"train": "labelled.jsonl", "test": "labelled.jsonl", "vectors": "vectors"},
     "eval sts": {"files": "pairs.tsv", "vectors": "vectors"},
     "eval retrieval": {"folder": "collection", "vectors": "vectors"},
+    "eval index": {"index": "docs", "judged": "collection", "model": "model"},
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
     "review": {"review": "r", "index": "docs", "format_": "csv"},
     "eval review": {"folder": "collection", "seeds": 1},
@@ -143,10 +145,13 @@ TEXTS: dict[str, list[str]] = {
     "teacher_model": [],
     "prefix": [],
     "about": [],
+    "ids": ["nobody"],
+    "judged": ["nowhere", "docs.jsonl", "directory.jsonl"],
 }
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
     ("search", "session"): ["a b", "x" * 200],
+    ("mark", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("mcp", "store"): ADDRESSES[:3],
