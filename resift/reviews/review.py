@@ -6,7 +6,7 @@ import csv
 import io
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -210,10 +210,11 @@ class Review:
         with self._lock:
             return [dict(event) for event in self._log.refresh()]
 
-    def export(self, format: str) -> str:
+    def export(self, format: str, may_read: Callable[[list[str]], Collection[str]] = set) -> str:
         """Every judged document in a ``format``: csv with all decisions, ris of the relevant ones, or qrels (TREC's).
 
-        Raises BadInput for another format.
+        Of all judged documents' ids, texts are told of those that ``may_read`` gives back. Raises BadInput for another
+        format.
         """
         if format not in FORMATS:
             raise BadInput(f"{format!r} is no format", value=format, expected=" | ".join(FORMATS))
@@ -222,14 +223,15 @@ class Review:
             if format == "qrels":
                 lines = [f"{self.id} 0 {id} {int(bool(state.label(id)))}\n" for id in state.order]
                 return "".join(lines)
+            texts = {id: self.documents.text(id) for id in may_read(list(state.decisions))}
             if format == "ris":
-                return "".join(_ris(id, self.documents.text(id)) for id in state.order if state.label(id))
+                return "".join(_ris(id, texts.get(id, "")) for id in state.order if state.label(id))
             file = io.StringIO()
             rows = csv.writer(file)
             rows.writerow(["document", "relevant", "by", "at", "source", "text"])
             for id in state.decisions:
                 for one in state.decisions[id].values():
-                    text = _cell(self.documents.text(id))
+                    text = _cell(texts.get(id, ""))
                     rows.writerow((id, int(one["relevant"]), _cell(one["by"]), one["at"], one["source"], text))
             return file.getvalue()
 
