@@ -37,6 +37,8 @@ from resift.lab.vectors.tables import quantized, table_of
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
+_DISTILLED, _SENTENCES = 60_000, 100_000  # words that are kept, and sentences that are taken, as for resift-en
+
 
 @click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
 def vectors() -> None:
@@ -104,7 +106,6 @@ def export_command(source: str, out: str) -> None:
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
 )
-@click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
 @option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
 @out_option
 def distill_command(
@@ -117,7 +118,7 @@ def distill_command(
     """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'.
 
     With --corpus every word of your documents gets a vector, in whatever language the model knows. Those words come
-    first; with --words too, the words of the list that the documents lack follow.
+    first; with --words too, the words of the list that the documents lack follow. The first 60,000 are kept.
     """
     if words is None and not files:
         raise BadInput("distilling needs words", expected="--words, --corpus or both")
@@ -125,7 +126,7 @@ def distill_command(
     own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
-        table = distill(folder, chain(own, listed), progress=progress, **settings)
+        table = distill(folder, chain(own, listed), limit=_DISTILLED, progress=progress, **settings)
     _save(quantized(table), out)
 
 
@@ -167,7 +168,6 @@ def mix_command(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
 @fields_option
-@option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
 @out_option
 def refine_command(
     folder: str,
@@ -175,15 +175,14 @@ def refine_command(
     vectors: str,
     fields: list[str] | None,
     out: str,
-    **settings: Any,
 ) -> None:
     """Refine word vectors on texts, with the sentence-transformers model in FOLDER as the teacher.
 
-    Sentences are drawn from all files alike, however large each is. Needs the extra 'distill'.
+    100,000 sentences are drawn, from all files alike, however large each is. Needs the extra 'distill'.
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
-        table = refine(load_vectors(vectors), folder, texts, progress=progress, **settings)
+        table = refine(load_vectors(vectors), folder, texts, limit=_SENTENCES, progress=progress)
     _save(quantized(table), out)
 
 
