@@ -204,3 +204,15 @@ def is_ours(field: str) -> bool:
 def is_compact(field: str) -> bool:
     """Whether a field is one of vectors in a byte a number: each model has one, as it has of other vectors."""
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a body by their full names, however they are nested; those of a list have its name."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner, path)
+    elif value is not None:
+        yield path, value

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.query_dsl import PIPELINE_PREFIX, is_compact
+from resift.contracts.query_dsl import PIPELINE_PREFIX, is_compact, leaves
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
@@ -209,7 +209,7 @@ def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[Pip
 def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
     """Whatever names a pipeline: indices, index templates of all sorts, and ingest pipelines."""
     for kind, name, body in _bodies(cluster):
-        for path, value in _flat(body):
+        for path, value in leaves(body):
             for setting in _SETTINGS:
                 if f".{path}".endswith(f".{setting}"):
                     yield PipelineUse(kind, name, setting, value)
@@ -226,18 +226,6 @@ def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
             yield f"{kind} template", entry["name"], entry
     for kind, path in {"legacy template": "/_template", "ingest pipeline": "/_ingest/pipeline"}.items():
         yield from ((kind, name, body) for name, body in (cluster.find(path) or {}).items())
-
-
-def _flat(body: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a body by their full names, however they are nested: templates keep what they were given."""
-    if isinstance(body, dict):
-        for name, value in body.items():
-            yield from _flat(value, f"{path}.{name}" if path else name)
-    elif isinstance(body, list):
-        for value in body:
-            yield from _flat(value, path)
-    else:
-        yield path, body
 
 
 def refuse(uses: Sequence[PipelineUse], where: str = "") -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import ge, gt, le, lt
 from typing import Any
 
-from resift.contracts.query_dsl import is_ours, values_of
+from resift.contracts.query_dsl import is_ours, leaves, values_of
 from resift.errors import BadInput
 
 _MAX_VALUE = 256  # characters of a text that is taken for one value, and not for words
@@ -94,20 +94,9 @@ def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) ->
     """
     kinds: dict[str, bool] = {}
     for source in sources:
-        for name, value in _leaves(source, ""):
+        for name, value in leaves(source):
             kinds[name] = kinds.get(name, True) and _is_exact(value)
     return [name for name, exact in kinds.items() if exact and name not in texts and not is_ours(name)]
-
-
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else key)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, name)
-    elif value is not None:
-        yield name, value
 
 
 def _is_exact(value: Any) -> bool:
