@@ -27,6 +27,7 @@ _DEPLOY_SECONDS = 60
 _FORGOTTEN_SECONDS = 5.0  # that OpenSearch 2 may take to forget a model that was deleted
 _IN_USE = "still using this connector"
 _NO_KEY_YET = r"Fetching master key timed out|No shard available for .*\[master_key\]"
+_CONFLICT = "version conflict"  # ML Commons still writes down what became of the model before
 LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
@@ -234,7 +235,7 @@ class RemoteModel(Resource):
             self.cluster.request("DELETE", path)
 
         # OpenSearch 2 refuses it for a while after it has said that the model is undeployed
-        self._insist("deployed state", undeploy_and_delete)
+        self._insist(f"deployed state|{_CONFLICT}", undeploy_and_delete)
         # OpenSearch 2 lets searches find it for up to a second more, and who undeploys it then brings a part of it back
         deadline = time.monotonic() + _FORGOTTEN_SECONDS
         while any(one == id for one, _ in self.cluster.named("models", self.name)) and time.monotonic() < deadline:
@@ -280,7 +281,7 @@ class RemoteModel(Resource):
                 return
             if state in _STUCK_STATES and time.monotonic() > again:
                 # a node of OpenSearch 2 that has no key yet does not try again by itself
-                self.cluster.request("POST", f"{path}/_deploy")
+                self._insist(_CONFLICT, partial(self.cluster.request, "POST", f"{path}/_deploy"))
                 again = time.monotonic() + _STUCK_SECONDS
             time.sleep(0.2)
         raise EngineError(
