@@ -154,14 +154,6 @@ EQUIVALENT = {
     ): "the longer way gives the same vectors, and twice a vector has its direction",
     (
         "resift/encoders/model.py",
-        "def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 2) -> Iterator[Floats]:",  # noqa: E501
-    ): "any number of threads gives the same vectors in the same order",
-    (
-        "resift/encoders/model.py",
-        "def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 2) -> Floats:",
-    ): "any number of threads gives the same vectors in the same order",
-    (
-        "resift/encoders/model.py",
         "best = np.argpartition(-scores, min(count, len(scores) - 2))[:count]",
     ): "so many are all but one, which is then the last one",
     ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +14,12 @@ from resift.errors import BadInput
 Floats = NDArray[np.float32]
 BATCH = 4096  # texts that are encoded together
 _MAX_CHARACTERS = 4 * 2**20
-Batch = TypeVar("Batch")
-Result = TypeVar("Result")
 
 
 def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Lists of at most ``size`` items, in order."""
-    batch: list[Any] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
         yield batch
 
 
@@ -53,16 +44,3 @@ def text_batches(
             batch, characters = [], 0
     if batch:
         yield batch
-
-
-def map_in_threads(function: Callable[[Batch], Result], batches: Iterator[Batch], threads: int) -> Iterator[Result]:
-    """``function`` of each batch, in order, ``threads`` at the same time; 2 · ``threads`` batches at most are held."""
-    if threads == 1:
-        yield from map(function, batches)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        running = deque(pool.submit(function, batch) for batch in islice(batches, 2 * threads))
-        while running:
-            result = running.popleft().result()
-            running.extend(pool.submit(function, batch) for batch in islice(batches, 1))
-            yield result

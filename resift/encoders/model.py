@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import BATCH, Floats, map_in_threads, text_batches
+from resift.arrays import BATCH, Floats, text_batches
 from resift.encoders import pooling
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
@@ -143,21 +143,17 @@ class Model:
         whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
         return whole and bool((self.mask == 1).all())
 
-    def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Floats:
+    def encode(self, texts: Iterable[str], batch_size: int = BATCH) -> Floats:
         """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
 
-        ``threads`` encode at the same time (with numba; without it they gain nothing). Raises BadInput where an item
-        is not a string.
+        With numba several threads may encode at the same time. Raises BadInput where an item is not a string.
         """
-        batches = list(self.encode_batches(texts, batch_size, threads))
+        batches = list(self.encode_batches(texts, batch_size))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
-    def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Iterator[Floats]:
-        """The same, yielding one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter.
-
-        At most 2 · ``threads`` batches are held at a time.
-        """
-        return map_in_threads(self._encode, text_batches(texts, batch_size), threads)
+    def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
+        """The same, one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter."""
+        return map(self._encode, text_batches(texts, batch_size))
 
     def encode_one(self, text: str) -> Floats:
         """The vector of one text, shape (dim,), float32; for queries, faster than a batch of one.
@@ -170,7 +166,7 @@ class Model:
     def _encode_short(self, text: str) -> Floats | None:
         """The vector of one text without the ways of a batch; None where the text or the model needs these."""
         # of a long text all rows at once would take a thousand times its memory
-        if not self.is_plain or self.table.pieces is not None or not isinstance(text, str) or len(text) > _LONG:
+        if not self.is_plain or not isinstance(text, str) or len(text) > _LONG:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
@@ -247,24 +243,19 @@ class Model:
         """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
-        return [self._frequent[row] for row in best[np.argsort(-scores[best], kind="stable")]]
-
-    @cached_property
-    def _frequent(self) -> list[str]:
-        """At most 20,000 words."""
-        return [self.table.words[row] for row in self.table.word_ids[:FREQUENT].tolist()]
+        return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
     @cached_property
     def _units(self) -> Floats:
         """Texts of one word: (at most 20,000, dim)."""
-        return unit_rows(self._finish(np.tile(self.table.rows(self.table.word_ids[:FREQUENT]), self.segments)))
+        return unit_rows(self._finish(np.tile(self.table.rows(slice(FREQUENT)), self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "pool": self.pool,
             "similarity": self.similarity,
-            "tokenizer": "words-1" if self.table.pieces is None else "pieces",
+            "tokenizer": "words-1",
             "unknown_words": "skip",
             "vectors": self.table.info,
             **({"segments": self.segments} if self.segments > 1 else {}),
@@ -305,10 +296,8 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     Of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``, it is that of the
     words without a digit, each as much as it is rare. What such a model lacks, hardly any document has; but who asks
     for "U2278DE" or "18/45" means these very ones, and to the vectors their neighbours are as good. Of a text without
-    words, and of pieces, which spell any word, it is 1.
+    words it is 1.
     """
-    if table.pieces is not None:
-        return 1.0
     words = tokenize(text)
     if max_alpha > alpha:
         words = list(dict.fromkeys(words))

@@ -3,9 +3,6 @@
 The folder holds ``vectors.json`` (sizes, provenance, content hash), ``words.txt`` (UTF-8, one word a line, most
 frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle.
 It is read into memory, which processes share that are forked afterwards.
-
-A table of others may have rows for pieces of words (:mod:`resift.vectors.pieces`). Its tokenizer is one more array,
-``tokenizer.npy``, the bytes of its JSON: so whatever keeps, copies or hashes a table does the same with it.
 """
 
 from __future__ import annotations
@@ -25,7 +22,6 @@ from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.compiled import loaded, loops_for
 from resift.vectors.folder import read_folder, restoring, write_folder
-from resift.vectors.pieces import Pieces
 
 LOOKUP = "resift.vectors.kernels"
 
@@ -43,8 +39,7 @@ class WordVectors:
     ``matrix`` is (V, D) float32, float16, or int8 together with ``scales`` (V,) float32, a row's value being
     ``matrix[i] * scales[i]``. ``weights`` (V,) float32 is what a word counts when a text's words are pooled.
     Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
-    no part in a text. ``info`` is provenance, JSON, which is saved too. With ``pieces`` the "words" are the names of
-    pieces, by their ids, and texts are split into these.
+    no part in a text. ``info`` is provenance, JSON, which is saved too.
 
     Raises BadInput if there are no words, one stands there twice, not each has a row, a weight and, with scales, a
     scale, or for another dtype (or int8 without scales, or another with them).
@@ -57,7 +52,6 @@ class WordVectors:
         weights: NDArray[Any] | None = None,
         scales: NDArray[Any] | None = None,
         info: dict[str, Any] | None = None,
-        pieces: Pieces | None = None,
     ) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix) or not matrix.size:
             raise BadInput(
@@ -73,7 +67,6 @@ class WordVectors:
         self.scales = scales
         self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
         self.info = dict(info or {})
-        self.pieces = pieces
         self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
         if len(self.index) < len(self.words):
             word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
@@ -94,8 +87,6 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-        if self.pieces is not None:
-            return self.pieces.ids(texts)
         if kernels := loops_for(texts, LOOKUP):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
@@ -110,25 +101,13 @@ class WordVectors:
         return loaded(LOOKUP).build_lookup(self.words)
 
     @cached_property
-    def word_ids(self) -> NDArray[np.int64]:
-        """The rows that belong to whole words, in order: all of them, but for a table of pieces."""
-        return np.arange(len(self)) if self.pieces is None else np.array(list(self.pieces.whole_words.values()), int)
-
-    @cached_property
     def unknown_weight(self) -> float:
         """What a word without a row weighs where all words of a text count: it is rare, so as much as the heaviest
         hundredth."""
         return float(np.quantile(self.weights, 0.99))
 
     def idf(self, word: str) -> float:
-        """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row.
-
-        Pieces are in no order of frequency. There it is the length of what the word adds to a text, which whoever made
-        the table has learned, or estimated from its frequency.
-        """
-        if self.pieces is not None:
-            ids, _ = self.pieces.ids([word])
-            return float(np.linalg.norm(self.weights[ids] @ self.rows(ids)))
+        """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row."""
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
 
@@ -141,22 +120,21 @@ class WordVectors:
     ) -> WordVectors:
         """The same words with other rows, and with their own weights and info where no others are given."""
         weights, info = self.weights if weights is None else weights, self.info if info is None else info
-        return WordVectors(self.words, matrix, weights, scales, info, self.pieces)
+        return WordVectors(self.words, matrix, weights, scales, info)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is saved, by file stem."""
         arrays = {"vectors": self.matrix, "weights": self.weights}
         if self.scales is not None:
             arrays["scales"] = self.scales
-        if self.pieces is not None:
-            arrays["tokenizer"] = np.frombuffer(self.pieces.definition, np.uint8)
         return arrays
 
     @classmethod
     def restore(cls, words: Sequence[str], arrays: dict[str, NDArray[Any]], info: dict[str, Any]) -> WordVectors:
-        """A table of what was saved of it. Raises MissingExtra for one of pieces without the extra ``pieces``."""
-        pieces = Pieces(arrays["tokenizer"].tobytes()) if "tokenizer" in arrays else None
-        return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info, pieces)
+        """A table of what was saved of it. Raises BadInput for pieces of words, as version 0.1 saved them."""
+        if "tokenizer" in arrays:
+            raise BadInput("its rows are of word pieces", expected="words: resift vectors convert of the static model")
+        return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder, whole or not at all (an existing one is replaced)."""

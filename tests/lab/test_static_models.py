@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,12 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
-from resift.encoders.model import Model
-from resift.encoders.registry import load_model
 from resift.errors import BadInput, CorruptModel
 from resift.lab.encoders.builders import build_model
-from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt
 from resift.lab.vectors.convert import convert
 from resift.lab.vectors.model2vec import read_static, write_model2vec
-from resift.lab.vectors.tables import in_words, quantized
-from resift.ranking.explain import explain
-from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.text import bag_of_words
+from resift.lab.vectors.tables import quantized
+from resift.vectors.folder import write_folder
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")
@@ -42,6 +36,8 @@ DOCUMENTS = [
     for name, all_words in SUBJECTS.items()
     for words in itertools.permutations(all_words.split(), 4)
 ][::60]
+IN_WORDS = [re.sub(",", "", text).lower() for text in DOCUMENTS[:8]] + ["", "fires unburnt", " ".join(["fire"] * 700)]
+WORDS = sorted({word for text in IN_WORDS for word in text.split()})
 TEXTS = [*DOCUMENTS[:8], "", "fires! unburnt; naïve 東京", "Ωmega", "fire " * 700, "\ud800 half a pair", "a.b-c_d"]
 BERT = ["[PAD]", "[UNK]", "the", "burn", "##ing", "##s", "un", "##burn", "##t", "f", "##i", "##r", "##e", ",", "!", "a"]
 
@@ -97,7 +93,7 @@ def static(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def pieces(tmp_path: Path) -> WordVectors:
-    """A table of word pieces."""
+    """The words that are one piece each of a static model, whose folder is ``static``."""
     tokenizer = bert_tokenizer()
     model2vec.StaticModel(rows_for(tokenizer), tokenizer).save_pretrained(tmp_path / "static")
     return read_static(tmp_path / "static")
@@ -115,8 +111,8 @@ def resift(*arguments: object) -> Result:
 
 def test_model2vec_gives_the_same_vectors(tmp_path: Path, static: Any) -> None:
     static.save_pretrained(tmp_path / "static")
-    model = build_model("mean", convert(tmp_path / "static"))
-    np.testing.assert_allclose(model.encode(TEXTS), static.encode(clean(TEXTS)), atol=1e-5)
+    model = build_model("mean", convert(tmp_path / "static", extra_words=WORDS))
+    np.testing.assert_allclose(model.encode(IN_WORDS), static.encode(IN_WORDS), atol=1e-5)
     one = [model.encode_one(text) for text in TEXTS]
     np.testing.assert_allclose(one, model.encode(TEXTS), atol=1e-6)
 
@@ -132,8 +128,9 @@ def test_what_model2vec_makes_smaller(tmp_path: Path, dtype: str) -> None:
         few, tokenizer, normalize=True, weights=weights, token_mapping=mapping, max_length=None
     )
     oracle.save_pretrained(tmp_path / "static")
-    expected = oracle.encode(clean(TEXTS)).astype(np.float32)
-    np.testing.assert_allclose(build_model("mean", read_static(tmp_path / "static")).encode(TEXTS), expected, atol=1e-3)
+    expected = oracle.encode(IN_WORDS).astype(np.float32)
+    ours = build_model("mean", read_static(tmp_path / "static", WORDS)).encode(IN_WORDS)
+    np.testing.assert_allclose(ours, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -146,79 +143,30 @@ def test_sentence_transformers_gives_the_same_similarities(tmp_path: Path, kind:
         module = modules.StaticEmbedding(tokenizer, embedding_weights=rows_for(tokenizer))
         oracle = sentence_transformers.SentenceTransformer(modules=[module], device="cpu")
         oracle.save(str(tmp_path / "static"))
-        theirs = oracle.encode(clean(TEXTS), normalize_embeddings=True)
+        theirs = oracle.encode(IN_WORDS, normalize_embeddings=True)
     # unknown pieces count here, and in model2vec they do not
-    ours = build_model("mean", read_static(tmp_path / "static")).encode(TEXTS)
+    ours = build_model("mean", read_static(tmp_path / "static", WORDS)).encode(IN_WORDS)
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
 
 
-def test_a_model_of_pieces_is_saved_with_its_tokenizer(tmp_path: Path, pieces: WordVectors) -> None:
-    for number, name in enumerate(("mean", "sfbow", "boew:4")):
-        model = build_model(name, pieces)
-        loaded = load_model(model.save(tmp_path / str(number)))
-        assert loaded.hash == model.hash
-        np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
-    small = WordVectors.load(quantized(pieces).save(tmp_path / "v"))
-    vectors = build_model("mean", pieces).encode(DOCUMENTS)
-    assert (build_model("mean", small).encode(DOCUMENTS) * vectors).sum(axis=1).min() > 0.999
+def test_a_table_of_pieces_of_an_earlier_version_is_refused(tmp_path: Path, pieces: WordVectors) -> None:
+    arrays = {**pieces.arrays(), "tokenizer": np.frombuffer(b"{}", np.uint8)}
+    write_folder(tmp_path / "v", "vectors.json", pieces.info, pieces.words, arrays)
+    with pytest.raises(CorruptModel, match="word pieces"):
+        WordVectors.load(tmp_path / "v")
 
 
-def test_the_hash_tells_tokenizers_apart(tmp_path: Path, pieces: WordVectors) -> None:
-    folder = tmp_path / "static"
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["normalizer"]["lowercase"] = False
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    changed = read_static(folder)
-    assert changed.words == pieces.words
-    assert Model("mean", changed, "mean", "cosine").hash != Model("mean", pieces, "mean", "cosine").hash
-
-
-def test_a_damaged_tokenizer_is_noticed(tmp_path: Path, pieces: WordVectors) -> None:
-    saved = pieces.save(tmp_path / "v")
-    np.save(saved / "tokenizer.npy", np.frombuffer(b"{}", np.uint8))
-    with pytest.raises(CorruptModel, match="changed"):
-        WordVectors.load(saved)
-
-
-def test_words_instead_of_pieces(pieces: WordVectors) -> None:
-    words = in_words(pieces, ["burning", "fires", "unburnt", "東京"])
-    assert words.pieces is None
+def test_words_instead_of_pieces(tmp_path: Path, pieces: WordVectors) -> None:
+    words = read_static(tmp_path / "static", ["burning", "fires", "unburnt", "東京"])
     assert words.words[:3] == ["burning", "fires", "unburnt"]  # "東京" is unknown
     assert {"fire", "army", "the", "a"} <= set(words.words)
     assert not {"##ing", "[UNK]", ",", "ing"} & set(words.words)
     assert len(words.words) == len(set(words.words))
-    texts = ["The burning bush", "fires unburnt", "army", ""]
-    ours, theirs = (build_model("mean", table).encode(texts) for table in (words, pieces))
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert in_words(words, ["more"]) is words
+    assert words.words[3:] == pieces.words
 
 
-def test_a_session_over_pieces_speaks_in_words(pieces: WordVectors) -> None:
-    model = build_model("mean", pieces)
-    text = "Burning bush\nfires, burning: the crew"
-    bag = bag_of_words(text, pieces.idf)
-    assert set(bag) == {"burning", "bush", "fires", "crew"}
-    assert all(0 < weight < 1 for weight in bag.values())
-    judged = [JudgedDocument(Judgement("docs", "1", 1.0, "fire"), model.encode_one(text), text)]
-    feedback = Feedback.from_judged(judged, model.dim, pieces.idf)
-    told = explain(model, feedback, judged)
-    assert set(told["because"][0]["words"]) <= set(bag)
-    assert told["because"][0]["words"]
-    assert set(told["towards"]) <= set(in_words(pieces, []).words)
-    assert set(told["asked"]) <= set(bag)
-    assert not any(word.startswith("##") for word in told["towards"])
-
-
-def test_pieces_adapt_to_documents(pieces: WordVectors) -> None:
-    model = adapt(DOCUMENTS, pieces, AdaptOptions(dim=8, epochs=2, spectral=8, min_count=1))
-    assert model.table.pieces is None  # nothing but numpy is needed for what was adapted
-    assert {"burning", "fires", "troop"} <= set(model.table.words)
-    assert not any(word.startswith("##") for word in model.table.words)
-
-
-@pytest.mark.parametrize("name", ["words", "pieces"])
-def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors, pieces: WordVectors, name: str) -> None:
-    table = {"words": quantized(vectors), "pieces": pieces}[name]
+def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors) -> None:
+    table = quantized(vectors)
     texts = [*TEXTS, " ".join(vectors.words[:9]).upper(), "ＦＩＲＥ ﬁre x²y don't A_B ΣΟΦΟΣ नमस्ते e\u0301té"]
     write_model2vec(table, tmp_path / "out")
     write_model2vec(table, tmp_path / "out")  # over an earlier one
@@ -247,7 +195,6 @@ def test_the_commands(tmp_path: Path, pieces: WordVectors, monkeypatch: pytest.M
     assert (converted.exit_code, converted.output) == (0, f"{len(pieces)} words of 12 dimensions in v\n")
     assert resift("model", "mean", "--vectors", "v", "--out", "m").exit_code == 0
     assert resift("vectors", "convert", "static", "--corpus", "docs.jsonl", "--out", "w").exit_code == 0
-    assert WordVectors.load("w").pieces is None
     assert "burning" in WordVectors.load("w").words
     for source in ("v", "m", "w"):
         exported = resift("vectors", "export", source, "--out", f"{source}-out")
@@ -290,4 +237,4 @@ def test_folders_that_are_no_static_models(
 def test_settings_that_are_for_files(tmp_path: Path, pieces: WordVectors) -> None:
     for settings in ({"limit": 5}, {"weighting": "sif"}):
         with pytest.raises(BadInput, match="static model"):
-            convert(tmp_path / "static", **settings)  # type: ignore[arg-type]
+            convert(tmp_path / "static", **settings)

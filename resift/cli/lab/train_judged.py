@@ -93,7 +93,7 @@ def reranker_command(
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
     which is the model that the index is searched with, and of --static-queries if there are any. If training made
     nothing better, the untrained reranker is written; if that does not help either, or perhaps by chance (p of 0.05 or
-    more), nothing is written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
+    more), nothing is written and the exit status is 3. Needs the extra 'adapt'.
     """
     from resift.lab.training.late_interaction_selection import learn
 

@@ -36,7 +36,7 @@ from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.self_supervised import reciprocal_ranks
 from resift.lab.training.teachers import Teacher
 from resift.lab.training.unseen import LinearMap
-from resift.lab.vectors.tables import in_words, quantized
+from resift.lab.vectors.tables import quantized
 from resift.text import tokenize, word_places
 from resift.vectors.similarity import alpha_of, beta_of, unit_rows
 from resift.vectors.table import WordVectors
@@ -112,7 +112,6 @@ def train_queries(
     texts = [texts[row] for row in chosen]
     documents = None if documents is None else _teachers_own(teacher, texts, documents[chosen], options.seed)
     corpus = Documents(map(tokenize, texts), options.min_count)
-    vectors = in_words(vectors, corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]

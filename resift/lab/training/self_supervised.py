@@ -28,7 +28,7 @@ from resift.lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
 from resift.lab.training.unseen import LinearMap
-from resift.lab.vectors.tables import in_words, quantized
+from resift.lab.vectors.tables import quantized
 from resift.vectors.table import WordVectors
 
 
@@ -118,7 +118,6 @@ def _trained(
 ) -> Model:
     """The result of one training run."""
     corpus = Documents(documents, options.min_count)
-    vectors = in_words(vectors, corpus.words)
     given = rows_from_vectors(corpus, vectors, options.seed)
     own = rows_from_corpus(corpus, options.spectral, options.seed)
     rows, weights = fit(corpus, side_by_side(corpus, [given, own]), corpus.idf, options, progress)

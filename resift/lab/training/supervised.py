@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,6 @@ from resift.lab.training.options import RoBoewOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.rnbof import untrained_network
 from resift.lab.training.vocabulary import vocabulary
-from resift.lab.vectors.tables import in_words
-from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
 # the two stages of a training, as checkpoints name them
@@ -62,7 +59,6 @@ def train(
     """
     if len(texts) != len(labels) or not texts:
         raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
-    vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,10 @@ from resift.lab.training.options import Word2DocOptions
 from resift.lab.training.progress import Progress
 from resift.lab.training.word2doc_pairs import TrainingPairs, training_pairs
 from resift.lab.training.word2doc_report import BATCH, judge
-from resift.lab.vectors.tables import in_words
 from resift.lab.word2doc.keywords import NOISES, with_noise
 from resift.lab.word2doc.model import CONTEXT, QueryView, Word2Doc
 from resift.lab.word2doc.retriever import HashedRetriever
 from resift.ranking.spelling import Speller
-from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
 RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -68,7 +65,6 @@ def train(
     if not pairs.queries or not pairs.judging:
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
-    vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
     _, frequency = count_documents(texts)
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
     examples = _examples(pairs, retriever, view, speller, options)

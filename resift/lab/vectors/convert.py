@@ -11,7 +11,7 @@ import numpy as np
 
 from resift.errors import BadInput, needs_extra
 from resift.lab.vectors.model2vec import read_static
-from resift.lab.vectors.tables import build_table, in_words
+from resift.lab.vectors.tables import build_table
 from resift.vectors.table import WordVectors
 
 _LONGEST_HEADER = 2**20
@@ -28,11 +28,11 @@ def convert(
     many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
     (Bojanowski et al. 2017). ``weighting``: see :func:`resift.lab.vectors.tables.weights_by_rank`; ``zipf`` if None.
 
-    A folder is a static model (:func:`resift.lab.vectors.model2vec.read_static`), whose rows are for pieces of words
-    and have their weights; with ``extra_words`` it becomes a table of words, these first.
+    A folder is a static model (:func:`resift.lab.vectors.model2vec.read_static`), whose rows are for pieces of words:
+    the table has the ``extra_words`` first, and then all words that are one piece.
 
     Raises BadInput if the source does not exist, is in another format, or has no subwords for the extra words, or if
-    a setting is not for a folder, and MissingExtra without gensim, or for a folder the extra ``pieces``.
+    a setting is not for a folder, and MissingExtra without gensim, or for a folder safetensors or tokenizers.
     """
     path = Path(source)
     if path.is_dir():
@@ -67,8 +67,7 @@ def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: li
         if value is not None:
             expected = f"no {name}: its rows stay as they are"
             raise BadInput(f"a {name} for the static model {folder}", value=value, expected=expected)
-    table = read_static(folder)
-    return in_words(table, words) if words else table
+    return read_static(folder, words)
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:

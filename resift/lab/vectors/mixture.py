@@ -25,7 +25,6 @@ from resift.lab.corpus import (
     smoothed_idf,
     sparse_counts,
 )
-from resift.lab.vectors.tables import in_words
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -55,7 +54,6 @@ def mix_vectors(
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
-    tables = [in_words(table, () if idf is None else idf.frequency) for table in tables]
     words = _all_words(tables, idf)
     parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
     rows = _aggregated(parts, factors, aggregate)

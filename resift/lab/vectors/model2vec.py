@@ -9,6 +9,8 @@ and counts them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, needs_extra
+from resift.lab.vectors.pieces import Pieces
 from resift.text import UNSPACED
 from resift.vectors.folder import swapped_in
-from resift.vectors.pieces import Pieces
 from resift.vectors.table import WordVectors
 
 TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
@@ -28,11 +30,13 @@ _EXPECTED = f"a folder with {TENSORS} and {TOKENIZER}, of model2vec or a StaticE
 _EXPECTED += " (resift vectors distill takes transformers)"
 
 
-def read_static(source: str | Path) -> WordVectors:
-    """The table of word pieces in a folder of model2vec, or of sentence-transformers with a ``StaticEmbedding``.
+def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
+    """The table of words in a folder of model2vec, or of sentence-transformers with a ``StaticEmbedding``.
 
-    Rows stay as they are, so that cosines are those of the package that the folder is of. Raises BadInput if it holds
-    no such table or something is wrong with it, and MissingExtra without the extra ``pieces``.
+    It has ``words`` first, then all that are one piece. A word has the sum of its pieces' weights, and their weighted
+    mean as its row; so a text's vector is that of the folder's own package, but for what is no word, and words that are
+    not among these. Raises BadInput if the folder holds no such model or something is wrong with it, and MissingExtra
+    without the extra ``adapt``.
     """
     with needs_extra("adapt", "Reading a static model"):
         from safetensors.numpy import load_file
@@ -58,9 +62,16 @@ def read_static(source: str | Path) -> WordVectors:
     pieces = Pieces(definition)
     if skips_unknown and pieces.unknown is not None:
         weights[pieces.unknown] = 0
-    scales = np.ones(len(rows), np.float32) if rows.dtype == np.int8 else None
+    pieces.check_count(len(rows))
+    named = list(dict.fromkeys([*words, *pieces.whole_words]))
+    ids, offsets = pieces.ids(named)
+    owner = np.repeat(np.arange(len(named)), np.diff(offsets))
+    totals = np.bincount(owner, weights[ids], len(named)).astype(np.float32)
+    sums = np.zeros((len(named), rows.shape[1]), np.float32)
+    np.add.at(sums, owner, weights[ids, None] * rows[ids].astype(np.float32))
+    known = totals > 0
     info = {"source": Path(source).resolve().name, "weighting": "as given"}
-    return WordVectors(pieces.names(len(rows)), rows, weights, scales, info, pieces)
+    return WordVectors(list(compress(named, known)), sums[known] / totals[known, None], totals[known], info=info)
 
 
 def _holding(folder: Path) -> Path:
@@ -81,12 +92,12 @@ def _unreadable(source: str | Path, what: str) -> BadInput:
 
 
 def _by_piece(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """A row for each piece, (V, D), in a dtype that tables have."""
+    """A row for each piece, (V, D)."""
     if mapping is not None:
         if mapping.ndim != 1 or not (mapping.min(initial=0) >= 0 and mapping.max(initial=0) < len(rows)):
             raise _unreadable(source, f"its mapping leads beyond {len(rows)} rows")
         rows = rows[mapping]
-    return rows if rows.dtype in (np.float16, np.float32, np.int8) else rows.astype(np.float32)
+    return rows
 
 
 def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
@@ -94,7 +105,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
 
     Its cosines are those of the table's weighted means. Words become a vocabulary of whole words, which is split off
     as :func:`resift.text.tokenize` does. Raises BadInput if the folder holds something else or cannot be written, and
-    MissingExtra without the extra ``pieces``.
+    MissingExtra without the extra ``adapt``.
     """
     with needs_extra("adapt", "Writing a static model"):
         from safetensors.numpy import save_file
@@ -124,9 +135,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
 
 
 def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
-    """A tokenizer's JSON, and the rows (V, D) and weights (V,) of its pieces."""
-    if table.pieces is not None:
-        return table.pieces.definition, table.rows(), table.weights
+    """A tokenizer's JSON, and the rows (V + 1, D) and weights (V + 1,) of its words."""
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     words = [_UNKNOWN, *table.words]

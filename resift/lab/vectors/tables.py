@@ -1,9 +1,8 @@
-"""Tables of word vectors made of words and rows, of pieces, and in eight bits."""
+"""Tables of word vectors made of words and rows, and in eight bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -62,25 +61,6 @@ def build_table(
         word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
         raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
     return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
-
-
-def in_words(table: WordVectors, words: Iterable[str]) -> WordVectors:
-    """A table of words, from one of pieces: of ``words`` first, then of all that are one piece.
-
-    A word has the sum of its pieces' weights, and their weighted mean as its row; so a text's mean stays what it
-    was with pieces, but for what is no word, and words that are not among these. A table of words stays as it is.
-    """
-    if table.pieces is None:
-        return table
-    named = list(dict.fromkeys([*words, *table.pieces.whole_words]))
-    ids, offsets = table.ids(named)
-    owner = np.repeat(np.arange(len(named)), np.diff(offsets))
-    weights = np.bincount(owner, table.weights[ids], len(named)).astype(np.float32)
-    sums = np.zeros((len(named), table.dim), np.float32)
-    np.add.at(sums, owner, table.weights[ids, None] * table.rows(ids))
-    known = weights > 0
-    rows = sums[known] / weights[known, None]
-    return WordVectors(list(compress(named, known)), rows, weights[known], info=table.info)
 
 
 def quantized(table: WordVectors) -> WordVectors:

@@ -181,8 +181,8 @@ class SampledWords:
     def _table(self) -> WordVectors:
         """Rows of words that are alike where the words mean about the same."""
         model = self.model
-        # what was learned from documents is near for other reasons, and memberships and pieces are no words
-        if model.name in (DEFAULT, "mean") and model.max_alpha <= model.alpha and model.table.pieces is None:
+        # what was learned from documents is near for other reasons, and memberships are no words
+        if model.name in (DEFAULT, "mean") and model.max_alpha <= model.alpha:
             return model.table
         self._packaged = self._packaged or load_vectors()
         return self._packaged

@@ -47,14 +47,13 @@ class DynaMax:
         return dynamax(rows[:middle], rows[middle:], (shared, (len(unknown) + len(others)) * self._unknown_square))
 
     def _unknown_words(self, text: str) -> list[str]:
-        """The words of a text without a row, in order, repeated ones too; a table of pieces has some for any word."""
-        words = tokenize(text) if self.table.pieces is None else ()
-        return [word for word in words if self.table.index[word] < 0 and word not in FUNCTION_WORDS]
+        """The words of a text without a row, in order, repeated ones too."""
+        return [word for word in tokenize(text) if self.table.index[word] < 0 and word not in FUNCTION_WORDS]
 
     @cached_property
     def _unknown_square(self) -> float:
         """The product of a word without a row with itself, as that of one whose row has the usual length."""
-        square = float(np.square(self.table.rows(self.table.word_ids[:FREQUENT])).sum(axis=1).mean())
+        square = float(np.square(self.table.rows(slice(FREQUENT))).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
 
 

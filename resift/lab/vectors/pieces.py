@@ -1,8 +1,6 @@
-"""Word pieces: tables of others split texts by a tokenizer of their own, which is kept with their vectors.
+"""Word pieces: static models of others split texts by a tokenizer of their own, whose rules their rows are for.
 
-The extra ``pieces`` (the package ``tokenizers``) does the splitting, also of queries: its own rules are what the rows
-were learned for. Nothing of this is needed for tables of words, which :func:`resift.lab.vectors.tables.in_words`
-makes of a table of pieces.
+The package ``tokenizers`` does the splitting, where such a model is made a table of words.
 """
 
 from __future__ import annotations
@@ -42,14 +40,12 @@ class Pieces:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
 
-    def names(self, count: int) -> list[str]:
-        """What the first ``count`` pieces are called, each on a line. Raises BadInput if there are more pieces."""
-        by_id = {id: name for name, id in self._tokenizer.get_vocab(with_added_tokens=True).items()}
-        if max(by_id, default=-1) >= count:
-            message = f"the tokenizer has {max(by_id) + 1} pieces and the table {count} rows"
+    def check_count(self, count: int) -> None:
+        """Raise BadInput if there are more than ``count`` pieces."""
+        last = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if last >= count:
+            message = f"the tokenizer has {last + 1} pieces and the table {count} rows"
             raise BadInput(message, value=count, expected="a row for each piece")
-        names = (by_id.get(id, f"[{id}]") for id in range(count))
-        return [name.replace("\n", "\\n").replace("\r", "\\r") for name in names]
 
     @property
     def unknown(self) -> int | None:
