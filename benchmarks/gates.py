@@ -27,7 +27,7 @@ from resift.encoders.model import ALPHA
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.lab.corpus import DocumentFrequencies
-from resift.lab.evaluation.baselines.late_interaction import SPELLING
+from resift.lab.evaluation.baselines.late_interaction import SPELLING, some_of
 from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.lab.evaluation.metrics import ndcg_at
 from resift.lab.evaluation.served import Served, served_by
@@ -121,7 +121,7 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     for query in unseen.queries:
         hits = served(query)
         plain.append(hits.positions.tolist())
-        support = model.support(query, prepared.take(hits.read))
+        support = model.support(query, some_of(prepared, hits.read))
         reranked.append(hits.reranked(factors_of(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
     told = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"

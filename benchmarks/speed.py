@@ -30,7 +30,7 @@ from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, se
 from resift import Model, load_model
 from resift.ranking.mask import learn_mask
 from resift.vectors.compiled import loaded
-from resift.vectors.table import LOOKUP
+from resift.vectors.table import LOOPS
 
 QUERY = "fire of the army in sydney"
 
@@ -69,7 +69,7 @@ Rows = Iterator[Row]
 def warm_up(model: Model, texts: Sequence[str]) -> None:
     """Load the compiled loops, which the first row would count otherwise, and say so where there are none."""
     model.encode([*texts[:500]])
-    if loaded(LOOKUP) is None:
+    if loaded(LOOPS) is None:
         print("the loops are not compiled: ours is numpy")
 
 

@@ -57,22 +57,14 @@ class Card(Struct):
 
 
 class HitReport(Struct):
-    """On reranked hits engine_score, similarity and because with reasons, reranker with method late, and engine_rank
-    with baseline; card where it was asked for."""
+    """On reranked hits similarity and because with reasons, and reranker with method late; card where it was asked
+    for."""
 
     card: Card | UnsetType = UNSET
-    engine_score: Annotated[
-        float | UnsetType | None,
-        said("the engine's score of the query's and the session's words; null where it has none or is not known"),
-    ] = UNSET
     similarity: Annotated[
         float | UnsetType | None, said("with the query as the session moved it; null for a document without a vector")
     ] = UNSET
     reranker: Annotated[Share | UnsetType, said("by how much the trained reranker is for the hit")] = UNSET
-    engine_rank: Annotated[
-        Positive | UnsetType | None,
-        said("the rank in the engine's own answer; null where it is not among its first hits"),
-    ] = UNSET
     because: Annotated[
         Reason | UnsetType | None, said("null where it stayed, or was moved by what others won or lost")
     ] = UNSET
@@ -86,7 +78,7 @@ class Hit(Struct):
     _score: Annotated[
         float | None,
         said(
-            "(engine_score) · exp(beta · similarity), with beta = alpha / (1 - alpha), at most 32, and 1 + similarity "
+            "the words' score · exp(beta · similarity), beta = alpha / (1 - alpha), at most 32, and 1 + similarity "
             "for a cosine; beyond the window the engine's own. With method late that times exp(beta · reranker), by "
             "the trained reranker's own weight"
         ),

@@ -20,6 +20,7 @@ from resift.errors import ResiftError
 from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import SCOPES
 from resift.reranker.access.requests import OPEN, scope_of
+from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
 from resift.reranker.config import Config
 from resift.reranker.request_bodies import (
@@ -32,7 +33,6 @@ from resift.reranker.request_bodies import (
     RewriteRequest,
     UndoRequest,
 )
-from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES
 from resift.rewriting.request import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.schema import fields_of, schema_of, without_links
 from resift.version import __version__
@@ -65,7 +65,7 @@ class Operation(NamedTuple):
 
 
 _ANNA: Schema = {"session": "anna", "index": "resift-news", "query": "fire"}
-_SEARCH = {**_ANNA, "size": 3, "highlight": True, "reasons": True, "baseline": True}
+_SEARCH = {**_ANNA, "size": 3, "highlight": True, "reasons": True}
 _BODY: Schema = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"session": "anna", "alpha": 0.5}}}
 _TEXTS = ["the bank", "flames in the forest"]
 _RERANK: Schema = {"query": "fire", "documents": _TEXTS, "top_n": 1, "return_documents": True}

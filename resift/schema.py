@@ -73,14 +73,12 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
     return found
 
 
-def read(
-    kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False, strict: bool = True
-) -> S:
+def read(kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False) -> S:
     """What a caller has ``given`` by name, as a declaration of this ``kind`` has it; None counts as missing.
 
     Names that are not declared are refused where the declaration forbids them; ``what`` is what an error calls them.
-    With ``arguments`` names are those of Python. Without ``strict`` values may be texts, as variables of the
-    environment are. Raises BadInput for a value that is missing or does not fit, and TextTooLong for too many items.
+    With ``arguments`` names are those of Python. Raises BadInput for a value that is missing or does not fit, and
+    TextTooLong for too many items.
     """
     fields = {field.name: field for field in fields_of(kind).values()} if arguments else fields_of(kind)
     for name in given if kind.__struct_config__.forbid_unknown_fields else ():
@@ -89,7 +87,7 @@ def read(
     values = {}
     for name, field in fields.items():
         if given.get(name) is not None:
-            values[field.name] = convert(name, given[name], field.type, strict=strict)
+            values[field.name] = convert(name, given[name], field.type)
         elif field.required:
             raise BadInput(f"{name} is missing", value=name, expected=expected(schema_of(field.type)))
     return kind(**values)

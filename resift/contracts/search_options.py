@@ -106,9 +106,8 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = "auto"
     reasons: Annotated[
-        bool, said("hits tell what their scores are made of and, in a session, which judgement moved them")
+        bool, said("hits tell their similarity with the query and, in a session, which judgement moved them")
     ] = False
-    baseline: Annotated[bool, said("hits tell their `engine_rank`, that of the plain search")] = False
     filter: Annotated[
         Clause | None,
         said(

@@ -3,11 +3,11 @@
 ================  ==================================================================================
 module            what of the papers it holds
 ================  ==================================================================================
-``model``         all encoders: a word table, a pool, a mask, a head, a similarity
-``pooling``       mean (Passalis and Tefas 2018, eq. 3) and maximum (Muffo et al. 2021, eq. 6)
+``model``         all encoders: a word table, a pool (the mean of Passalis and Tefas 2018, eq. 3, or the maximum of
+                  Muffo et al. 2021, eq. 6), a mask, a head, a similarity
 ``residual``      EmBoost's networks (Cakaloglu et al. 2022, eqs. 6 and 7)
 ``registry``      saved models by their folders
 ================  ==================================================================================
 
-``kernels`` are for speed. Memberships in codewords or a universe are in :mod:`resift.lab.encoders`.
+Memberships in codewords or a universe are in :mod:`resift.lab.encoders`.
 """

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -30,19 +31,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
-from resift.encoders import pooling
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.compiled import loops_for
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
-from resift.vectors.table import WordVectors
+from resift.vectors.table import LOOPS, WordVectors
 
 # chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
 ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
 FREQUENT = 20_000  # words that explanations name
-_BLOCK = 512
+_BLOCK, _GATHER = 512, 4096
 _LONG = 20_000  # characters
 
 
@@ -187,10 +187,11 @@ class Model:
         starts = self.part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         if self.pool == "mean":
-            loops = loops_for(texts, pooling.KERNELS) or pooling
-            loops.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
+            loops = loops_for(texts, LOOPS)
+            mean = pool_mean if loops is None else loops.pool_mean
+            mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:
-            pooling.pool_max(ids, starts, self._matrix, self._factors, pooled)
+            pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
     def part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -309,3 +310,38 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     pairs = list(zip(weights, trusted, strict=True))
     total = sum(weight for weight, _ in pairs)
     return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
+
+
+def pool_mean(
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    matrix: NDArray[Any],
+    factors: Floats,
+    divisors: Floats,
+    out: Floats,
+) -> None:
+    """Σ factor · row / Σ divisor of each part's words, written to ``out`` (n, K); 0 where the ``divisors`` (V,) are.
+
+    Part i is ``ids[offsets[i]:offsets[i + 1]]``, rows of ``matrix`` (V, K). ``factors`` (V,) float32 are what a row is
+    multiplied by: its word's weight, and its scale where the matrix is int8. Compiled: :mod:`resift.vectors.kernels`.
+    """
+    out[:] = 0
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        total = divisors[ids[start:end]].sum()
+        for some in _split(ids[start:end]) if total > 0 else ():
+            out[row] += (factors[some] / total) @ matrix[some].astype(np.float32)
+
+
+def pool_max(
+    ids: NDArray[np.int32], offsets: NDArray[np.int64], matrix: NDArray[Any], factors: Floats, out: Floats
+) -> None:
+    """The largest of factor · row over each part's words, not below 0, written to ``out`` (n, K)."""
+    out[:] = 0
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        for some in _split(ids[start:end]):
+            np.maximum(out[row], (factors[some, None] * matrix[some]).max(axis=0), out=out[row])
+
+
+def _split(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    """Parts of a long text, so that its gathered rows stay small."""
+    return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from resift.files import why_not_folder
 from resift.ingest.attaching import Written, empty, fill
 from resift.ingest.fields import guess_fields
 from resift.ingest.stopping import Stop
-from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
+from resift.lab.training.self_supervised import adapt_if_better, index_texts
 from resift.lab.training.weighing import weigh_index
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
@@ -34,11 +32,9 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.tuning import Tuning
 from resift.vectors.compact import json_length
 from resift.vectors.packaged import DEFAULT, load_vectors
-from resift.vectors.table import WordVectors
 
 NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
 _SAMPLE = 500  # documents that fields are guessed from
-_PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
 # Types of fields in which OpenSearch refuses to look for a word that is none of their values.
 _NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector")
 
@@ -131,22 +127,6 @@ def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, 
     return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE).hits]
 
 
-def learned_texts(engine: OpenSearchEngine, plans: Sequence[IndexPlan]) -> list[str]:
-    """The texts that a model is learned from: all of small indices, some of each larger one, drawn by chance."""
-    texts = []
-    for plan in plans:
-        name, fields = plan.target.name, plan.entry.fields
-        if plan.target.documents <= _PAGE * _PAGES:
-            texts += [document_text(one.source, fields) for one in engine.scan(name, fields=fields)]
-            continue
-        for seed in range(_PAGES):
-            score = {"random_score": {"seed": seed, "field": "_seq_no"}}
-            body = {"query": {"function_score": score}, "size": _PAGE, "_source": list(fields)}
-            hits = engine.search(name, {**body, "search_pipeline": "_none", "track_total_hits": False}).hits
-            texts += [document_text(hit["_source"], fields) for hit in hits]
-    return list(dict.fromkeys(texts))
-
-
 def guessed_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
     """The text fields of an index whose values are texts, those that are like titles first."""
     names = target.text_fields
@@ -177,18 +157,6 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
     if sources and not any(document_text(source, fields).strip() for source in sources):
         message = f"no document of {target.name!r} that was looked at has a text in {', '.join(fields)}"
         raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
-
-
-def adapt_texts(texts: Sequence[str], vectors: WordVectors, progress: Progress) -> Model | None:
-    """A model adapted to ``texts``; None, with a remark, if it is no better than the untrained ``vectors``."""
-    started = time.perf_counter()
-    model = adapt(texts, vectors, AdaptOptions(), lambda done, total: progress(Step("adapting", done, total)))
-    found = model.table.info["adapted"]
-    remarks = adapted_lines(found, time.perf_counter() - started)
-    if not found["better"]:
-        remarks.append(f"{refusal(found)}; these are used")
-    progress(Step("\n".join(remarks)))
-    return model if found["better"] else None
 
 
 class AttachPlan(Plan):
@@ -281,9 +249,15 @@ class AttachPlan(Plan):
             end_if(stop, "interrupted: nothing was changed")
             progress(step)
 
-        texts = learned_texts(self.engine, self.plans)
+        indices = [(plan.target.name, plan.entry.fields, plan.target.documents) for plan in self.plans]
+        texts = index_texts(self.engine, indices)
         try:
-            model = adapt_texts(texts, load_vectors(DEFAULT), told)
+            model = adapt_if_better(
+                texts,
+                load_vectors(DEFAULT),
+                lambda done, total: told(Step("adapting", done, total)),
+                lambda remark: told(Step(remark)),
+            )
         except BadInput as error:  # too few documents
             progress(Step(f"nothing is learned: {error.message}; the packaged model is used"))
             model = None

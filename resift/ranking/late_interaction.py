@@ -50,15 +50,6 @@ class PreparedDocuments:
     lengths: Floats
     unknown_words: dict[str, int]
 
-    def take(self, chosen: NDArray[np.int64]) -> PreparedDocuments:
-        """Some of the texts, by their positions."""
-        spans = [self.positions[self.starts[text] : self.starts[text + 1]] for text in chosen]
-        flat = np.concatenate([np.zeros(0, np.int64), *spans])
-        kept, positions = np.unique(flat, return_inverse=True)
-        starts = np.cumsum([0, *map(len, spans)])
-        # ravel: NumPy 2.0 alone returns the inverse in another shape
-        return PreparedDocuments(self.words[kept], positions.ravel(), starts, self.lengths[chosen], self.unknown_words)
-
 
 class LateInteraction:
     """A reranker that scores texts for a query.

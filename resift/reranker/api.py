@@ -1,37 +1,53 @@
-"""The HTTP API under /v1. What each request may say stands in its body's type, and all of it in ``openapi``."""
+"""The HTTP API under /v1: its routes, how their bodies are read, and how answers are written.
+
+What each request may say stands in its body's type, and all of it in ``openapi``.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
+import math
 from base64 import b64encode
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
 import orjson
 from flask import Blueprint, Response, current_app, request
 from flask.json.provider import DefaultJSONProvider
-from msgspec import structs
+from werkzeug.exceptions import RequestEntityTooLarge
 
+from resift import schema
 from resift.contracts.search_options import SearchRequest
-from resift.errors import BadInput
+from resift.encoders.model import Model
+from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
 from resift.plugin.opensearch.documents import sent_body
 from resift.ranking.judgements import GRADES, collect_marks
-from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
     RerankRequest,
     RewriteRequest,
+    TextObject,
+    check_word_pairs,
 )
 from resift.reranker.request_log import count_rewrite, count_search
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import MAX_QUERY
 
-log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
+S = TypeVar("S", bound=msgspec.Struct)
+# Bytes alone do not bound the work: a list of empty texts is short and its answer is long, and a small body can hold a
+# million lists, or words that are all compared with each other.
+MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
+MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
+_MARKS = (b",", b"[", b"{")
+_PART = 2**20  # bytes that are looked at together
+_CUT = ("input", "documents")  # texts that a request may have cut: see texts
 
 
 class JsonProvider(DefaultJSONProvider):
@@ -63,15 +79,170 @@ def current_service() -> Reranker:
     return service
 
 
+def body_of(kind: type[S], data: bool = False) -> S:
+    """The request's body, as its type declares it. Raises MalformedJson unless it is a JSON object without NaN and
+    Infinity, and BadInput or TextTooLong for what the type or the configured limit of texts refuses.
+
+    ``data``: it holds texts or vectors, and is read by orjson, which is faster. Search bodies are not: orjson would
+    round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
+    asked for something else.
+    """
+    body = schema.read(kind, _json_value(data, dict, "a JSON object"))
+    for name in set(body.__struct_fields__).difference(_CUT):
+        if isinstance(text := getattr(body, name), str):
+            schema.check_text(name, text, _max_text())
+    return body
+
+
+def _max_text() -> int:
+    limit: int = current_app.config["RESIFT"].max_text
+    return limit
+
+
+def json_items() -> list[Any]:
+    """The items of a request whose body is a JSON array. Raises MalformedJson for any other."""
+    items: list[Any] = _json_value(True, list, "a JSON array")
+    return items
+
+
+def _json_value(data: bool, kind: type, expected: str) -> Any:
+    """The request's body, as :func:`body_of` reads it, of this kind."""
+    raw = _raw_body()
+    check_json_size(raw)
+    quoted = raw[:100].decode("utf-8", "replace")
+    try:
+        body = _parsed_fast(raw) if data else _parsed(raw)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, MalformedJson):
+            raise
+        raise MalformedJson(f"the body is not JSON: {error}", value=quoted, expected=expected) from None
+    if not isinstance(body, kind):
+        raise MalformedJson(f"the body is a {type(body).__name__}", value=quoted, expected=expected)
+    return body
+
+
+def _raw_body() -> bytes:
+    """The body's bytes.
+
+    Raises RequestEntityTooLarge beyond the configured limit, UnsupportedMediaType if it is compressed, and BadInput if
+    it is malformed.
+    """
+    coding = request.headers.get("Content-Encoding", "").strip()
+    if coding.lower() not in ("", "identity"):
+        expected = "a body that is not compressed"
+        raise UnsupportedMediaType(f"the Content-Encoding is {coding[:100]}", value=coding[:100], expected=expected)
+    limit = current_app.config["RESIFT"].max_body
+    # One byte more than is allowed: of a body without a length, which comes in chunks, Werkzeug would drop the rest
+    # at its limit and say nothing.
+    request.max_content_length = limit + 1
+    try:
+        raw = request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise
+    except Exception as error:  # the server's own kinds: of a malformed chunk, or of a connection that ended
+        reason = error.__context__ or error  # Werkzeug has one of its own for some of them, which says less
+        raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a body that is whole") from None
+    if len(raw) > limit:
+        raise RequestEntityTooLarge
+    return raw
+
+
+def _parsed_fast(raw: bytes) -> Any:
+    """JSON; what orjson refuses the standard library may read (other encodings, lone surrogates), or explain."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return _parsed(raw)
+
+
+def _parsed(raw: bytes) -> Any:
+    return json.loads(
+        raw, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_object_of_different_keys
+    )
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    # 1e400 is JSON, but as a number it would be sent to the engine as null: {"gte": null} has no limit
+    return number if math.isfinite(number) else _refuse_number(digits)
+
+
+def _refuse_number(name: str) -> NoReturn:
+    raise MalformedJson(f"the body holds {name[:100]}", value=name[:100], expected="finite numbers")
+
+
+def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise MalformedJson(f"an object has {twice!r} twice", value=twice, expected="each key once")
+    return found
+
+
+def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
+    """Texts that a request brings; null among them counts as "", and one text as a list of one.
+
+    With ``truncate`` long texts are cut to the configured limit instead of refused, and lone surrogates are replaced.
+    Raises TextTooLong or BadInput for a text that does not fit.
+    """
+    items = [given] if isinstance(given, str) else given
+    strings = [(item.text if isinstance(item, TextObject) else item) or "" for item in items]
+    limit = _max_text()
+    if truncate:
+        return [text[:limit].encode("utf-8", "replace").decode() for text in strings]
+    return [schema.check_text(f"{name}[{position}]", text, limit) for position, text in enumerate(strings)]
+
+
+def check_model(requested: str | None, model: Model) -> None:
+    """Raise ModelNotFound if a request names another model than the one in service."""
+    if requested not in (None, "", model.name, model.hash):
+        raise ModelNotFound(
+            f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
+        )
+
+
+def check_json_size(raw: bytes) -> None:
+    """Raises TextTooLong for a JSON body of too many values, before it is parsed: they take up to fifty times the
+    memory that they take as text."""
+    # what stands in texts is counted as well at first: that is fast, and seldom makes a difference
+    if not _fits(*(raw.count(mark) for mark in _MARKS)):
+        counts = _count_outside_of_texts(raw)
+        if not _fits(*counts):
+            values, containers = sum(counts), sum(counts[1:])
+            raise TextTooLong(
+                f"the body has {values} values, of which {containers} are lists and objects",
+                value=values,
+                expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
+            )
+
+
+def _fits(commas: int, lists: int, objects: int) -> bool:
+    return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
+
+
+def _count_outside_of_texts(raw: bytes) -> list[int]:
+    """How many commas, lists and objects JSON has."""
+    # of a run of backslashes each second one is escaped itself
+    plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    counts, inside = [0] * len(_MARKS), False
+    for start in range(0, len(plain), _PART):
+        part = np.frombuffer(plain, np.uint8, min(_PART, len(plain) - start), start)
+        in_text = np.logical_xor.accumulate(part == ord('"')) ^ inside
+        inside = bool(in_text[-1])
+        outside = part[~in_text].tobytes()
+        counts = [count + outside.count(mark) for count, mark in zip(counts, _MARKS, strict=True)]
+    return counts
+
+
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
-    body, model = read.body_of(EmbeddingsRequest, data=True), current_service().model
-    read.check_model(body.model, model)
+    body, model = body_of(EmbeddingsRequest, data=True), current_service().model
+    check_model(body.model, model)
     if body.dimensions not in (None, model.dim):
         message = f"vectors cannot have {body.dimensions} dimensions"
         raise BadInput(message, value=body.dimensions, expected=str(model.dim))
-    rows: Any = model.encode(read.texts("input", body.input, body.truncate))
+    rows: Any = model.encode(texts("input", body.input, body.truncate))
     if body.encoding_format == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
@@ -86,15 +257,15 @@ def rerank() -> dict[str, Any]:
 
     The engine's scores have no part in it, and so no alpha; /v1/rewrite has the engine mix both.
     """
-    body, service = read.body_of(RerankRequest, data=True), current_service()
-    read.check_model(body.model, service.model)
-    documents = read.texts("documents", body.documents, body.truncate)
+    body, service = body_of(RerankRequest, data=True), current_service()
+    check_model(body.model, service.model)
+    documents = texts("documents", body.documents, body.truncate)
     late = service.served_reranker.get(body.method)
     if late is None:
         model = service.search_model
         relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
     else:
-        read.check_word_pairs(body.query, documents)
+        check_word_pairs(body.query, documents)
         relevance = late.scores(body.query, documents)
     order = np.argsort(-relevance, kind="stable")[: body.top_n].tolist()
     results = [_result(position, float(relevance[position])) for position in order]
@@ -147,9 +318,9 @@ def suggest(index: str) -> dict[str, Any]:
 @api.post("/search")
 def search() -> Response:
     """The engine's answer to a search, rewritten by vectors and what the session taught."""
-    body, service = read.body_of(SearchRequest), current_service()
+    body, service = body_of(SearchRequest), current_service()
     headers, listed_only = engine_headers(), not current_caller().may_send_bodies
-    requested = Search(**structs.asdict(body), listed_only=listed_only, headers=headers)
+    requested = Search(**msgspec.structs.asdict(body), listed_only=listed_only, headers=headers)
     answer = service.search(requested)
     count_search(answer.resift)
     text = answer.json()
@@ -162,8 +333,8 @@ def rewrite() -> dict[str, Any]:
 
     The body that comes back is one that the engine runs by itself. What cannot be rewritten comes back as it was.
     """
-    body, service = read.body_of(RewriteRequest), current_service()
-    read.check_model(body.model, service.model)
+    body, service = body_of(RewriteRequest), current_service()
+    check_model(body.model, service.model)
     rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
     changed = rewritten is not body.body
     count_rewrite(outcome)
@@ -195,7 +366,7 @@ def feedback() -> dict[str, Any]:
 
     A session keeps 100 judgements; more of them push the oldest steps out.
     """
-    body = read.body_of(FeedbackRequest)
+    body = body_of(FeedbackRequest)
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
     return current_service().feedback(body.session, body.index, body.query, marks, engine_headers())
 

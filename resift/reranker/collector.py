@@ -16,8 +16,8 @@ from flask import Blueprint, current_app
 
 from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
-from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller
+from resift.reranker.api import json_items
 from resift.reranker.request_log import count_ubi
 from resift.sessions.clicks import AHEAD
 from resift.sessions.quotas import Quotas
@@ -105,7 +105,7 @@ def queries() -> dict[str, Any]:
 
 def _taken(kind: str) -> dict[str, Any]:
     collector: Collector = current_app.extensions["collector"]
-    outcomes = collector.take(kind, read.json_items(), current_caller().name)
+    outcomes = collector.take(kind, json_items(), current_caller().name)
     for outcome, items in outcomes.items():
         count_ubi(f"{kind}_{outcome}", items)
     stored = outcomes.pop("stored", 0)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
 from resift.contracts.search_options import Clause, Name, SessionId, Text
+from resift.errors import TextTooLong
 from resift.schema import said
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
+from resift.text import tokenize
 
 MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
 MAX_DOCUMENTS = 10_000  # of a rerank request: as many as a search can have hits
+MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
 Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids, which are strings")]
@@ -95,6 +99,20 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     return_documents: Annotated[bool, said("put the texts into the results")] = False
     model: SameModel = None
     truncate: Truncate = False
+
+
+def check_word_pairs(query: str, documents: Sequence[str]) -> None:
+    """Raises TextTooLong where too many words would be compared: the query's with those of each document."""
+    # no text has more words than characters, which is soon known and mostly enough
+    if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
+        return
+    count = len(tokenize(query)) * sum(len(tokenize(text)) for text in documents)
+    if count > MAX_WORD_PAIRS:
+        raise TextTooLong(
+            f"{count} pairs of words would be compared",
+            value=count,
+            expected=f"at most {MAX_WORD_PAIRS}: shorter or fewer documents, or the method vectors",
+        )
 
 
 class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -9,10 +9,9 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
-from resift.reranker import validation as read
 from resift.reranker.access.indices import index_not_served
 from resift.reranker.access.requests import current_caller, engine_headers
-from resift.reranker.api import current_service, to_json
+from resift.reranker.api import body_of, current_service, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
 from resift.reranker.search.bodies import Search
 from resift.reviews.review import MODEL, PERSON, Review
@@ -67,7 +66,7 @@ def begin_review(review: str) -> dict[str, Any]:
 
     One of that name and index that was begun already comes back as it is.
     """
-    body, service = read.body_of(ReviewRequest), current_service()
+    body, service = body_of(ReviewRequest), current_service()
     asked = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
     service.require_allowed(replace(asked, listed_only=not current_caller().may_send_bodies))
     wanted = structs.asdict(body)
@@ -97,7 +96,7 @@ def next_batch(review: str) -> dict[str, Any]:
 
     What was given to somebody is given to nobody else for eight hours.
     """
-    body, found = read.body_of(BatchRequest), _open(review)
+    body, found = body_of(BatchRequest), _open(review)
     source = MODEL if body.model else PERSON
     ids = found.sample(body.size, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
     # read with the caller's own rights
@@ -110,7 +109,7 @@ def next_batch(review: str) -> dict[str, Any]:
 @reviews.post("/<review>/judgements")
 def judge(review: str) -> dict[str, Any]:
     """Judge documents; what is answered is stored."""
-    body = read.body_of(JudgementsRequest)
+    body = body_of(JudgementsRequest)
     source = MODEL if body.model else PERSON
     return {"progress": progress_of(_open(review).judge(body.relevant, body.irrelevant, _by(body.by), source))}
 
@@ -118,7 +117,7 @@ def judge(review: str) -> dict[str, Any]:
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
     """Take somebody's last judgement back."""
-    by = _by(read.body_of(UndoRequest).by)
+    by = _by(body_of(UndoRequest).by)
     return {"progress": progress_of(_open(review).undo(by))}
 
 

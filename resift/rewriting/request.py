@@ -88,7 +88,7 @@ class Rewritten:
 
     @property
     def is_scored(self) -> bool:
-        """Whether its hits have scores of ours, :func:`resift.rewriting.rewrite.score_factor` times the words' own."""
+        """Whether its hits have scores of ours."""
         return not self.in_place and self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
 
     @property

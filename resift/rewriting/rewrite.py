@@ -19,7 +19,6 @@ from typing import Any
 from resift.contracts.query_dsl import Body
 from resift.rewriting.clauses import (
     NAME,
-    PROMOTED,
     Parts,
     asked_fields,
     demotion,
@@ -83,37 +82,14 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
     return Rewritten(whole, outcome, knowledge, settings, widened=rewriting.widened)
 
 
-def similarity_factor(similarity: str, value: float, beta: float) -> float:
-    """What an engine's score is multiplied with: exp(beta · value), or exp(beta · (1 + value)) for a cosine.
+def kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
+    """What the score of a judged document is multiplied with that keeps its place: its share of the session's words
+    times exp(beta · similarity), or exp(beta · (1 + similarity)) for a cosine.
 
     It is 1 or more, so that no hit that is scored anew falls behind one that is not.
     """
-    return math.exp(beta * (max(0.0, 1 + value) if similarity == "cosine" else value))
-
-
-def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, similarity: float) -> float:
-    """What a rescored hit's own score was multiplied with, if its similarity with the query's vector is this."""
-    beta = _beta(knowledge, settings)
-    if settings.judged == "keep" and id in knowledge.kept:
-        return _kept_factor(knowledge, id, beta)
-    if id in _sinking_documents(knowledge, settings):
-        return knowledge.sinking
-    factor = PROMOTED if settings.judged == "demote" and knowledge.judged and id not in knowledge.judged else 1.0
-    return factor * similarity_factor(knowledge.similarity, similarity, beta)
-
-
-def _sinking_documents(knowledge: Knowledge, settings: RewriteSettings) -> list[str]:
-    """The irrelevant documents that keep their places, and that nothing but their marks sinks."""
-    return knowledge.judged_here(-1) if settings.judged == "keep" and knowledge.vector is None else []
-
-
-def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
-    return 0.0 if knowledge.vector is None else beta_of(settings.alpha)
-
-
-def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
-    """The same of a judged document that keeps its place."""
-    return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
+    value = knowledge.kept[id]
+    return knowledge.share * math.exp(beta * (max(0.0, 1 + value) if knowledge.similarity == "cosine" else value))
 
 
 def _takes_words(body: Body, knowledge: Knowledge, settings: RewriteSettings) -> bool:
@@ -168,7 +144,7 @@ class _Rewriting:
 
     def __init__(self, body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
         self.knowledge, self.settings = knowledge, settings
-        self.beta = _beta(knowledge, settings)
+        self.beta = 0.0 if knowledge.vector is None else beta_of(settings.alpha)
         query = body.get("query", {"match_all": {}})
         self.query: Body = query
         # a hit's score with the words says nothing of what it has without them, which min_score is about
@@ -188,9 +164,10 @@ class _Rewriting:
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
         # with vectors their similarity says it
-        self.wordless = [*self.kept, *(knowledge.judged_here(-1) if knowledge.vector is None else ())]
+        irrelevant = knowledge.judged_here(-1) if knowledge.vector is None else []
+        self.wordless = [*self.kept, *irrelevant]
         self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
-        self.sunk = self._documents(_sinking_documents(knowledge, settings))
+        self.sunk = self._documents(irrelevant if settings.judged == "keep" else [])
 
     @property
     def widened(self) -> list[str]:
@@ -279,7 +256,7 @@ class _Rewriting:
             )
         if self.beta or knowledge.terms:
             factors += [
-                fixed_score(self._documents([id])[0], _kept_factor(knowledge, id, self.beta)) for id in self.kept
+                fixed_score(self._documents([id])[0], kept_factor(knowledge, id, self.beta)) for id in self.kept
             ]
         return factors
 

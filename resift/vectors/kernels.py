@@ -1,4 +1,4 @@
-"""Compiled loops of the look-up of words (numba, extra ``fast``): characters to word ids.
+"""Compiled loops (numba, extra ``fast``): characters to word ids, and the mean of words' rows.
 
 A text is read once, a character (UTF-32) at a time. A table says what each one becomes in lower case and which separate
 words, and a word is known by a 64-bit hash of its characters. So ids are those of :func:`resift.text.tokenize` and a
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import int64, uint32, uint64
+from numba import float32, int64, uint32, uint64
 from numpy.typing import NDArray
 
 from resift.text import LONE, folding
@@ -19,6 +19,7 @@ from resift.vectors.compiled import compiled
 
 _SEED, _PRIME = uint64(0xCBF29CE484222325), uint64(0x100000001B3)  # FNV-1a
 _CHARACTER = uint32(LONE - 1)
+_SHORT_SUM = 64
 
 
 @compiled
@@ -87,3 +88,29 @@ def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[
     out, offsets = np.empty(len(text) + 1, np.int32), np.zeros(len(starts), np.int64)
     _ids(text, starts, folding(), lookup, out, offsets)
     return out[: offsets[-1]], offsets
+
+
+@compiled
+def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, out: Any) -> None:
+    """Σ factor · row / Σ divisor of each part's words, written to ``out`` (n, K), float32; 0 where the divisors are.
+
+    The n parts are ``ids[offsets[i]:offsets[i + 1]]``; ``factors`` and ``divisors`` (V,), float32; ``matrix`` (V, K).
+    Long sums are made of short ones, so that they lose no digits.
+    """
+    some = np.empty(matrix.shape[1], np.float32)
+    for i in range(len(offsets) - 1):
+        row, total = out[i], 0.0
+        row[:] = 0
+        for start in range(offsets[i], offsets[i + 1], _SHORT_SUM):
+            some[:] = 0
+            for k in range(start, min(start + _SHORT_SUM, offsets[i + 1])):
+                factor, values = factors[ids[k]], matrix[ids[k]]
+                for j in range(len(some)):
+                    some[j] += factor * float32(values[j])
+                total += divisors[ids[k]]
+            for j in range(len(row)):
+                row[j] += some[j]
+        if total > 0:
+            share = float32(1 / total)
+            for j in range(len(row)):
+                row[j] *= share

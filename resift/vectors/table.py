@@ -23,7 +23,7 @@ from resift.text import tokenize
 from resift.vectors.compiled import loaded, loops_for
 from resift.vectors.folder import read_folder, restoring, write_folder
 
-LOOKUP = "resift.vectors.kernels"
+LOOPS = "resift.vectors.kernels"
 
 
 class _Rows(dict[str, int]):
@@ -87,7 +87,7 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-        if kernels := loops_for(texts, LOOKUP):
+        if kernels := loops_for(texts, LOOPS):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
         tokens = [tokenize(text) for text in texts]
@@ -98,7 +98,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
-        return loaded(LOOKUP).build_lookup(self.words)
+        return loaded(LOOPS).build_lookup(self.words)
 
     @cached_property
     def unknown_weight(self) -> float:
@@ -110,17 +110,6 @@ class WordVectors:
         """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row."""
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
-
-    def replaced(
-        self,
-        matrix: NDArray[Any],
-        weights: NDArray[Any] | None = None,
-        scales: NDArray[Any] | None = None,
-        info: dict[str, Any] | None = None,
-    ) -> WordVectors:
-        """The same words with other rows, and with their own weights and info where no others are given."""
-        weights, info = self.weights if weights is None else weights, self.info if info is None else info
-        return WordVectors(self.words, matrix, weights, scales, info)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is saved, by file stem."""

@@ -389,6 +389,8 @@ def searched(cluster: OpenSearchEngine, index: str, model: Model, tmp_path: Path
     def opened(nodes: Sequence[LosesAnswers]) -> Any:
         engine = OpenSearchEngine(",".join(node.url for node in nodes), timeout=10)
         client = create_app(Config(store=str(tmp_path / "s.db")), engine=engine, model=model).test_client()
+        marks = {"session": "anna", "index": index, "query": "fire", "relevant": ["1"]}
+        assert client.post("/v1/feedback", json=marks).status_code == 200
         return lambda **asked: client.post("/v1/search", json={"index": index, **asked})
 
     return opened
@@ -399,7 +401,7 @@ OWN_QUERIES = [
     {"query": CLAUSE},
     {"query": {"query": CLAUSE, "size": 3}},
     {"query": "fire", "filter": CLAUSE},
-    {"query": CLAUSE, "baseline": True},
+    {"query": CLAUSE, "session": "anna", "reasons": True},
     {"query": CLAUSE, "facets": ["year"]},
 ]
 

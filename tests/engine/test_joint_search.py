@@ -212,9 +212,8 @@ def test_the_scores_are_those_of_the_formula(
                 a, b = mask * moved, mask * joined(parts)
                 assert said["similarity"] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), abs=2e-3)
             factor = np.exp(alpha / (1 - alpha) * (1 + (said["similarity"] or 0)))
-            assert hit["_score"] == pytest.approx(said["engine_score"] * factor, rel=2e-3)
             if feedback is None or not feedback.method.expands:
-                assert said["engine_score"] == pytest.approx(own[hit["_id"]], rel=2e-3)
+                assert hit["_score"] == pytest.approx(own[hit["_id"]] * factor, rel=2e-3)
         orders.append(ids(answer))
     assert orders[0] != orders[1]
 

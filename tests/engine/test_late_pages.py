@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from resift.cli.lab.reranker import put_into_service
 from resift.contracts.engine import Engine
 from resift.errors import CorruptModel
 from resift.ranking.late_interaction import LateInteraction
+from resift.vectors.similarity import beta_of
 
 
 @pytest.fixture(autouse=True)
@@ -30,22 +32,25 @@ def search(client: FlaskClient, index: str, **settings: Any) -> dict[str, Any]:
     return answer
 
 
-def test_the_engines_scores_are_its_own(client: FlaskClient, index: str, engine: Engine) -> None:
+def test_scores_are_the_engines_times_both_factors(
+    client: FlaskClient, index: str, engine: Engine, late: LateInteraction
+) -> None:
     plain = {hit["_id"]: hit["_score"] for hit in engine.search(index, {"query": FIRE}).hits}
     for settings in ({}, {"alpha": 0.9}, {"query": FIRE}, {"from": 1}):
-        hits = search(client, index, **settings, reasons=True)["hits"]["hits"]
-        own = {hit["_id"]: hit["resift"]["engine_score"] for hit in hits}
-        assert own == pytest.approx({id: plain[id] for id in own}, rel=1e-3)
-        assert len(own) == len(plain) - settings.get("from", 0)
+        answer = search(client, index, **settings, reasons=True)
+        hits, alpha = answer["hits"]["hits"], answer["resift"]["alpha"]
+        for hit in hits:
+            said = hit["resift"]
+            parts = beta_of(alpha) * (1 + said["similarity"]), beta_of(late.alpha) * said["reranker"]
+            assert hit["_score"] == pytest.approx(plain[hit["_id"]] * math.exp(sum(parts)), rel=2e-3)
+        assert len(hits) == len(plain) - settings.get("from", 0)
 
 
-def test_what_was_judged_is_shown_last_with_the_score_it_has(client: FlaskClient, index: str) -> None:
+def test_what_was_judged_is_shown_last(client: FlaskClient, index: str) -> None:
     post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["army"])
-    kept = search(client, index, session="s", reasons=True)["hits"]["hits"]
-    last = search(client, index, session="s", judged="demote", reasons=True)["hits"]["hits"]
+    kept = search(client, index, session="s")["hits"]["hits"]
+    last = search(client, index, session="s", judged="demote")["hits"]["hits"]
     assert (kept[0]["_id"], last[-1]["_id"]) == ("army", "army")
-    scores = [{hit["_id"]: hit["resift"]["engine_score"] for hit in hits} for hits in (kept, last)]
-    assert scores[1] == pytest.approx(scores[0], rel=1e-4)
 
 
 def test_hits_beyond_the_window_follow_in_the_engines_order(client: FlaskClient, index: str, engine: Engine) -> None:

@@ -24,7 +24,7 @@ from resift.errors import TextTooLong
 from resift.ranking import late_interaction
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import Config, create_app
-from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES, check_json_size
+from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES, check_json_size
 
 FIELDS = {
     "embeddings": {"input": "fire"},

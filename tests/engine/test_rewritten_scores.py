@@ -104,7 +104,7 @@ def test_the_order_is_that_of_the_formula(
             factor = np.exp(used / (1 - used) * (plus + similarities(compared, query, mask)))
             for widen in (False, True):
                 asked = {"index": corpus, "query": QUERY, "session": "a", "alpha": alpha, "widen": widen, "size": COUNT}
-                answer = post(client, "/v1/search", **asked, window=WINDOW, reasons=True)
+                answer = post(client, "/v1/search", **asked, window=WINDOW)
                 scores = {int(hit["_id"]): hit["_score"] for hit in answer["hits"]["hits"]}
                 # what is added finds documents only if it may, and only by the strongest words
                 found = set(
@@ -119,5 +119,3 @@ def test_the_order_is_that_of_the_formula(
                     assert score == pytest.approx(expected[id], rel=2e-4), id
                 order = [expected[int(id)] for id in ids(answer)]
                 assert all(after <= before * (1 + 4e-4) for before, after in pairwise(order))
-                for hit in answer["hits"]["hits"] if answer["resift"]["reranked"] else []:
-                    assert hit["resift"]["engine_score"] == pytest.approx((own + words)[int(hit["_id"])], rel=2e-3)

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resift import WordVectors
-from resift.encoders.kernels import pool_mean
 from resift.text import tokenize
 from resift.vectors import compiled
-from resift.vectors.kernels import build_lookup, word_ids
-from resift.vectors.table import LOOKUP
+from resift.vectors.kernels import build_lookup, pool_mean, word_ids
+from resift.vectors.table import LOOPS
 
 TEXTS = [
     "",
@@ -123,14 +122,14 @@ def test_a_vocabulary_uses_them_for_many_texts(
 ) -> None:
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", least)
     texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
-    assert (compiled.loops_for(texts, LOOKUP) is None) == (least > 0)
+    assert (compiled.loops_for(texts, LOOPS) is None) == (least > 0)
     ids, offsets = vectors.ids(texts)
     assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)
 
 
 def test_without_numba_or_a_folder_for_the_code_numpy_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["fire " * 10_000]
-    for module, fault in ((LOOKUP, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
+    for module, fault in ((LOOPS, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
         compiled.loaded.cache_clear()
 
         def fail(name: str, fault: Exception = fault) -> Any:

@@ -107,7 +107,7 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("search", {"index": "resift-news", "query": "fire", "knn": 3, "alpha": 1, "window": 1, "session": "anna"}),
         ("search", {"index": "resift-news", "query": {"query": {"match": {"title": "fire"}}, "_source": False}}),
         ("search", {"index": "resift-news", "query": "fire", "session": "anna", "judged": "demote", "widen": False}),
-        ("search", {"index": "resift-news", "query": "fire", "size": 2, "window": 1, "baseline": True}),
+        ("search", {"index": "resift-news", "query": "fire", "size": 2, "window": 1, "reasons": True}),
         ("rewrite", {"index": "resift-news", "body": {}}),
         ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"query": "fire", "knn": 3}}}}),
         ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"alpha": 2}}}}),

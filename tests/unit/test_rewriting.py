@@ -18,7 +18,7 @@ from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME, PROMOTED, script_source
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor, similarity_factor
+from resift.rewriting.rewrite import ALTERNATIVES, kept_factor, rewrite
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
 
@@ -145,8 +145,7 @@ def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
     documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
     known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
-    assert score_factor(known, SETTINGS, "bad", 0) == 0.5
-    assert score_factor(known, SETTINGS, "good", 0) == 1
+    assert known.sinking == 0.5
     for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
         assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
@@ -344,10 +343,6 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         *similarity, own = factors["bool"]["should"]
         assert (mode, own) == ("multiply", {"constant_score": fixed})
         assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
-        settings = RewriteSettings(alpha, 100)
-        # its similarity with the moved query says nothing of its score
-        assert score_factor(knowledge, settings, "k", -1) == pytest.approx(own["constant_score"]["boost"])
-        assert score_factor(knowledge, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
 
 
 def test_without_vectors_documents_judged_for_other_queries_go_without_the_words() -> None:
@@ -373,10 +368,6 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
     *_, (mode, clause) = stages(demoted)
     assert (mode, clause["constant_score"]["boost"]) == ("multiply", PROMOTED)
     assert clause["constant_score"]["filter"] == {"bool": {"must_not": excluded}}
-    settings = replace(SETTINGS, judged="demote")
-    factors = [score_factor(SESSION, settings, id, 0) for id in ("k", "j", "x")]
-    assert factors == pytest.approx([np.e, np.e, PROMOTED * np.e])
-    assert score_factor(PLAIN, settings, "x", 0) == pytest.approx(np.e)
 
 
 @pytest.mark.parametrize("fields", [1, 3, 18, 60, 250, 1000, 5000])
@@ -485,7 +476,11 @@ def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -
 
 
 def test_what_a_score_is_multiplied_with_is_never_below_one() -> None:
-    cosines = [similarity_factor("cosine", value, 2) for value in (-1.0000001, -1, 0, 0.5)]
+    def factors(similarity: str, *values: float) -> list[float]:
+        known = Knowledge("fire", VECTOR, similarity, kept=dict(zip("abcd", values, strict=False)))
+        return [kept_factor(known, id, 2) for id in known.kept]
+
+    cosines = factors("cosine", -1.0000001, -1, 0, 0.5)
     assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])
     assert cosines[0] == 1
-    assert [similarity_factor("jaccard", value, 2) for value in (0, 0.5)] == pytest.approx([1, np.e])
+    assert factors("jaccard", 0, 0.5) == pytest.approx([1, np.e])

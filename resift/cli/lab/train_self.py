@@ -16,12 +16,12 @@ from resift.cli.lab.options import out_option, seed_option, vectors_option
 from resift.cli.lab.saved import saved_line
 from resift.cli.lab.settings import set_option
 from resift.cli.options import fields_option
-from resift.cli.output import progress_bar, shown_progress
+from resift.cli.output import progress_bar
 from resift.encoders.model import Model
 from resift.ingest.readers import Files
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
+from resift.lab.training.self_supervised import adapt, adapt_if_better, adapted_lines, refusal
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 
@@ -71,12 +71,12 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so
     that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
     """
-    from resift.operations.attaching import adapt_texts  # with opensearch-py, which few have to wait for
-
     table = load_vectors(vectors)
     texts = list(CorpusTexts(files, fields, "reading"))
-    with shown_progress() as progress:
-        model = adapt_texts(texts, table, progress) or build_model("mean", table)
+    remarks: list[str] = []
+    with progress_bar("adapting") as progress:
+        model = adapt_if_better(texts, table, progress, remarks.append) or build_model("mean", table)
+    click.echo("\n".join(remarks), err=True)
     # indexing reads the files again, and its progress bar starts from here
     files.position = 0
     model.save(out)

@@ -10,6 +10,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.lab.encoders.codebook import learn_codebook, membership
 from resift.lab.encoders.universe import build_universe
+from resift.lab.vectors.tables import replaced
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -41,7 +42,7 @@ def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     rows = vectors.rows()
     info = {**vectors.info, "universe": options, "seed": seed}
     memberships = rows @ build_universe(options, rows, seed).T
-    return Model(name, vectors.replaced(memberships, info=info), "max", "jaccard")
+    return Model(name, replaced(vectors, memberships, info=info), "max", "jaccard")
 
 
 def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
@@ -56,7 +57,7 @@ def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     codebook = learn_codebook(vectors, codewords, seed)
     info = {**vectors.info, "sigma": sigma, "seed": seed}
     memberships = membership(unit_rows(vectors.rows()), codebook, sigma)
-    return Model(name, vectors.replaced(memberships, info=info), "mean", "cosine")
+    return Model(name, replaced(vectors, memberships, info=info), "mean", "cosine")
 
 
 def _unknown(name: str, vectors: WordVectors) -> BadInput:

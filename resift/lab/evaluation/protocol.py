@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from resift.errors import BadInput
 from resift.lab.evaluation.baselines.bm25 import BM25
-from resift.lab.evaluation.baselines.late_interaction import Late
+from resift.lab.evaluation.baselines.late_interaction import Late, some_of
 from resift.lab.evaluation.data import Classes, Collection, with_queries
 from resift.lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift.lab.evaluation.pairwise import Matrix, similarity_blocks
@@ -170,7 +170,7 @@ def _run_late(
     rankings = []
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)
-        rankings.append(hits.reranked(factors_of(reranker.support(query, texts.take(hits.read)), alpha)))
+        rankings.append(hits.reranked(factors_of(reranker.support(query, some_of(texts, hits.read)), alpha)))
         progress(done, count)
     return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
 

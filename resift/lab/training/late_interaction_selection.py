@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.lab.evaluation.baselines.bm25 import BM25
-from resift.lab.evaluation.baselines.late_interaction import untrained_reranker
+from resift.lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
 from resift.lab.evaluation.data import Collection, Positions, Split, with_queries
 from resift.lab.evaluation.metrics import ndcg_at
 from resift.lab.evaluation.protocol import Run, run_rankings, run_retrieval
@@ -155,7 +155,7 @@ class _Hits:
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
         self.collection = collection
         self.found = [served(query) for query in collection.queries]
-        self._texts = [documents.take(hits.read) for hits in self.found]
+        self._texts = [some_of(documents, hits.read) for hits in self.found]
 
     def support(self, model: LateInteraction) -> list[Floats]:
         """By how much a reranker is for each of a query's first hits, (w,)."""

@@ -22,6 +22,7 @@ from resift.lab.training.distill import load, rounded
 from resift.lab.training.documents import word_counts
 from resift.lab.training.fitting import fit_rows
 from resift.lab.training.progress import Progress
+from resift.lab.vectors.tables import replaced
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -95,7 +96,7 @@ def refine(
         "levels": levels,
         "refined": f"on {count} sentences, {epochs} epochs, rate {rate:g}, seed {seed}",
     }
-    return vectors.replaced(rounded(rows, levels) if levels else rows, weights, info=info)
+    return replaced(vectors, rounded(rows, levels) if levels else rows, weights, info=info)
 
 
 def _fitted(vectors: WordVectors, texts: list[str], targets: Floats, **options: Any) -> tuple[Floats, Floats]:

@@ -10,7 +10,8 @@ a part of 20 Newsgroups' training set. Needs NumPy and SciPy alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text
 from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
 from resift.errors import BadInput, needs_extra
 from resift.lab.encoders.builders import build_model
@@ -30,6 +33,8 @@ from resift.lab.training.spectral import on_document_axes, rows_from_corpus, row
 from resift.lab.training.unseen import LinearMap
 from resift.lab.vectors.tables import quantized
 from resift.vectors.table import WordVectors
+
+_PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
 
 
 def adapt(
@@ -156,3 +161,33 @@ def refusal(found: dict[str, Any]) -> str:
     """Why adapted vectors are not taken."""
     few = f": {found['held_back']} documents are too few to tell" if found["held_back"] < ENOUGH else ""
     return f"warning: no better than the untrained vectors{few}"
+
+
+def adapt_if_better(
+    texts: Sequence[str], vectors: WordVectors, progress: Progress, remark: Callable[[str], None]
+) -> Model | None:
+    """A model adapted to ``texts``; None, with a remark, if it is no better than the untrained ``vectors``."""
+    started = time.perf_counter()
+    model = adapt(texts, vectors, AdaptOptions(), progress)
+    found = model.table.info["adapted"]
+    lines = adapted_lines(found, time.perf_counter() - started)
+    if not found["better"]:
+        lines.append(f"{refusal(found)}; these are used")
+    remark("\n".join(lines))
+    return model if found["better"] else None
+
+
+def index_texts(engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]]) -> list[str]:
+    """The texts of indices, each by its name, its text fields and the number of its documents, that a model is learned
+    from: all of small indices, some of each larger one, drawn by chance."""
+    texts: list[str] = []
+    for name, fields, documents in indices:
+        if documents <= _PAGE * _PAGES:
+            texts += [document_text(one.source, fields) for one in engine.scan(name, fields=fields)]
+            continue
+        for seed in range(_PAGES):
+            score = {"random_score": {"seed": seed, "field": "_seq_no"}}
+            body = {"query": {"function_score": score}, "size": _PAGE, "_source": list(fields)}
+            hits = engine.search(name, {**body, "search_pipeline": "_none", "track_total_hits": False}).hits
+            texts += [document_text(hit["_source"], fields) for hit in hits]
+    return list(dict.fromkeys(texts))

@@ -63,12 +63,24 @@ def build_table(
     return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
 
 
+def replaced(
+    table: WordVectors,
+    matrix: NDArray[Any],
+    weights: NDArray[Any] | None = None,
+    scales: NDArray[Any] | None = None,
+    info: dict[str, Any] | None = None,
+) -> WordVectors:
+    """The words of a table with other rows, and with their own weights and info where no others are given."""
+    weights, info = table.weights if weights is None else weights, table.info if info is None else info
+    return WordVectors(table.words, matrix, weights, scales, info)
+
+
 def quantized(table: WordVectors) -> WordVectors:
     """The same table in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
     dense = table.rows()
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
     small = np.rint(dense / scales[:, None]).astype(np.int8)
-    return table.replaced(small, scales=scales.astype(np.float32))
+    return replaced(table, small, scales=scales.astype(np.float32))
 
 
 def table_of(model: Model) -> WordVectors:

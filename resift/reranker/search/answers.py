@@ -1,5 +1,5 @@
 """The answer to a search: the engine's own, ordered anew by a trained reranker if there is one in service, with
-sub-scores and reasons beside its hits where they are asked for."""
+similarities and reasons beside its hits where they are asked for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from resift.ranking.late_interaction import FILE, LateInteraction, factors_of
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.cards import CardFields
 from resift.rewriting.request import Rewritten
-from resift.rewriting.rewrite import score_factor
 
 log = logging.getLogger(__name__)
 _CHECK_SECONDS = 2.0
@@ -171,33 +170,22 @@ class Answer:
         return b'%b,"resift":%b}\n' % (own, orjson.dumps(self.resift))
 
 
-def add_sub_scores(model: Model, query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
-    """Give each hit, as ``resift``, what its score is made of.
+def add_similarities(model: Model, query: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
+    """Give each hit, as ``resift``, its similarity with the query as the session moved it.
 
-    ``vectors`` are the hits' (K,), None for one without; ``start`` is the position of the first hit in the ranking.
+    ``vectors`` are the hits' (K,), None for one without.
     """
     # those of an index's own are compared by the engine
     held = {row: vector for row, vector in enumerate(vectors) if vector is not None and not query.in_place}
     by_row = dict(zip(held, _similarities(model, query, list(held.values())).tolist(), strict=True))
     for row, hit in enumerate(hits):
-        value = by_row.get(row)
-        # beyond the window a hit's score is the engine's own; with several shards, which have a window each, it may
-        # be either
-        rescored = query.is_scored and start + row < query.settings.window and hit.get("_id") is not None
-        score = hit.get("_score")
-        if score is not None and rescored:
-            # to four places, as the similarity: it is found back by vectors that may be rounded
-            score = round(score / score_factor(query.knowledge, query.settings, hit["_id"], value or 0.0), 4)
-        hit["resift"] = {
-            "engine_score": score if rescored or not query.is_scored else None,
-            "similarity": None if value is None else round(value, 4),
-        }
+        hit["resift"] = {"similarity": round(by_row[row], 4) if row in by_row else None}
 
 
 def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain: Hits) -> None:
     """In a session that has learned something give each hit the judgement that moved it, or None.
 
-    ``vectors`` are those of :func:`add_sub_scores`; ``start`` is the position of the first hit in the ranking, and
+    ``vectors`` are those of :func:`add_similarities`; ``start`` is the position of the first hit in the ranking, and
     ``plain`` are the first hits of the engine's own answer.
     """
     for hit in hits:
@@ -219,13 +207,6 @@ def _similarities(model: Model, query: Rewritten, vectors: Sequence[Floats]) -> 
     if query.knowledge.vector is None or not vectors:
         return np.zeros(len(vectors), np.float32)
     return model.score(query.knowledge.vector, np.stack(vectors), query.knowledge.mask)
-
-
-def add_engine_ranks(hits: Hits, plain: Hits) -> None:
-    """Give each hit its rank, from 1, among the first ones of the engine's own answer; None for one that is not."""
-    ranks = _ranks(plain)
-    for hit in hits:
-        hit.setdefault("resift", {})["engine_rank"] = ranks.get(hit_key(hit))
 
 
 def _ranks(hits: Hits) -> dict[HitKey, int]:

@@ -70,7 +70,7 @@ class Interleaved:
     ) -> Answer:
         first = _first(search, page.stop)
         in_session = alone(first) if page.start else answer
-        plain = alone(structs.replace(first, session=None, reasons=False, baseline=False, facets=[]))
+        plain = alone(structs.replace(first, session=None, reasons=False, facets=[]))
         rankings = [{hit_key(hit): hit for hit in one.result.hits} for one in (plain, in_session)]
         client = str(search.session)
         teams = team_draft(list(rankings[0]), list(rankings[1]), f"{trial.id}:{client}:{search.query}")

@@ -30,9 +30,8 @@ from resift.reranker.search.answers import (
     Answer,
     ServedReranker,
     add_cards,
-    add_engine_ranks,
     add_reasons,
-    add_sub_scores,
+    add_similarities,
     reranked_page,
 )
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
@@ -311,20 +310,17 @@ class Reranker:
         reranked = late is not None or query.is_reranked
         explained, moved = reranked and search.reasons, search.reasons and query.knowledge.feedback is not None
         bodies = [self._asked(query, late)]
-        if search.baseline or moved:  # what moved a hit goes by the places that it won
+        if moved:  # what moved a hit goes by the places that it won
             bodies.append(self._plain(body, query))
         seen = info.searched if query.field is None else query.field[0]  # by which hits are compared
         result, *plain = self._results(search, bodies, seen if explained else None)
         facets = self._facets(search, bodies[0])
         if explained:
-            start = body["from"] if late is None else 0
-            add_sub_scores(self.search_model, query, result.hits, result.vectors, start)
+            add_similarities(self.search_model, query, result.hits, result.vectors)
         if late is not None:
             result = reranked_page(self.engine, late, search, info, body, query, result)
         if reranked and moved:
             add_reasons(query, result.hits, result.vectors, body["from"], plain[0].hits)
-        if reranked and search.baseline:
-            add_engine_ranks(result.hits, plain[0].hits)
         said = self._described(search, query, late) if reranked else {"reranked": False}
         return Answer(result, {**said, **_became(query), **facets})
 

@@ -16,7 +16,7 @@ from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.system import Encoder
 from resift.lab.fingerprints import fingerprints_in
 from resift.lab.vectors.mixture import mix_vectors
-from resift.ranking.late_interaction import ALPHA, LateInteraction, tokenize_all
+from resift.ranking.late_interaction import ALPHA, LateInteraction, PreparedDocuments, tokenize_all
 from resift.text import tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.similarity import unit_rows
@@ -96,8 +96,18 @@ class Late:
         lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
         for line, text, bm25 in zip(scores, texts, lexical, strict=True):
             best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
-            line[best] = self.reranker.scores(text, self._prepared.take(best))
+            line[best] = self.reranker.scores(text, some_of(self._prepared, best))
         return scores
+
+
+def some_of(documents: PreparedDocuments, chosen: NDArray[np.int64]) -> PreparedDocuments:
+    """Some of the texts, by their positions."""
+    spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in chosen]
+    flat = np.concatenate([np.zeros(0, np.int64), *spans])
+    kept, positions = np.unique(flat, return_inverse=True)
+    starts, lengths = np.cumsum([0, *map(len, spans)]), documents.lengths[chosen]
+    # ravel: NumPy 2.0 alone returns the inverse in another shape
+    return PreparedDocuments(documents.words[kept], positions.ravel(), starts, lengths, documents.unknown_words)
 
 
 def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from resift.encoders.model import Model
 from resift.lab.evaluation.system import Encoder
-from resift.lab.vectors.tables import weights_by_rank
+from resift.lab.vectors.tables import replaced, weights_by_rank
 from resift.vectors.table import WordVectors
 
 
@@ -19,4 +19,4 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
 def reweighted(vectors: WordVectors, weighting: str) -> WordVectors:
     """The same words and rows, each word weighing by its rank."""
-    return vectors.replaced(vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)
+    return replaced(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)
