@@ -186,6 +186,7 @@ class ShownIndex(Struct):
     indices: Annotated[list[str], said("the own names of all indices that the name stands for")]
     documents: Annotated[Count, said("how many the caller may read")]
     fields: Annotated[list[str], said("the text fields; none of an index of which nothing is recorded")]
+    vectors: Annotated[bool, said("whether it has vectors of ours; without, words alone count")]
     card: Annotated[dict[str, str | None], said("the fields of title, text, link and image")]
     facets: Annotated[list[str], said("fields by which hits can be narrowed down, the most useful first")]
     ranges: Annotated[
@@ -199,7 +200,7 @@ class ShownIndex(Struct):
 class Suggestions(Struct):
     """What a text that is being typed may become."""
 
-    suggestions: Annotated[list[str], said("most frequent first", max_length=4)]
+    suggestions: Annotated[list[str], said("most frequent words first, then titles", max_length=8)]
 
 
 class RewriteReport(Struct):

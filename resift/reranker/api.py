@@ -306,7 +306,7 @@ def describe_index(index: str) -> dict[str, Any]:
 
 @api.get("/indices/<index>/suggestions")
 def suggest(index: str) -> dict[str, Any]:
-    """What a text that is being typed, ``q``, may become by words of the index, at most four.
+    """What a text that is being typed, ``q``, may become by words of the index and its titles, at most four of either.
 
     They are of 3,000 of its documents that the caller may read, which the first call begins to look at.
     """

@@ -22,6 +22,7 @@ ODD = [
     "ΣΟΦΟΣ İstanbul IĞDIR ßẞ ǅ ŉ ﬁ Å K",
     "xS xs's 's ’s O’NEIL’S x＇s s's' the's possibly analogies skis flies dying hoping hopping agreed y yy",
     "☚ ♬ 🃝 🗏 ♲ ▲ ■ ① Ⓜ 👍🏽 👩🏽‍💻 🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 #️⃣ *️⃣ # * © ™ ☎ a😀b 1😀2",
+    "O’NEIL’S don’t ‘quoted’ “said” 1’000 a’1 3–4 ab’c.d x.y’z a—b a…b no\u00a0break 1‘2 U.S.’s it’s ’s",
     "a\u200bb a\u00adb a\u200db a\ufeffb a\u2060b a\u00a0b a\u202fb a\u0000b a\u0085b",
     "os.path U.S. U.S e.g. Ph.D a.bc ab.c ab:cd utf_8 log4j2.xml foo_bar.baz:qux a..bc ab.:cd x1.ab ab.1 EU:n end.The",
     "हिन्दी.शब्द école.fr l'été.a ١.ab ab.日本 か.ab é.é éé.é e\u0301.é שא.א ab\u0301.c ab.\u0301c 😀.ab _日_",

@@ -188,6 +188,10 @@ def test_what_is_typed_is_completed(client: FlaskClient, kinds: str) -> None:
     assert get(client, f"{path}fo")["suggestions"] in ([], ["forest"])
     wait_for_sample()
     assert get(client, f"{path}fire+fo")["suggestions"] == ["fire forest"]
+    assert get(client, f"{path}about+fo")["suggestions"][0] == "about forest"
+    titles = get(client, f"{path}abo")["suggestions"]
+    assert len(titles) == 4
+    assert set(titles) < {f"About {id}" for id in TEXTS}
     assert get(client, path)["suggestions"] == []
 
 

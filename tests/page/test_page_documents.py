@@ -11,10 +11,33 @@ def card(name: str) -> str:
     return f"#right .card[data-id={name!r}]"
 
 
-def test_html_in_any_field_is_text(page: Page) -> None:
+PLAIN = {
+    "<p class='x'>Soft <b>shoes</b>, for <i>runners</i>.</p><p>Two</p>": "Soft shoes, for runners. Two",
+    "a < b and c > d, List<String>, resift index <file>": "a < b and c > d, List<String>, resift index <file>",
+    "AT&amp;T &#39;x&#x27; &lt;b&gt; caf&eacute;": "AT&T 'x' <b> caf&eacute;",
+    'class="x">Cut</a> off <a href="http': "Cut off",
+    "<style>p { color: red }</style>One<br/>two<!-- three -->": "One two",
+}
+
+
+def test_tags_are_not_shown(page: Page) -> None:
+    page.open()
+    script = "import('./static/dom.js').then(({ plain }) => done(given.map(plain)))"
+    found = page.run_async(f"const [given, done] = arguments; {script}", list(PLAIN))
+    assert [" ".join(text.split()) for text in found] == list(PLAIN.values())
+    shown = "done(highlighted(given).map((one) => one.outerHTML ?? one))"
+    code = f"import('./static/dom.js').then(({{ highlighted }}) => {shown})"
+    escaped = (
+        "&lt;a href=&quot;<em>fire</em>.html&quot;&gt;bush <em>fire</em>&lt;&#x2F;a&gt; &lt;<em>b</em>&gt;x 3 &lt; 4"
+    )
+    found = page.run_async(f"const [given, done] = arguments; {code}", escaped)
+    assert found == ["bush ", "<mark>fire</mark>", " x 3 < 4"]
+
+
+def test_html_in_any_field_is_no_element(page: Page) -> None:
     page.open(q=f"fire {SCRIPT}", index="odd", drawer=1)
     title = page.run("return document.querySelector(arguments[0]).textContent", "#right .card h3")
-    assert title == f"fire {SCRIPT}"
+    assert title.split() == ["fire", "<b>"]  # a tag that was written as text
     page.click("#right .card .thumb").click("#right .card .read")
     assert f"{SCRIPT[:60]}…" in page.texts(".facet button span[dir]")
     assert page.run("return document.title") != "caught"

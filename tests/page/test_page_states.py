@@ -16,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
@@ -273,6 +274,28 @@ def locked(page: Page, packaged: Model, tmp_path: Path) -> Iterator[Page]:
     with served(app) as server:
         yield Page(page.driver, f"http://127.0.0.1:{server.server_port}")
     engine.close()
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)  # the other makes no index without
+def test_an_index_without_vectors_says_so_where_it_matters(
+    page: Page, engine: OpenSearchEngine, index: str, packaged: Model, tmp_path: Path
+) -> None:
+    for n, text in enumerate(("bush fire with smoke", "fire of the army with a gun", "smoke over the valley")):
+        engine.client.index(
+            index=index, body={"title": f"Report {n}", "text": text}, id=str(n), params={"refresh": "true"}
+        )
+    app = create_app(Config(store=str(tmp_path / "s.db"), index=index), engine=engine, model=packaged)
+    with served(app) as server:
+        bare = Page(page.driver, f"http://127.0.0.1:{server.server_port}").open(q="fire", drawer=1)
+        assert not bare.one("#bare").is_displayed()
+        bare.click("#right .card[data-id='0'] .thumb")
+        assert bare.one("#bare").is_displayed()
+        assert "smoke" in bare.texts("#words .pill [dir]")
+        assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: smoke, report"]
+        bare.click("#compare")
+        assert bare.texts("#left-method option") == ["As the engine ranks: BM25", "Your session"]
+        assert bare.open(q="zzzz").text("#message p").endswith("Words alone are searched: try others.")
+        assert bare.violations() == []
 
 
 def test_a_key_is_asked_for_and_an_index_too(locked: Page) -> None:

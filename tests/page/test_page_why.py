@@ -36,6 +36,7 @@ def cases() -> list[dict[str, Any]]:
             "grade": int(rng.choice([0, 0, 1, -1])),
             "words": [["ember"], []][rng.integers(2)],
             "session": bool(rng.random() < 0.8),
+            "vectors": bool(rng.random() < 0.7),
         }
         for _ in range(CASES)
     ]
@@ -44,7 +45,7 @@ def cases() -> list[dict[str, Any]]:
 def test_a_sentence_never_contradicts_its_arrow(page: Page) -> None:
     page.open()
     given = cases()
-    found = page.driver.execute_async_script(SAY, given)  # type: ignore[no-untyped-call]
+    found = page.run_async(SAY, given)
     assert len(found) == len(given)
     for one, shown in zip(given, found, strict=True):
         sign = int(np.sign((one["base"] or 101) - one["rank"]))
@@ -55,6 +56,7 @@ def test_a_sentence_never_contradicts_its_arrow(page: Page) -> None:
             assert said["text"] == ("More like " if sign > 0 else "Like ")
         assert ("ahead" in said["text"]) <= (sign < 0)
         assert ("behind" in said["text"] or "Closer" in said["text"] or "Has words" in said["text"]) <= (sign > 0)
+        assert "meaning" not in said["text"] or one["vectors"]
         assert bool(said["text"]) == bool(sign or one["grade"])
 
 

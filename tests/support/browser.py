@@ -127,6 +127,10 @@ class Page:
         """The value of a script."""
         return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
 
+    def run_async(self, script: str, *arguments: Any) -> Any:
+        """What a script hands to its last argument."""
+        return self.driver.execute_async_script(script, *arguments)  # type: ignore[no-untyped-call]
+
     def all(self, selector: str) -> list[WebElement]:
         """All elements of a selector."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)

@@ -33,6 +33,10 @@ _ASCII = re.compile(
 )
 
 
+# Signs of typesetters, and those of ASCII at which words are cut alike: `re` is quicker than `regex`.
+_TYPED = str.maketrans("’‘“”–—…\xa0", "''\"\"--  ")
+
+
 class Word(NamedTuple):
     """A word of a text: the ``term`` that it is indexed by, and where it stands in the text."""
 
@@ -52,8 +56,8 @@ def terms_of(text: str, analyzer: str) -> list[str]:
     ['os', 'path', 'join', 'all', 'in', 'the', 'u.s']
     """
     term = _term(analyzer)
-    pattern, text = _cut(text)
-    words = pattern.findall(text)
+    pattern, cut = _cut(text)
+    words = pattern.findall(cut) if cut is text else [text[slice(*found.span())] for found in pattern.finditer(cut)]
     if len(text) > MAX_WORD:
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return [found for found in map(term, words) if found]
@@ -62,19 +66,23 @@ def terms_of(text: str, analyzer: str) -> list[str]:
 def words_of(text: str, analyzer: str) -> Iterator[Word]:
     """The same terms with their places in the text."""
     to_term = _term(analyzer)
-    pattern, text = _cut(text)
-    for match in pattern.finditer(text):
-        for start in range(match.start(), match.end(), MAX_WORD):
-            end = min(start + MAX_WORD, match.end())
+    pattern, cut = _cut(text)
+    for match in pattern.finditer(cut):
+        first, last = match.span()
+        for start in (first,) if last - first <= MAX_WORD else range(first, last, MAX_WORD):
+            end = min(start + MAX_WORD, last)
             term = to_term(text[start:end])
             if term:
                 yield Word(term, start, end)
 
 
 def _cut(text: str) -> tuple[Any, str]:
-    """The pattern of a text's words, and the text to look for them in, where compound names are cut by blanks."""
+    """The pattern of a text's words, and the text to look for places in, where compound names are cut by blanks."""
     if text.isascii():
         return _ASCII, text
+    typed = text.translate(_TYPED)
+    if typed.isascii():
+        return _ASCII, typed
     words, joints = _unicode()
     return words, joints.sub(" ", text)
 

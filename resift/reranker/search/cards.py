@@ -153,6 +153,11 @@ def _mean_length(texts: Sequence[str]) -> float:
     return fmean(map(len, texts)) if texts else 0.0
 
 
+def title_field(fields: Sequence[str]) -> str | None:
+    """The first of these fields that is called like one for titles."""
+    return _by_name("title", fields)
+
+
 def _title(others: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
     short = (name for name in others if name in fields and _mean_length(values[name]) <= _SHORT)
     return _by_name("title", others) or next(short, None)

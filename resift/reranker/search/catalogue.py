@@ -27,7 +27,8 @@ MAX_INDICES, MAX_EXAMPLES = 200, 3
 _SECONDS, _INDICES = 600.0, 200
 _SAMPLE = 100  # documents that are looked at
 _MANY = 10  # hits of a query that leaves something to be marked and moved
-_EACH, _LONGEST = 5, 20  # queries of titles and of texts that are tried, and characters of one without spaces
+_EACH = 5  # queries of titles and of texts that are tried
+_LONGEST, _WIDEST = 20, 30  # characters of a word, or of what has no spaces, and of a query
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 MAX_VALUES_OF_FACET = 8
 
@@ -62,7 +63,7 @@ class Catalogue:
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
         """How an index is shown: its text fields, those of its cards, its facets, and queries that find something.
 
-        ``indices`` are the own names of what it stands for.
+        ``indices`` are the own names of what it stands for, and without ``vectors`` words alone count in its searches.
 
         Raises what the engine raises.
         """
@@ -72,6 +73,7 @@ class Catalogue:
             "indices": list(info.indices),
             "documents": self._total(info.name, headers),
             "fields": list(info.fields),
+            "vectors": info.model is not None,
             "card": {part: getattr(fields, part) for part in ROLES[:4]},
             "facets": list(fields.facets),
             "ranges": fields.ranges,
@@ -166,7 +168,8 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 def _beginning(text: str) -> str:
     """The first words of a text that say something, at most three, or the first letters where there are no spaces."""
     words = [word for word in _WORD.findall(text[:200]) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
-    return " ".join(words[:3])[:_LONGEST].strip()
+    begun = [" ".join(word[:_LONGEST] for word in words[:count]) for count in (3, 2, 1)]
+    return next((some for some in begun if len(some) <= _WIDEST), begun[-1])
 
 
 def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bound | None], Body]]:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import Body, document_text, text_clause
+from resift.contracts.query_dsl import Body, document_text, text_clause, values_of
 from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.ranking.spelling import Speller
 from resift.ranking.vocabulary import Vocabulary, inflected_pairs
+from resift.reranker.search.cards import title_field
 from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
@@ -38,11 +39,13 @@ _STALE = 6  # times as long is a sample used as it takes to be drawn anew, if no
 
 
 class IndexWords(NamedTuple):
-    """What is known of an index's words, ``drawn`` at a time in seconds; no vocabulary where the sample failed."""
+    """What is known of an index's words, and its titles, ``drawn`` at a time in seconds; no vocabulary where the sample
+    failed."""
 
     speller: Speller
     vocabulary: Vocabulary | None
     drawn: float
+    titles: Sequence[str] = ()
 
 
 class SampledWords:
@@ -121,16 +124,19 @@ class SampledWords:
         return _replaced(query, corrections) if corrections else None
 
     def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
-        """What a text may become: with the most frequent words of the sample, at most four, that its last word begins.
+        """What a text may become: with the most frequent words of the sample that its last word begins, and titles with
+        words that it begins, at most four of either.
 
-        None while there is no sample yet, which the first call begins to read.
+        Nothing while there is no sample yet, which the first call begins to read.
         """
         known, words = self.get(info, headers), tokenize(text)
         if known is None or not words or not text[-1:].isalnum():
             return []
         last, head = words[-1], text[: -len(words[-1])]
         longer = (word for word in known.speller.frequency if word.startswith(last) and word != last)
-        return [f"{head}{word}" for word in islice((one for one in longer if one not in FUNCTION_WORDS), _COMPLETIONS)]
+        found = islice((one for one in longer if one not in FUNCTION_WORDS), _COMPLETIONS)
+        titled = (one for one in known.titles if f" {text.lower()}" in f" {one.lower()}" and one != text)
+        return [*(f"{head}{word}" for word in found), *islice(titled, _COMPLETIONS)]
 
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
@@ -149,11 +155,16 @@ class SampledWords:
         # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
         words = IndexWords(Speller({}), None, self.clock())
         try:
-            documents = [tuple(dict.fromkeys(tokenize(text))) for text in self._texts(info, headers)]
+            sources, named = self._sources(info, headers), title_field(info.fields)
+            texts = (document_text(source, info.fields)[:_MAX_TEXT] for source in sources)
+            documents = [tuple(dict.fromkeys(tokenize(text))) for text in texts]
+            titles = (str(one) for source in sources for one in (values_of(source, named) if named else ()))
             frequency = Counter(word for document in documents for word in document)
             speller = Speller(dict(frequency.most_common()))
             speller.correct("aaaa")  # builds the speller's index here, and not in the first search
-            words = IndexWords(speller, self._vocabulary(documents, info, headers), self.clock())
+            words = IndexWords(
+                speller, self._vocabulary(documents, info, headers), self.clock(), [*dict.fromkeys(titles)]
+            )
         except Exception as error:
             log.warning("the words of %r are not known: %r", info.name, error)
         finally:
@@ -161,15 +172,15 @@ class SampledWords:
             _give_memory_back()
             self._sampling.release()
 
-    def _texts(self, info: IndexInfo, headers: Headers) -> Iterator[str]:
-        """Texts of documents drawn at random, fewer where they are long: all are in memory at once."""
+    def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
+        """Documents drawn at random, fewer where they are long: all are in memory at once."""
         fields = list(info.fields) or True
         hits = self.engine.sample(info.name, _FEW, fields, headers=headers).hits
         size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
         most = min(_DOCUMENTS, _CHARACTERS // max(1, size))
         if len(hits) == _FEW < most:
             hits = self.engine.sample(info.name, most, fields, headers=headers).hits
-        yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
+        return [hit.get("_source", {}) for hit in hits]
 
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
         pairs = inflected_pairs(documents)

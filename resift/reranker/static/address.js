@@ -24,7 +24,6 @@ export function read(search, index) {
   return state;
 }
 
-/** The address of a state. */
 export function write(state) {
   const said = new URLSearchParams();
   for (const [name, value] of [["index", state.index], ["q", state.query], ["session", state.session]]) if (value) said.set(name, value);

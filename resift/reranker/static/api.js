@@ -3,7 +3,7 @@
 const KEY = "resift-key"; // where the service has keys: the one that was given, in this tab
 const memory = {};
 
-/** What a storage of the browser has under a name, after it was set to a value if there is one. Where it is blocked, the page itself remembers. */
+/** What the browser keeps under a name, once set to a value if there is one. Where that is blocked, the page itself remembers. */
 export function kept(storage, name, value) {
   if (value !== undefined) memory[name] = value;
   try {
@@ -16,7 +16,7 @@ export function kept(storage, name, value) {
 
 export const setKey = (key) => kept("sessionStorage", KEY, key);
 
-/** An answer that is an error: its stable code, what was wrong, and what was expected. */
+/** An answer that is an error. */
 export class ApiError extends Error {
   constructor(status, { code, message, expected }) {
     super(message);
@@ -24,7 +24,6 @@ export class ApiError extends Error {
   }
 }
 
-/** Nobody answers: the network or the service is away. */
 export class Unreachable extends Error {}
 
 /** The JSON answer to a request. Raises ApiError, Unreachable, or AbortError where it was given up. */
@@ -43,7 +42,6 @@ export async function call(method, path, body, signal) {
   return answer;
 }
 
-// ---- sessions
 
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -68,5 +66,4 @@ export const judge = (session, { index, document, query }, grade) => call("POST"
 export const undo = (id) => call("POST", `${path(id)}/undo`);
 export const forget = (id) => call("DELETE", path(id));
 
-/** The judgements of a session that count: one of each document. */
 export const marks = (session) => (session?.judgements ?? []).filter((one) => one.counts);

@@ -1,18 +1,18 @@
 // A hit as a card. Its node is made once for a document and a column, and changed as the document moves.
 
-import { cut, element, highlighted, shortName, thumb } from "./dom.js";
+import { cut, element, highlighted, plain, shortName, thumb } from "./dom.js";
 import { titleOf } from "./searching.js";
 import { arrow, places, sentence } from "./why.js";
 
 /** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(card). */
 export function makeCard(hit, act) {
   const part = (tag, name) => element(tag, { class: name, dir: "auto" });
-  const judging = (name, grade) => element("button", { type: "button", class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) }, thumb(grade), element("span", { class: "unseen" }));
+  const judging = (name, grade) => element("button", { class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) }, thumb(grade), element("span", { class: "unseen" }));
   const card = {
     node: element("li", { class: "card", tabIndex: -1 }), hit, rank: part("span", "rank"), title: part("h3"), yes: judging("relevant", 1), no: judging("not relevant", -1),
     picture: element("span", { class: "picture", hidden: true }), facts: part("p", "facts"), snippet: part("p", "snippet"), moved: part("span", "moved"), why: part("p", "why"),
   };
-  const reading = element("button", { type: "button", class: "quiet read", onclick: () => act.read(card) }, "Read");
+  const reading = element("button", { class: "quiet read", onclick: () => act.read(card) }, "Read");
   card.body = element("div", { class: "body" }, card.facts, card.snippet, element("div", { class: "buttons" }, reading, card.moved, card.why));
   card.node.append(card.rank, card.title, element("span", { class: "thumbs" }, card.yes, card.no), card.picture, card.body);
   card.node.card = card;
@@ -25,7 +25,7 @@ export function fill(card, hit, titleField, rank, grade) {
   card.node.dataset.id = hit._id;
   card.rank.textContent = rank;
   const { title, text, link, image, facts } = hit.resift.card, name = title || hit._id;
-  card.facts.replaceChildren(...Object.entries(facts ?? {}).map(([field, value]) => element("span", { dir: "auto" }, element("span", { class: "soft" }, `${shortName(field)} `), value)));
+  card.facts.replaceChildren(...Object.entries(facts ?? {}).map(([field, value]) => element("span", { dir: "auto" }, element("span", { class: "soft" }, `${shortName(field)} `), plain(value))));
   card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer" }, name) : name);
   const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
   card.snippet.replaceChildren(...(fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [at ? " … " : "", ...highlighted(one)]) : [text === title ? "" : text]));
@@ -40,7 +40,6 @@ export function fill(card, hit, titleField, rank, grade) {
   card.picture.replaceChildren(...(image ? [element("img", { src: image, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } })] : []));
 }
 
-/** Show how a document is marked, which the next search may take a moment to do. */
 export function press(card, grade) {
   card.yes.setAttribute("aria-pressed", String(grade >= 1));
   card.no.setAttribute("aria-pressed", String(grade <= -1));
@@ -66,13 +65,11 @@ function shownWords({ title, facts, snippet }, learned) {
   return learned.filter((word) => own.has(word.toLocaleLowerCase())).slice(0, 3);
 }
 
-/** A card on the left has no arrow: it says where the hit went. */
 export const point = (card, text) => {
   card.moved.className = "moved went";
   card.moved.textContent = text;
 };
 
-/** The whole document, as text, in the place of the snippet. */
 export function showText(card, text) {
   hideText(card);
   const whole = element("div", { class: "whole", dir: "auto", tabIndex: 0, role: "region", "aria-label": "The whole document" }, text);

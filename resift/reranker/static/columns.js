@@ -1,4 +1,4 @@
-// The two columns: cards that move to their new places, and lines between the places of a hit.
+// The two columns: cards that move, and lines between the places of a hit.
 
 import { $, shape } from "./dom.js";
 import { explain, fill, makeCard, point, press as pressed } from "./cards.js";
@@ -6,11 +6,10 @@ import { SIZE, keyOf } from "./searching.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const SIDES = ["left", "right"];
-let linked = [];
+let linked = [], asked = "";
 
 const list = (side) => $(side).querySelector(".hits");
 
-/** The cards of a column in their order. */
 export const cards = (side) => [...list(side).children].map((node) => node.card);
 
 const all = () => SIDES.flatMap(cards);
@@ -21,13 +20,14 @@ export function clear() {
   drawLines();
 }
 
-/** Show what a search found. `grades` says how documents are marked, by their keys; `learned` are words of the session. */
-export function show(found, grades, learned, titleField, act) {
+/** Show what a search found. `grades`: how documents are marked, by their keys; `learned`: words of the session; `known`: how the index is shown. */
+export function show(found, grades, learned, known, act) {
   const focused = document.activeElement, held = focused?.closest(".card"), column = held?.parentNode;
   const at = held ? [...column.children].indexOf(held) : 0;
-  const before = new Map(all().map(({ node }) => [node, node.getBoundingClientRect().top]));
-  for (const side of SIDES) draw(side, found, grades, titleField, act);
-  link(found, grades, learned);
+  const { index, query, page } = found.state, same = asked === (asked = [index, query, page].join("\n"));
+  const before = new Map(same ? all().map(({ node }) => [node, node.getBoundingClientRect().top]) : []); // another search's hits do not move here
+  for (const side of SIDES) draw(side, found, grades, known.card.title, act);
+  link(found, grades, learned, known.vectors);
   if (held) {
     // a document that left the page leaves the focus to the one in its place
     const next = held.isConnected ? focused : column.children[Math.min(at, column.children.length - 1)];
@@ -53,7 +53,7 @@ function draw(side, found, grades, titleField, act) {
 }
 
 /** The arrows on the right, where hits went on the left, and the pairs that a line joins. */
-function link({ state, depth, base, right }, grades, learned) {
+function link({ state, depth, base, right }, grades, learned, vectors) {
   const start = (state.page - 1) * SIZE, session = state.right === "session" && grades.size > 0;
   const told = learned.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase()));
   const now = new Map(right.hits.hits.map((hit, at) => [keyOf(hit), start + at + 1]));
@@ -61,7 +61,7 @@ function link({ state, depth, base, right }, grades, learned) {
   linked = [];
   for (const card of cards("right")) {
     const key = keyOf(card.hit), rank = now.get(key), other = others.get(key);
-    if (base && (session || state.compare)) explain(card, { base: base.get(key), rank, depth }, { grade: session ? grades.get(key) ?? 0 : 0, learned: session ? told : [], session });
+    if (base && (session || state.compare)) explain(card, { base: base.get(key), rank, depth }, { grade: session ? grades.get(key) ?? 0 : 0, learned: session ? told : [], session, vectors });
     else explain(card, null);
     if (base && other) linked.push({ from: other, to: card, moved: base.get(key) - rank });
   }
@@ -81,7 +81,7 @@ export function drawLines() {
   }));
 }
 
-/** Let each card slide from where it was to where it is (first, last, invert, play). */
+/** Let each card slide from where it was to where it is. */
 function animate(before) {
   if (still.matches || !before.size) return drawLines();
   // lines join places, so there are none while hits move
@@ -95,7 +95,6 @@ function animate(before) {
   return undefined;
 }
 
-/** Show that a document is marked, wherever it stands. */
 export function press(key, grade) {
   for (const card of all()) if (keyOf(card.hit) === key) pressed(card, grade);
 }

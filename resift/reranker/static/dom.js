@@ -2,9 +2,10 @@
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element with properties and children: strings become text, and null and undefined are left out. */
+/** An element with properties, but for those that are null or undefined, and children; strings become text. */
 export function element(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
+  if (tag === "button") node.type = tag;
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -16,7 +17,6 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
-/** An element of SVG with attributes and children. */
 export function shape(tag, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -26,29 +26,36 @@ export function shape(tag, attributes = {}, ...children) {
 
 const HAND = "M7 10v10H3.5V10H7zm0 .5 4-7.5c1.6 0 2.5 1 2.5 2.4V9h5.2c1.3 0 2.2 1.2 1.9 2.4l-1.7 6.9c-.2 1-1.1 1.7-2.1 1.7H10l-3-1.3";
 
-/** A thumb, up for a grade above 0 and down for one below. */
 export function thumb(grade) {
   const turned = grade < 0 ? { transform: "rotate(180 12 12)" } : {};
   return shape("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, shape("path", { d: HAND, ...turned }));
 }
 
-// as Lucene and Python escape HTML
-const ENTITIES = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#x27;": "'", "&#x2F;": "/" };
-const unescaped = (text) => text.replace(/&(?:lt|gt|amp|quot|#x27|#x2F);/g, (one) => ENTITIES[one]);
+const ENTITIES = { lt: "<", gt: ">", amp: "&", quot: '"', apos: "'", nbsp: " " };
+const unescaped = (text) => text.replace(/&(?:#(?:x([\da-f]{1,5})|(\d{1,6}))|([a-z]{2,4}));/gi, (one, hex, number, name) =>
+  name ? ENTITIES[name.toLowerCase()] ?? one : String.fromCodePoint(hex ? parseInt(hex, 16) : number));
 
-/** A highlight of the engine as nodes: its text, and what stands between <em> tags as marks. Engines cut between words, which some texts have none of. */
+// tags of documents that hold HTML; what else is between < and > is a text's own
+const NAME = "(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\\d|i?frame|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)";
+const TAG = new RegExp(`<(script|style)\\b.*?(?:</\\1>|$)|<!--.*?-->|</?${NAME}(?:[\\s/][^<>]*)?(?:>|$)|^[^<>]*=["'][^<>]*["'/]>`, "gis");
+const WITHIN = /^<\/?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b/i;
+
+/** What people read of a text that may hold HTML, whole or cut off. Nothing of it is ever parsed. */
+export const plain = (text) => unescaped(text.replace(TAG, (tag) => WITHIN.test(tag) ? "" : " "));
+
+/** A highlight of the engine as nodes, cut short: some texts have no words to cut between. */
 export function highlighted(fragment) {
-  const parts = fragment.split(/<em>(.*?)<\/em>/s).map((part) => cut(unescaped(part), 200));
-  return parts.map((part, at) => at % 2 ? element("mark", {}, part) : part);
+  // marks stand for the tags, and none within a tag of the document's own
+  const text = unescaped(fragment.replace(/<(\/?)em>/g, (_, end) => end ? "\ue001" : "\ue000")).replace(/<[^<>]*>/g, (tag) => tag.replace(/[\ue000\ue001]/g, ""));
+  return plain(text).split(/\ue000(.*?)\ue001/s).map((part, at) => at % 2 ? element("mark", {}, cut(part, 200)) : cut(part, 200));
 }
 
-/** A text of at most so many characters, cut between two of them and never within one. */
+/** A text of at most so many characters. */
 export function cut(text, most) {
   if (text.length <= most) return text;
   return `${text.slice(0, most).replace(/[\ud800-\udbff]$/, "").trimEnd()}…`;
 }
 
-/** What people call a field. */
 export const shortName = (field) => field.replace(/\.keyword$/, "");
 
 export const plural = (number, one) => `${number.toLocaleString("en")} ${one}${number === 1 ? "" : "s"}`;

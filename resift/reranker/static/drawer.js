@@ -10,10 +10,10 @@ export function setOpen(open) {
   $("toggle").setAttribute("aria-expanded", String(open));
 }
 
-/** Show what a session (null where nothing is marked) knows, and which of its words are left out. `act` has what the controls do. */
-export function show(session, without, act) {
+export function show(session, without, { vectors }, act) {
   showMarks(session, act);
   showWords(session?.learned?.asked, without, act);
+  $("bare").hidden = vectors;
 }
 
 const sign = (grade) => grade >= 1 ? [thumb(1), "relevant"] : grade > 0 ? ["○", "opened"] : grade <= -1 ? [thumb(-1), "not relevant"] : ["·", "passed over"];
@@ -26,9 +26,9 @@ function showMarks(session, act) {
     const name = told.get(keyOf(one)) ?? one.document, [symbol, spoken] = sign(one.grade);
     return element("li", one.grade < 0 ? { class: "away" } : {}, element("span", { class: "sign", "aria-hidden": "true" }, symbol), element("span", { class: "unseen" }, spoken),
       element("span", { class: "what", dir: "auto" }, cut(name, 200)),
-      element("button", { type: "button", class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
+      element("button", { class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
   });
-  const button = (name, work, disabled) => element("button", { type: "button", disabled, onclick: work }, name);
+  const button = (name, work, disabled) => element("button", { disabled, onclick: work }, name);
   $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Thumbs move your own searches, and nobody else’s."),
     ...(session ? [element("div", { class: "tools" }, button("Undo", act.undo, !session.steps), button("Forget all", act.forget))] : []));
 }
@@ -37,7 +37,7 @@ function showWords(asked, without, act) {
   $("words").hidden = !asked;
   const chip = (word) => {
     const out = without.includes(word), says = `${out ? "Look for it again" : "Leave out"}: ${word}`;
-    return element("button", { type: "button", class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
+    return element("button", { class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
   };
   $("words").lastElementChild.replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
 }

@@ -4,17 +4,18 @@
 import { $, cut, element, shortName } from "./dom.js";
 
 const FORM = /^\[([^,]*),([^,]*)\)$/;
-const inWords = (from, to) => from === "" ? `below ${to}` : to === "" ? `${from} and more` : `${from} to ${to}`;
 
-/** A filter's value as people read it. */
+/** A filter's value as people read it; ranges of dates begin with a month or a year. */
 export function shownValue(value) {
-  const [, from, to] = FORM.exec(value) ?? [];
-  return from === undefined ? value : inWords(from, to);
+  const [, ...ends] = FORM.exec(value) ?? [];
+  if (!ends.length) return value;
+  const [from, to] = ends.map((one) => one.replace(/^(\d{4}-\d\d)-01.*/, "$1").replace(/^(\d{4})-01$/, "$1")), dated = from + to !== ends.join("");
+  if (!from) return `${dated ? "before" : "below"} ${to}`;
+  return to ? `${from} to ${to}` : `${from} and ${dated ? "later" : "more"}`;
 }
 
 export const named = ({ field, value }) => `${shortName(field)}: ${shownValue(value)}`;
 
-/** The query clause of a filter. */
 export function clause({ field, value }) {
   const [, from, to] = FORM.exec(value) ?? [];
   if (from === undefined) return { term: { [field]: value } };
@@ -28,12 +29,12 @@ export function show(counted, filters, toggle) {
   const chosen = new Set(filters.map(({ field, value }) => `${field}:${value}`));
   const row = (field, { value, from, to, count }) => {
     const said = value === undefined ? `[${from ?? ""},${to ?? ""})` : String(value);
-    return element("button", { type: "button", "aria-pressed": String(chosen.has(`${field}:${said}`)), onclick: () => toggle(field, said) },
+    return element("button", { "aria-pressed": String(chosen.has(`${field}:${said}`)), onclick: () => toggle(field, said) },
       element("span", { dir: "auto" }, cut(shownValue(said), 60)), element("span", { class: "hint" }, count.toLocaleString("en")));
   };
   const groups = Object.entries(counted).map(([field, values]) => [field, values.filter(({ count }) => count)]).filter(([, values]) => values.length > 1);
   $("facet-list").replaceChildren(...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": shortName(field) },
     element("p", { class: "hint" }, shortName(field)), values.map((one) => row(field, one)))));
-  $("chosen").replaceChildren(...filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${named(one)}`, onclick: () => toggle(one.field, one.value) },
+  $("chosen").replaceChildren(...filters.map((one) => element("button", { class: "pill", "aria-label": `Remove the filter ${named(one)}`, onclick: () => toggle(one.field, one.value) },
     element("span", { dir: "auto" }, named(one)), " ×")));
 }

@@ -1,4 +1,4 @@
-// Keys: j and k go from hit to hit, y and n mark the one that has the focus, u takes back the last mark, and / goes to the query.
+// Keys, as the page says below the hits.
 
 import { $ } from "./dom.js";
 import { cards } from "./columns.js";

@@ -1,4 +1,4 @@
-// What the page says in place of hits: nothing found, an error, nobody there; and the key that a service asks for.
+// What the page says in place of hits, and the key that a service asks for.
 
 import { $, element } from "./dom.js";
 import { setKey } from "./api.js";
@@ -6,10 +6,9 @@ import { named } from "./facets.js";
 
 let polling = null, timer = null;
 
-const button = (name, work, kind) => element("button", { type: "button", class: kind, dir: "auto", onclick: work }, name);
+const button = (name, work, kind) => element("button", { class: kind, dir: "auto", onclick: work }, name);
 const hint = (text) => element("p", { class: "hint" }, text);
 
-/** A message in place of the hits: a title, what happened, and what to do next. */
 export function say(title, text, ...more) {
   $("message").className = "";
   $("message").setAttribute("role", "status");
@@ -17,27 +16,22 @@ export function say(title, text, ...more) {
   $("message").hidden = false;
 }
 
-/** Nothing was found. `again` is called with another query, `unfilter` without the filters. */
-export function sayEmpty({ index, query, filters }, examples, again, unfilter) {
+export function sayEmpty({ index, query, filters }, { examples, vectors }, again, unfilter) {
   const within = filters.map(named).join(", "), tried = examples.filter((one) => one !== query).map((one) => button(one, () => again(one), "pill"));
-  say("Nothing found", `No document of ${index}${within && ` with ${within}`} has these words.`,
+  say("Nothing found", `No document of ${index}${within && ` with ${within}`} has these words.${vectors ? "" : " Words alone are searched: try others."}`,
     ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
 }
 
-/** There are hits, but none on this page. `first` is called to go to the first one. */
 export const sayBeyond = (page, found, first) => say(`There is no page ${page}`, `The search finds ${found} now.`, button("To the first page", first));
 
-/** The search was stopped by whoever waited for it. */
 export const sayStopped = (retry) => say("Stopped", "The search took longer than usual.", button("Search again", retry));
 
-/** What went wrong with a request: the service's own words and its stable code. */
 export function sayError({ message, expected, code }, retry) {
   say("That did not work", message, ...(expected ? [element("p", {}, "Expected: ", element("code", {}, expected))] : []), hint(`Code: ${code ?? "internal_error"}`), button("Try again", retry));
   $("message").className = "error";
   $("message").setAttribute("role", "alert");
 }
 
-/** There is no index to be searched. */
 export const sayNoIndex = () => say("No index yet", "Index some documents, and reload this page:", element("pre", {}, "resift index docs.jsonl --index my-docs"));
 
 /** Nobody answers. What is shown stays; every few seconds it is tried whether somebody is back. */
@@ -65,7 +59,6 @@ export function toast(text, work, name = "Undo") {
   timer = setTimeout(hide, work ? 8000 : 4000);
 }
 
-/** Ask for an API key, and go on with it. */
 export function askKey(reason, go) {
   $("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`;
   $("key").value = "";

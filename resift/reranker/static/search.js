@@ -1,10 +1,10 @@
-// The search page. The address says what is shown; this module turns it into searches, and what is done into addresses.
+// The search page: the address says what is searched, and what is done changes the address.
 
 import { read, write } from "./address.js";
 import * as api from "./api.js";
 import { hideText, showText } from "./cards.js";
 import * as columns from "./columns.js";
-import { $, element, plural } from "./dom.js";
+import { $, element, plain, plural } from "./dom.js";
 import * as drawer from "./drawer.js";
 import * as facets from "./facets.js";
 import { listen } from "./keys.js";
@@ -23,8 +23,6 @@ let methods = ["vectors"];
 let running = new AbortController(); // what is under way, which a newer search ends
 let tasks = 0; // that are under way
 let typing = null, slow = null; // timers: the pause in typing after which completions are asked for, and patience
-
-// ---- from the address to the page
 
 async function attempt(work) {
   busy(1);
@@ -72,16 +70,20 @@ function renew() {
 
 async function begin() {
   paintForm();
-  const signal = renew();
-  await loadIndices(signal);
-  if (!state.index) return;
-  const before = session?.session;
-  session = await api.load(state.session, signal);
-  if (before !== session?.session) shown = null;
-  known = await describe(state.index, "", signal);
-  $("examples").replaceChildren(...known.examples.map(pill));
-  document.body.classList.toggle("with-facets", known.facets.length > 0);
-  await update();
+  const signal = renew(), before = session?.session, listed = loadIndices(signal);
+  listed.catch(() => undefined); // which is waited for below
+  try {
+    if (!state.index) await listed;
+    if (!state.index) return;
+    [session, known] = await Promise.all([api.load(state.session, signal), describe(state.index, "", signal)]);
+    if (before !== session?.session) shown = null;
+    $("examples").replaceChildren(...known.examples.map(pill));
+    document.body.classList.toggle("with-facets", known.facets.length > 0);
+    await update();
+  } finally {
+    await listed;
+    paintMethods();
+  }
 }
 
 async function loadIndices(signal) {
@@ -103,7 +105,7 @@ async function loadIndices(signal) {
   if (!names.length) messages.sayNoIndex();
 }
 
-const pill = (query) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => ask(query) }, query);
+const pill = (query) => element("button", { class: "pill", dir: "auto", onclick: () => ask(query) }, query);
 const recent = () => api.kept("localStorage", RECENT).split("\n").filter(Boolean);
 
 function paintForm() {
@@ -125,13 +127,14 @@ function paintCompare() {
 
 function paintMethods() {
   for (const side of ["left", "right"]) {
-    const had = Object.keys(LABELS).filter((name) => name !== "trained" || methods.includes("late") || state[side] === name);
-    $(`${side}-method`).replaceChildren(...had.map((value) => element("option", { value }, LABELS[value])));
+    // without vectors the hybrid ranking is the engine's own
+    const bare = known?.vectors === false, off = { bm25: bare, trained: !methods.includes("late") };
+    const had = Object.keys(LABELS).filter((name) => !off[name] || state[side] === name);
+    $(`${side}-method`).replaceChildren(...had.map((value) => element("option", { value }, LABELS[bare && value === "hybrid" ? "bm25" : value])));
     $(`${side}-method`).value = state[side];
   }
 }
 
-/** Search for what the state says, and show it. */
 async function update() {
   if (!state.query || !state.index) return hideResults();
   shown = await search(state, known, $("facets").open ? known.facets : [], renew());
@@ -147,9 +150,9 @@ function paint() {
   if (other) $("suggestion").lastElementChild.replaceChildren(pill(other));
   facets.show(right.resift.facets ?? {}, state.filters, act.filter);
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
-  if (!none) columns.show(shown, grades, session?.learned?.asked ?? [], known.card.title, act);
+  if (!none) columns.show(shown, grades, session?.learned?.asked ?? [], known, act);
   else if (total.value) messages.sayBeyond(state.page, count, () => turnTo(1));
-  else messages.sayEmpty(state, known.examples, ask, () => filters([]));
+  else messages.sayEmpty(state, known, ask, () => filters([]));
   $("total").textContent = count;
   $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
   const more = total.relation === "gte" || state.page * SIZE < total.value;
@@ -160,7 +163,7 @@ function paint() {
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Ranked without a part: ${reason}. `;
-  drawer.show(session, state.without, act);
+  drawer.show(session, state.without, known, act);
 }
 
 function hideResults() {
@@ -181,8 +184,6 @@ function busy(change) {
     $("slow").hidden = true;
   }
 }
-
-// ---- from what is done to the address
 
 function ask(text) {
   const query = text.trim();
@@ -206,7 +207,7 @@ function turnTo(page) {
   });
 }
 
-/** Judge a document; true if the session was somebody else's, so that one of one's own begins. */
+/** Judge a document; true if the session was somebody else's, so that a new one begins. */
 async function judge(key, grade) {
   const [index, document] = JSON.parse(key), judged = { index, document, query: state.query };
   if (!state.session) go({ session: api.newId() }, { replace: true });
@@ -246,7 +247,7 @@ const act = {
     const { _index: index, _id: id, resift: { card: { title } } } = card.hit;
     const _source = [...new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean))];
     const found = await api.call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1, ...(_source.length && { _source }) } });
-    showText(card, texts(found.hits.hits[0]?._source ?? {}).filter((text) => text.trim() !== title).join("\n\n"));
+    showText(card, texts(found.hits.hits[0]?._source ?? {}).map(plain).filter((text) => text.trim() !== title).join("\n\n"));
     return undefined;
   }),
   undo: () => attempt(async () => {
@@ -271,7 +272,6 @@ const act = {
   },
 };
 
-/** The texts of a document's fields, in lists and inner objects too. */
 const texts = (value) => typeof value === "string" ? [value] : Object.values(Object(value)).flatMap(texts);
 
 function toggle(open) {
@@ -282,7 +282,7 @@ function toggle(open) {
   $(open ? "close" : "toggle").focus();
 }
 
-/** What the text that is being typed may become, by the words and titles of the index; before it is, recent searches. */
+/** Offer what the text may become that is typed; at first, recent searches. */
 function complete() {
   clearTimeout(typing);
   typing = setTimeout(async () => {

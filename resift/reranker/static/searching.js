@@ -1,6 +1,7 @@
 // What is asked of the API for one view of the page: two rankings, and the ranks by which their hits are linked.
 
 import { call } from "./api.js";
+import { plain } from "./dom.js";
 import { clause } from "./facets.js";
 
 export const SIZE = 10;
@@ -9,7 +10,6 @@ const DEPTH = 100; // ranks that are known beyond the page
 
 export const LABELS = { bm25: "As the engine ranks: BM25", hybrid: "Hybrid: words and meaning", trained: "Trained reranker", session: "Your session" };
 
-/** The part of a search's body that stands for a method. */
 function asked(method, { session, without }) {
   if (method === "bm25") return { method: "vectors", alpha: 0 };
   if (method === "hybrid") return { method: "vectors" };
@@ -23,12 +23,9 @@ export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.s
 const titles = new Map(); // of the cards that were shown, by their keys
 
 /** What a judged document is called: as its card was, or as the service says. */
-export const titleOf = (judged) => titles.get(keyOf(judged)) || judged.title;
+export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.title);
 
-/**
- * Everything that a state shows: the pages of hits, and the ranks of the left method, for which there is nothing to ask
- * where nothing is compared. `known` says how the index is shown, and what its name stands for; `facets` are counted.
- */
+/** Everything that a state shows: the pages of hits, and where there is something to compare the ranks of the left method. */
 export async function search(state, known, facets, signal) {
   const { index, query, compare, session, filters } = state;
   const common = { index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null };
@@ -45,6 +42,10 @@ export async function search(state, known, facets, signal) {
     compare ? ask(state.left, page) : { hits: { hits: [] } },
     compare || session ? ask(state.left, { ...common, size: depth, documents: "none" }) : null,
   ]);
-  for (const answer of [left, right]) for (const hit of answer.hits.hits) titles.set(keyOf(hit), hit.resift.card.title);
+  for (const hit of [...left.hits.hits, ...right.hits.hits]) {
+    const { card } = hit.resift;
+    for (const part of ["title", "text"]) card[part] = plain(card[part]).trim();
+    titles.set(keyOf(hit), card.title);
+  }
   return { state, depth, left, right, base: base && new Map(base.hits.hits.map((hit, at) => [keyOf(hit), at + 1])) };
 }

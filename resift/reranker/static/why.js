@@ -2,10 +2,7 @@
 
 import { plural } from "./dom.js";
 
-/**
- * How many places a hit won, and whether it is new. `base` is its rank in the ranking that is compared with, null or
- * undefined where it is not among that ranking's first `depth`; `rank` is its rank now.
- */
+/** How many places a hit won from its rank in the `base`, which is null or undefined beyond the first `depth`. */
 export const places = ({ base, rank, depth }) => ({ moved: (base ?? depth + 1) - rank, isNew: !base });
 
 /** The arrow beside a hit: a sign, what it says to people who do not see it, and its class. */
@@ -20,10 +17,10 @@ const verb = (grade) => grade >= 1 ? "you marked" : grade > 0 ? "you opened" : g
 
 /**
  * What moved a hit: `text`, the title of a judged document that is `like` it or null, and what was done to that (`end`).
- * `because` is the judged document that is most like the hit, which is named only if it pulls the way that the hit
- * went; `grade` is how the hit itself is marked, and `words` are those of the session that its card shows.
+ * `because`: the judged document most like the hit, named only if it pulls the way that the hit went; `grade`: how the
+ * hit is marked; `words`: those of the session that its card shows; `vectors`: whether meaning counts.
  */
-export function sentence({ moved, isNew }, because, { grade, words, session }) {
+export function sentence({ moved, isNew }, because, { grade, words, session, vectors = true }) {
   const said = (text, like = null, end = "") => ({ text, like, end });
   const list = words.length ? `: ${words.join(", ")}` : "";
   if (grade) return said(grade > 0 ? "You marked this as relevant" : "You marked this as not relevant");
@@ -33,5 +30,6 @@ export function sentence({ moved, isNew }, because, { grade, words, session }) {
   }
   if (moved < 0) return said("Others moved ahead");
   if (session && words.length) return said(`Has words of what you marked${list}`);
-  return said(isNew || !session ? "Closer to your query in meaning" : "Others fell behind");
+  if (isNew || !session) return said(vectors ? "Closer to your query in meaning" : session ? "Has words of what you marked" : "Others fell behind");
+  return said("Others fell behind");
 }

@@ -1,0 +1,171 @@
+"""How fast and how sound the search page is: python benchmarks/page_speed.py [--only times,lighthouse]
+
+``make demo``'s service and a headless Chromium, on a machine that does nothing else. ``times``: milliseconds from the
+key, the click or the address until results are painted. ``lighthouse``: its four figures, by npm. Exits with 1 where
+the median of first results is 100 ms or more, or a figure is below 95.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from selenium.webdriver.common.keys import Keys
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+from browser import Page, chromium, started
+from ports import free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+LIGHTHOUSE = "lighthouse@12.2.3"
+KINDS = ("performance", "accessibility", "best-practices", "seo")
+LEAST, MOST = 95, 100.0  # of a hundred, and milliseconds
+TRIES = 20
+# When frames are painted that show other hits than before, by the page's own clock, since a key or click.
+WATCH = """
+window.painted = [];
+const look = new MutationObserver((changes) => {
+  if (!changes.some(({ target }) => target.closest?.('#right .hits'))) return;
+  requestAnimationFrame(() => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => painted.push(performance.now());
+    port2.postMessage(0);
+  });
+});
+look.observe(document, { subtree: true, childList: true });
+for (const kind of ['keydown', 'click']) addEventListener(kind, (event) => {
+  if (kind === 'click' || event.key === 'Enter') { window.since = performance.now(); painted.length = 0; }
+}, true);
+"""
+
+
+@contextmanager
+def demo(folder: str) -> Iterator[str]:
+    """The address of the demonstration's page."""
+    port, log = free_port(), Path(folder, "demo.log")
+    command = [str(Path(sys.executable).with_name("resift")), "demo", "--port", str(port)]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
+    with log.open("wb") as file:
+        running = subprocess.Popen(command, stdout=file, stderr=file, env=kept, start_new_session=True)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        ready = f"for _ in $(seq 600); do curl -sf {address}/healthz && exit; sleep 0.2; done; cat {log}; exit 1"
+        subprocess.run(["bash", "-c", ready], check=True, stdout=subprocess.DEVNULL)
+        yield address
+    finally:
+        running.send_signal(signal.SIGTERM)
+        running.wait()
+
+
+def questions() -> list[str]:
+    """The first questions of the demonstration, as people asked them, that have words enough to find something."""
+    with gzip.open(ROOT / "resift" / "data" / "demo" / "questions.jsonl.gz", "rt", encoding="utf-8") as lines:
+        asked = (json.loads(line)["text"] for line in lines)
+        return list(islice((one for one in asked if len(one.split()) > 3), TRIES))
+
+
+class Watch:
+    """Milliseconds until results are painted, in one browser."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        page.emulate("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+
+    def painted(self) -> float:
+        """Since what was done, or since the address was opened where nothing was."""
+        self.page.wait("return painted.length")
+        return float(self.page.settle().run("return painted[0] - (window.since ?? 0)"))
+
+    def opened(self, question: str) -> float:
+        """Since a link to a search was opened, with nothing of the page in the cache."""
+        self.page.emulate("Network.enable", {})
+        self.page.emulate("Network.clearBrowserCache", {})
+        self.page.open(q=question)
+        return self.painted()
+
+    def searched(self, question: str) -> float:
+        """Since Enter at the start."""
+        self.page.open()
+        return self.again(question)
+
+    def again(self, question: str) -> float:
+        """Since Enter, with the hits of another search on the page."""
+        box = self.page.one("#query")
+        box.clear()
+        box.send_keys(question)
+        box.send_keys(Keys.ENTER)
+        return self.painted()
+
+    def marked(self, question: str) -> float:
+        """Since a click on the thumb of the second hit."""
+        self.page.open(q=question)
+        self.page.one("#right .card:nth-child(2) .thumb").click()
+        return self.painted()
+
+
+def times(address: str) -> bool:
+    """Print how long each takes; true if first results come in time."""
+    print(f"| milliseconds until results are painted, {TRIES} questions | median | slowest |\n|---|---|---|")
+    in_time = True
+    with started() as driver:
+        watch = Watch(Page(driver, address))
+        watch.opened(questions()[0])  # what is read at the first request
+        for name, work, is_first in (
+            ("Enter at the start", watch.searched, True),
+            ("Enter, after another search", watch.again, True),
+            ("a link to a search opened, nothing cached", watch.opened, True),
+            ("a thumb", watch.marked, False),
+        ):
+            taken = [work(one) for one in questions()]
+            print(f"| {name} | {statistics.median(taken):.0f} | {max(taken):.0f} |", flush=True)
+            in_time &= not is_first or statistics.median(taken) < MOST
+    return in_time
+
+
+def lighthouse(address: str, folder: str) -> bool:
+    """Print Lighthouse's figures; true if none is too low."""
+    found = chromium()
+    assert found is not None, "needs chromium and chromedriver"
+    print(f"| {LIGHTHOUSE} | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    lowest = 100
+    for where, path in (("start", "/"), ("results", f"/?q={questions()[0].replace(' ', '+')}")):
+        for device in ("mobile", "desktop"):
+            output = Path(folder, "report.json")
+            command = ["npm", "exec", "--yes", f"--package={LIGHTHOUSE}", "--", "lighthouse", address + path]
+            command += ["--quiet", "--no-enable-error-reporting", "--output=json", f"--output-path={output}"]
+            command += [f"--only-categories={','.join(KINDS)}", "--chrome-flags=--headless=new --no-sandbox"]
+            command += ["--preset=desktop"] if device == "desktop" else []
+            subprocess.run(command, check=True, cwd=folder, env=os.environ | {"CHROME_PATH": found[0]})
+            report: dict[str, Any] = json.loads(output.read_text("utf-8"))
+            figures = [round(100 * report["categories"][kind]["score"]) for kind in KINDS]
+            lowest = min(lowest, *figures)
+            print(f"| {where}, {device} | {' | '.join(map(str, figures))} |", flush=True)
+    return lowest >= LEAST
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="times,lighthouse")
+    asked = parser.parse_args().only.split(",")
+    with TemporaryDirectory(prefix="resift-page-") as folder, demo(folder) as address:
+        passed = [times(address)] if "times" in asked else []
+        passed += [lighthouse(address, folder)] if "lighthouse" in asked else []
+    sys.exit(0 if all(passed) else 1)
+
+
+if __name__ == "__main__":
+    main()
