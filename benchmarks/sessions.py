@@ -132,7 +132,7 @@ def a_million(count: int = 10**6) -> None:
         find = timed(lambda i: sessions.find(f"s{picked[i]:07}"), 1000)
         add = timed(lambda i: sessions.add(f"s{picked[i]:07}", "q", ten_judgements(1)[:1]), 1000)
         started = time.perf_counter()
-        purged = sessions.purge()
+        purged = sessions.store.purge(sessions.clock())
         seconds = round(time.perf_counter() - started, 1)
         print_line("a million sessions in a file", find=find, add=add, purged=purged, purge_seconds=seconds)
 

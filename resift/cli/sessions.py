@@ -50,7 +50,7 @@ def list_command(store: str) -> None:
 def purge(store: str) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
     with opened_store(store) as found:
-        click.echo(f"{found.purge(time.time())} expired sessions deleted, {found.count()} kept")
+        click.echo(f"{found.purge(time.time())} expired sessions deleted")
 
 
 @sessions.command(epilog="Example: resift sessions delete anna")

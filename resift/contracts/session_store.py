@@ -70,9 +70,5 @@ class SessionStore(ABC):
         """
 
     @abstractmethod
-    def count(self) -> int:
-        """Return how many sessions there are, including expired ones."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the connections."""

@@ -97,7 +97,7 @@ class SessionStoreContract:
     def test_any_name_is_a_name(self, store: SessionStore, name: str) -> None:
         assert store.write(name, STORED)
         assert store.read(name) is not None
-        assert store.count() == 1
+        assert len([*store.scan()]) == 1
         assert store.delete(name)
         assert store.read(name) is None
 
@@ -129,13 +129,13 @@ class SessionStoreContract:
         assert not store.delete("a")
         assert store.delete_index("docs") == 1
         assert store.delete_index("docs") == 0
-        assert (store.read("b"), store.count()) == (None, 1)
+        assert (store.read("b"), len([*store.scan()])) == (None, 1)
         assert store.read("c") is not None
 
     def test_what_has_expired_is_purged(self, store: SessionStore) -> None:
         for number in range(4):
             assert store.write(f"s{number}", replace(STORED, expires=float(number)))
-        assert (store.purge(2), store.count()) == (2, 2)
+        assert (store.purge(2), len([*store.scan()])) == (2, 2)
         assert [store.read(f"s{number}") is None for number in range(4)] == [True, True, False, False]
 
     def test_writers_in_parallel_lose_nothing(self, open_stores: Callable[[], SessionStore]) -> None:

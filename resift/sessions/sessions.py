@@ -229,10 +229,6 @@ class Sessions:
             if session.expires >= now:
                 yield session
 
-    def purge(self) -> int:
-        """Delete all expired sessions, and return how many there were."""
-        return self.store.purge(self.clock())
-
     def _read(self, id: str, of_anyone: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 

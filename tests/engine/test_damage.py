@@ -23,7 +23,6 @@ from resift.lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
 from resift.lab.word2doc.retriever import HashedRetriever
 from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.spelling import Speller
-from resift.reranker.search.answers import ServedReranker
 from resift.vectors.folder import content_hash
 
 TEXTS = ["bush fire", "army gun", "river water"]
@@ -219,26 +218,6 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(saved: dict[str, Path],
     with pytest.raises(BadInput, match="cannot be a line"):
         table.save(tmp_path / "table")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_damaged_reranker_is_said_once_and_the_one_before_stays(
-    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
-    folder = Path(shutil.copytree(saved["reranker"], tmp_path / "service"))
-    served = ServedReranker(str(folder))
-    before = served.get("late")
-    scores = before.scores("fire", TEXTS)
-    json_text = (folder / "reranker.json").read_text()
-    (folder / "vectors.npy").write_bytes(b"")
-    (folder / "reranker.json").unlink()
-    (folder / "reranker.json").write_text(json_text)
-    for _ in range(3):
-        assert served.get() is before
-    assert caplog.text.count("is not taken into service") == 1
-    np.testing.assert_array_equal(before.scores("fire", TEXTS), scores)
-    shutil.copy(saved["reranker"] / "vectors.npy", folder)
-    assert served.get("late") is not before
 
 
 def test_files_that_change_under_a_running_server(saved: dict[str, Path], tmp_path: Path) -> None:

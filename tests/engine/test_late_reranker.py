@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from resift.cli.lab.reranker import put_into_service, take_out_of_service
 from resift.cli.main import main
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
-from resift.errors import ModelNotFound
+from resift.errors import CorruptModel, ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.lab.fingerprints import fingerprints, fingerprints_in
@@ -56,13 +56,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path, monkeypatch: Any) -> FlaskClient:
-    """The application over an engine of either kind, with four documents; it looks for the reranker every time."""
-    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
+def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path) -> FlaskClient:
+    """The application over an engine of either kind, with four documents."""
     records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
     config = Config(store=str(tmp_path / "sessions.db"), reranker=folder)
     return create_app(config, engine=engine, model=model).test_client()
+
+
+def restart(client: FlaskClient) -> None:
+    """Read the reranker anew, as a service does when it starts."""
+    service = client.application.extensions["resift"]
+    service.served_reranker = ServedReranker(service.config.reranker)
+
+
+def serve(client: FlaskClient, source: Path, indices: Sequence[str] = ()) -> None:
+    """Put a reranker into service."""
+    put_into_service(str(source), client.application.extensions["resift"].config.reranker, indices)
+    restart(client)
 
 
 def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
@@ -85,6 +96,8 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
 
     assert first()[1] == "vectors"
     assert resift("reranker", "use", tmp_path / "made").exit_code == 0
+    assert first()[1] == "vectors"
+    restart(client)
     assert first() == ("army", "late")
     assert first(method="vectors")[1] == "vectors"
     body = {"query": {"match": {"text": "fire"}}, "_source": ["n"]}
@@ -95,6 +108,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
         late.support("fire", [TEXTS["army"]])[0], abs=1e-4
     )
     assert resift("reranker", "drop").exit_code == 0
+    restart(client)
     assert first()[1] == "vectors"
     post(client, "/v1/search", 404, index=index, query="fire", method="late")
     assert resift("reranker", "drop").exit_code == 2
@@ -104,7 +118,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
 def test_scores_are_those_without_it_times_its_factors(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    put_into_service(str(tmp_path / "made"), folder)
+    serve(client, tmp_path / "made")
     post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"])
     asked = {"index": index, "query": "fire", **settings}
     hits = post(client, "/v1/search", **asked)["hits"]
@@ -120,7 +134,7 @@ def test_scores_are_those_without_it_times_its_factors(
 def test_words_that_it_does_not_know_are_not_its_to_decide(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
 ) -> None:
-    put_into_service(str(tmp_path / "made"), folder)
+    serve(client, tmp_path / "made")
     for query in ("zzz", "zzz qqq unbekannte wörter"):
         hits, without = (
             post(
@@ -140,15 +154,16 @@ def test_it_is_for_the_indices_that_it_learned_from(
     def method(**more: Any) -> str:
         return str(post(client, "/v1/search", index=index, query="fire", **more)["resift"]["method"])
 
-    put_into_service(str(tmp_path / "made"), folder, [index])
+    serve(client, tmp_path / "made", [index])
     assert (method(), LateInteraction.load(folder).indices) == ("late", (index,))
     late.info["indices"] = ["others"]
     late.save(tmp_path / "of-others")
-    put_into_service(str(tmp_path / "of-others"), folder)
+    serve(client, tmp_path / "of-others")
     assert (method(), method(method="late")) == ("vectors", "late")
     assert post(client, "/v1/rerank", query="fire", documents=["the army"])["results"]
     ran = resift("reranker", "use", tmp_path / "of-others", "--index", index)
     assert f"for {index}" in ran.output
+    restart(client)
     assert method() == "late"
 
 
@@ -169,7 +184,7 @@ def test_what_is_said_against_a_reranker(late: LateInteraction, folder: str, tmp
 
 
 def test_a_session_still_counts(client: FlaskClient, index: str, late: Any, folder: str, tmp_path: Path) -> None:
-    put_into_service(str(tmp_path / "made"), folder)
+    serve(client, tmp_path / "made")
     before = post(client, "/v1/search", index=index, query="fire")
     post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
     after = post(client, "/v1/search", index=index, query="fire", session="s")
@@ -183,7 +198,7 @@ def test_rerank(client: FlaskClient, late: LateInteraction, folder: str, tmp_pat
     documents = ["fire bush", "the army", ""]
     post(client, "/v1/rerank", 404, query="fire", documents=documents, method="late")
     vectors = post(client, "/v1/rerank", query="fire", documents=documents)
-    put_into_service(str(tmp_path / "made"), folder)
+    serve(client, tmp_path / "made")
     scores = late.scores("fire", documents)
     found = post(client, "/v1/rerank", query="fire", documents=documents)["results"]
     assert found[0]["index"] == 1
@@ -192,22 +207,21 @@ def test_rerank(client: FlaskClient, late: LateInteraction, folder: str, tmp_pat
     assert post(client, "/v1/rerank", query="fire", documents=documents, method="vectors") == vectors
 
 
-def test_a_broken_reranker_does_not_come_into_service(
-    late: LateInteraction, folder: str, tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
-    monkeypatch.setattr("resift.reranker.search.answers._CHECK_SECONDS", -1)
-    watched = ServedReranker(folder)
-    assert watched.get() is None
+def test_a_broken_reranker_does_not_come_into_service(late: LateInteraction, folder: str, tmp_path: Path) -> None:
+    served = ServedReranker(folder)
+    assert served.get() is None
     with pytest.raises(ModelNotFound):
-        watched.get("late")
+        served.get("late")
     put_into_service(str(tmp_path / "made"), folder)
-    assert watched.get("late").hash == late.hash
+    served = ServedReranker(folder)
     (Path(folder) / FILE).write_text("{", "utf-8")
-    os.utime(Path(folder) / FILE, (1, 1))
-    assert watched.get("late").hash == late.hash
-    assert "cannot be read" in caplog.text
+    found = served.get("late")
+    assert found is not None
+    assert found.hash == late.hash
+    with pytest.raises(CorruptModel, match="cannot be read"):
+        ServedReranker(folder)
     take_out_of_service(folder)
-    assert watched.get() is None
+    assert ServedReranker(folder).get() is None
     with pytest.raises(ModelNotFound):
         put_into_service(str(tmp_path / "none"), folder)
 

@@ -34,13 +34,13 @@ def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PURGED_AT_ONCE", 2)
     for i in range(10):
         assert store.write(f"s{i}", replace(STORED, expires=float(i)))
-    assert store.count() == 10
+    assert len([*store.scan()]) == 10
     assert store.purge(3, wait=False) == 2
-    assert store.count() == 8
+    assert len([*store.scan()]) == 8
     assert store.purge(8) == 6
     assert [store.read(f"s{i}") is not None for i in range(10)] == [False] * 8 + [True] * 2
     assert store.purge(0.0, wait=False) == 0
-    assert store.count() == 2
+    assert len([*store.scan()]) == 2
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
@@ -108,7 +108,7 @@ def test_a_cluster_that_is_away(nowhere: str) -> None:
         lambda: store.write("a", STORED),
         lambda: store.delete("a"),
         lambda: store.purge(1),
-        store.count,
+        store.scan,
     ]
     for call in calls:
         with pytest.raises(SessionsUnavailable):

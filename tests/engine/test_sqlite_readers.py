@@ -51,7 +51,7 @@ def test_a_writer_keeps_no_reader_of_sessions_out(tmp_path: Path) -> None:
             assert found is not None
             assert found.indices == ["docs"]
             assert [(id, one.body) for id, one in store.scan("docs")] == [("a", ONE.body)]
-            assert store.count() == 1
+            assert len([*store.scan()]) == 1
 
 
 def test_a_reader_keeps_no_writer_out(tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(
     with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
         engine.indices()
     with closing(SqliteSessionStore(str(tmp_path / "engine.db"))) as store:
-        store.count()
+        store.scan()
     # SQLite's FULL and NORMAL
     assert modes == [2, 1]
 

@@ -35,7 +35,7 @@ def reranker_group() -> None:
     help="An index whose searches it orders. May be repeated.",
 )
 def use_reranker(source: str, indices: tuple[str, ...]) -> None:
-    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
+    """Serve the trained reranker in DIR. A service reads it when it starts; indices stay as they are.
 
     RESIFT_MODEL and RESIFT_STATIC_QUERIES say what the service searches by: beside others than it was judged with it
     is an unknown.
@@ -52,7 +52,7 @@ def use_reranker(source: str, indices: tuple[str, ...]) -> None:
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
 def drop_reranker() -> None:
-    """Take the trained reranker out of service."""
+    """Take the trained reranker out of service, for services that start from now on."""
     folder = service_settings().reranker
     take_out_of_service(folder)
     click.echo(f"nothing is in service from {folder}")

@@ -140,13 +140,6 @@ class OpenSearchSessionStore(SessionStore):
                 break
         return deleted
 
-    def count(self) -> int:
-        try:
-            self._refresh()
-            return int(self._call(self.client.count, index=self.index)["count"])
-        except NotFound:
-            return 0
-
     def close(self) -> None:
         self.client.close()
 

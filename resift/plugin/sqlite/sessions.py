@@ -89,11 +89,6 @@ class SqliteSessionStore(SessionStore):
             if not wait or deleted < PURGED_AT_ONCE:
                 return purged
 
-    def count(self) -> int:
-        with self._database.transaction(write=False) as db:
-            ((count,),) = db.execute("SELECT count(*) FROM session_log")
-            return int(count)
-
     def close(self) -> None:
         self._database.close()
 

@@ -3,9 +3,6 @@ similarities and reasons beside its hits where they are asked for."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,67 +17,36 @@ from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import document_text
 from resift.encoders.model import Model
-from resift.errors import ModelNotFound, ResiftError
+from resift.errors import ModelNotFound
 from resift.ranking.explain import reasons
 from resift.ranking.late_interaction import FILE, LateInteraction, factors_of
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.cards import CardFields
 from resift.rewriting.request import Rewritten
 
-log = logging.getLogger(__name__)
-_CHECK_SECONDS = 2.0
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]
-Version = tuple[int, int]
-_NO_VERSION = (0, 0)
 
 
 class ServedReranker:
-    """The reranker in ``folder``, which is checked at most every two seconds. May be used from several threads.
+    """The reranker in ``folder`` when the service starts, if there is one. Raises CorruptModel if it is damaged.
 
-    It is read into memory, so that whatever becomes of the files does no harm to the one in service. If what is new in
-    the folder cannot be read, that is logged once, and the reranker before it stays in service.
+    It is read into memory, so that whatever becomes of the files does no harm to the one in service.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self._checked: float | None = None
-        self._reranker: LateInteraction | None = None
-        self._version: Version = _NO_VERSION
-        self._unreadable: Version | None = None
-        self._lock = threading.Lock()
-        self.get()  # before a server's workers are forked, which share what is in memory then
+        self._reranker = LateInteraction.load(folder) if (self.folder / FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
         """The reranker in service for a search's ``method``: ``late``, or ``auto``, which is None if there is none, or
         none for the index that ``info`` is of; None for any other. Raises ModelNotFound where ``late`` has none."""
-        with self._lock:
-            now = time.monotonic()
-            if self._checked is None or now - self._checked > _CHECK_SECONDS:
-                self._checked = now
-                self._check()
-            found = self._reranker
+        found = self._reranker
         if method == "late" and found is None:
-            expected = "resift reranker use DIR, or another method"
+            expected = "resift reranker use DIR before the service starts, or another method"
             raise ModelNotFound(f"no trained reranker in {self.folder}", value=method, expected=expected)
         fits = method == "late" or (method == "auto" and (found is None or info is None or _is_for(found, info)))
         return found if fits else None
-
-    def _check(self) -> None:
-        version = _NO_VERSION
-        try:
-            status = (self.folder / FILE).stat()
-            # the file's number too: a copy of an older reranker may have the time of the one it replaces
-            version = (status.st_mtime_ns, status.st_ino)
-            if version != self._version:
-                self._reranker, self._version = LateInteraction.load(self.folder), version
-        except FileNotFoundError:
-            self._reranker, self._version = None, _NO_VERSION
-        except (OSError, ResiftError) as error:
-            # it is tried again, since somebody may be copying it just now, but said only once
-            if version != self._unreadable:
-                log.error("the trained reranker in %s is not taken into service: %s", self.folder, error)
-            self._unreadable = version
 
 
 def _is_for(reranker: LateInteraction, info: IndexInfo) -> bool:

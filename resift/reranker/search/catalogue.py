@@ -14,7 +14,7 @@ from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, WeighedModel
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import Body, document_text, values_of
-from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
+from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.bodies import filtered
@@ -103,9 +103,7 @@ class Catalogue:
         """Whether the engine finds documents by ranges of a field. Raises EngineUnavailable."""
         try:
             return any(self.engine.document_counts(info.name, [one for _, one in range_clauses(name, bounds)], headers))
-        except EngineUnavailable:
-            raise
-        except ResiftError as error:
+        except (BadInput, EngineError, NotFound) as error:
             log.info("no ranges of %r in %r: %s", name, info.name, error.message)
             return False
 
@@ -129,9 +127,7 @@ class Catalogue:
         """
         try:
             return self._total(index, headers)
-        except EngineUnavailable:
-            raise
-        except ResiftError as error:
+        except (BadInput, EngineError, NotFound) as error:
             log.info("not listed: %r: %s", index, error.message)
             return None
 
