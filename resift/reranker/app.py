@@ -62,7 +62,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     keys = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
-    _add_pages(app)
+    _add_pages(app, keys)
     return app
 
 
@@ -92,7 +92,7 @@ def _add_errors(app: Flask) -> None:
         return identified({"code": "internal_error", "message": message}), 500
 
 
-def _add_pages(app: Flask) -> None:
+def _add_pages(app: Flask, keys: Keys) -> None:
     service: Reranker = app.extensions["resift"]
 
     @app.get("/healthz")
@@ -121,7 +121,8 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/")
     def page() -> Response:
-        text = render_template("search.html", index=service.config.index, version=__version__)
+        shown = {"index": service.config.index, "version": __version__, "is_open": not keys.required}
+        text = render_template("search.html", **shown)
         # unlike all else that is answered, its cards show the images of documents, from wherever these are
         return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
 

@@ -73,6 +73,11 @@ def test_the_page_is_small_and_stands_still(page: Page) -> None:
     assert len(page.run(f"return {sizes}")) >= 14
     loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
     assert loaded < 60_000
+    # each module at once, and not when one that imports it is there
+    listed = "[...document.querySelectorAll('link[rel=modulepreload], script[src]')].map((one) => one.href || one.src)"
+    assert sorted(page.run(f"return {listed}")) == sorted(
+        page.run(f"return {sizes}.map((one) => one.name).filter((one) => one.endsWith('.js'))")
+    )
     moved = page.run(
         "const seen = new PerformanceObserver(() => undefined); seen.observe({type: 'layout-shift', buffered: true});"
         "return seen.takeRecords().map((one) => one.value)"

@@ -118,7 +118,9 @@ class Catalogue:
             info.name, [question_clause(one, info.fields) for one in candidates], headers
         )
         counted = [(min(total, _MANY), one) for one, total in zip(candidates, totals, strict=True) if total]
-        return tuple(one for _, one in sorted(counted, key=lambda pair: -pair[0])[:MAX_EXAMPLES])
+        found = [one for _, one in sorted(counted, key=lambda pair: -pair[0])]
+        # a text that begins with its title is asked for by that alone
+        return tuple(one for one in found if not any(map(one.startswith, {*found} - {one})))[:MAX_EXAMPLES]
 
     def _count(self, index: str, headers: Headers) -> int | None:
         """How many documents an index has for the caller; None where it cannot be searched, being closed for instance.
