@@ -307,7 +307,7 @@ class Feedback:
         if not self.method.transformation or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
         if self.method.transformation == "ridge":
-            return np.asarray(self._shrunk.T @ self._ridge_weights(np.sign(self.grades)), np.float32)
+            return np.asarray(self._shrunk.T @ (self._ridge @ np.sign(self.grades)), np.float32)
         relevant, irrelevant = ROCCHIO_WEIGHTS
         sides = [(relevant, self.grades > 0), (-irrelevant, self.grades < 0)]
         return np.asarray(sum(weight * _mean(self.vectors, np.abs(self.grades) * side) for weight, side in sides))
@@ -317,14 +317,13 @@ class Feedback:
         """The judged documents' vectors (m, K) as the background shrinks them."""
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 
-    def _ridge_weights(self, targets: NDArray[Any]) -> NDArray[np.float64]:
-        """The judged documents' weights (m,) in the regression: (X Sᵀ + λ · diag(1 / |grade|))⁻¹ · targets, where S are
-        their vectors X as the background shrinks them."""
+    @cached_property
+    def _ridge(self) -> NDArray[np.float64]:
+        """What turns targets (m,) into the judged documents' weights (m,) in the regression: the inverse of X Sᵀ +
+        λ · diag(1 / |grade|), where S are their vectors X as the background shrinks them."""
         # the dual form: there are far fewer judged documents than dimensions
         kernel = self.vectors @ self._shrunk.T
-        penalty = np.diag(RIDGE_PENALTY / np.abs(self.grades))
-        weights: NDArray[np.float64] = np.linalg.solve(kernel + penalty, targets)
-        return weights
+        return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
         """The transformed query (K,), float32, as long as ``query`` (K,), or at length 1 if that is zero (ridge).
@@ -346,7 +345,7 @@ class Feedback:
             return np.asarray(query + length * self.shift, np.float32)
         prior = RIDGE_PRIOR * unit_rows(query)
         residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
-        moved = prior + self._shrunk.T @ self._ridge_weights(residuals)
+        moved = prior + self._shrunk.T @ (self._ridge @ residuals)
         return np.asarray(length * unit_rows(moved), np.float32)
 
     @cached_property

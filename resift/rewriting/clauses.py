@@ -57,7 +57,7 @@ CLAUSES = 1000
 # Where nothing says which fields are searched, it is all that an index has.
 _UNKNOWN_FIELDS = 50
 FUNCTION_WORD_BOOST = 0.1
-# Of clauses for other words than the query's: hits that have one tell it in matched_queries.
+# Hits of a widened query that have none of its own words tell it in matched_queries.
 WIDENED = "resift-widened"
 # Of a text's score in the fields of an index that are not its best one: a document about fire in its title and in its
 # text has more of it than one that only names it in either.
@@ -197,9 +197,11 @@ def similarity_clause(
 
 @cache
 def script_source(name: str) -> str:
-    """The text of one of our Painless files, such as ``masked_cosine``, behind the function that they all read by."""
+    """The code of one of our Painless files, such as ``masked_cosine``, behind the function that they all read by."""
+    # each search sends it, and a pipeline reads it several times: it is shorter by two fifths without comments
     texts = [(files("resift.rewriting") / "scripts" / f"{one}.painless").read_text("utf-8") for one in (_READER, name)]
-    return "".join(texts)
+    lines = [line.partition("//")[0].strip() for text in texts for line in text.splitlines()]
+    return "\n".join(filter(None, lines))
 
 
 def fixed_score(documents: Body, score: float) -> Body:
@@ -310,8 +312,7 @@ def asked_fields(clause: Any) -> list[str] | None:
 
 
 def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
-    named = inner.get("fields") or inner.get("default_field") or []
-    return [name for name in _as_list(named) if isinstance(name, str)]
+    return [name for name in _as_list(inner.get("fields") or inner.get("default_field")) if isinstance(name, str)]
 
 
 def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
@@ -331,9 +332,7 @@ def text_length(text: str) -> float:
 
 
 def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list) else [value]
+    return [] if value is None else list(value) if isinstance(value, list) else [value]
 
 
 def question_clause(text: str, fields: Sequence[str]) -> Body:
@@ -368,10 +367,20 @@ def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: floa
     """A clause for each of the expansion ``terms``, whose weights are for a query of length 1; this one's is
     ``length``."""
     boosts = {word: round(weight * length, 4) for word, weight in terms.items()}
-    if len(fields) != 1 or isinstance(fields[0], NestedField) or not {"*", "^"}.isdisjoint(fields[0]):
-        return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
-    # the same in one field, which OpenSearch reads sooner
-    return [{"match": {fields[0]: {"query": word, "lenient": True, "boost": boost}}} for word, boost in boosts.items()]
+    if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
+        # the same in one field, which OpenSearch reads sooner
+        settings = ({"query": word, "lenient": True, "boost": boost} for word, boost in boosts.items())
+        return [{"match": {fields[0]: one}} for one in settings]
+    ((kind, same),) = text_clause("", fields).items()
+    if kind == "multi_match":  # made once for all words
+        return [{kind: {**same, "query": word, "boost": boost}} for word, boost in boosts.items()]
+    return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
+
+
+def named_without(own: Body) -> Body:
+    """A clause that finds nothing, and by which hits that a query's ``own`` clause does not find say so."""
+    # whether a named clause matches is looked up anew for each hit: of the own words, the fewest, and not of the others
+    return plain_bool([{"bool": {"must_not": [own], "_name": WIDENED}}], must_not=[{"match_all": {}}])
 
 
 def other_word_clauses(near: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
@@ -385,7 +394,6 @@ def other_word_clauses(near: Mapping[str, Mapping[str, float]], fields: Sequence
             "bool": {
                 "must": [{"dis_max": {"queries": word_clauses(dict(list(others.items())[:most]), fields, 1.0)}}],
                 "must_not": word_clauses({word: 1.0}, fields, 1.0),
-                "_name": WIDENED,
             }
         }
         for word, others in near.items()

@@ -27,6 +27,7 @@ from resift.rewriting.clauses import (
     highlighted,
     holds_better,
     named_bool,
+    named_without,
     nearest_clauses,
     other_word_clauses,
     rescore,
@@ -156,9 +157,10 @@ class _Rewriting:
         self.words = word_clauses(knowledge.terms, fields, length)[: word_room("", fields)]
         # what the query's own words leave
         room = word_room(knowledge.text, fields)
-        self.others = other_word_clauses(
-            {} if self.parts is None else knowledge.other_words, fields, room - ALTERNATIVES
-        )
+        near = {} if self.parts is None else knowledge.other_words
+        # the query's own words stand there twice then: by them it is told which hits have none
+        twice = word_room(f"{knowledge.text} {knowledge.text}", fields) if near else room
+        self.others = other_word_clauses(near, fields, twice - ALTERNATIVES)
         self.most_in_query = room - sum(len(near) + 1 for near in knowledge.other_words.values() if self.others)
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
@@ -181,7 +183,8 @@ class _Rewriting:
         if self.parts is None or not alternatives:
             return named_bool(must=[self.query], must_not=self._documents(self.hidden))
         scoring, conditions, excluded = self.parts
-        widened = {"bool": {"should": [scoring, *alternatives], "minimum_should_match": 1}}
+        told = [named_without(scoring)] if self.others else []
+        widened = {"bool": {"should": [scoring, *alternatives, *told], "minimum_should_match": 1}}
         return named_bool(must=[widened], filter=conditions, must_not=excluded + self._documents(self.hidden))
 
     def _alternatives(self, parts: Parts) -> list[Body]:

@@ -10,8 +10,10 @@ from engine_documents import ids
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.rewriting.clauses import CLAUSES, Parts, question_clause, text_parts
-from resift.rewriting.request import telling_words
+from resift.rewriting.clauses import CLAUSES, WIDENED, Parts, question_clause, text_parts
+from resift.rewriting.request import RewriteSettings, telling_words
+from resift.rewriting.rewrite import rewrite
+from resift.sessions.knowledge import Knowledge
 
 
 def weights(text: str) -> dict[str, float]:
@@ -50,6 +52,18 @@ def test_the_same_documents_match_and_the_subject_decides(engine: Engine, index:
     whole: dict[str, Any] = {"multi_match": {"query": "what can you do about fire", "fields": ["text"]}}
     assert ids(engine, index, whole) == ["form", "subject"]
     assert ids(engine, index, question_clause("what can you do about fire", ["text"])) == ["subject", "form"]
+
+
+def test_hits_that_other_words_alone_find_say_so(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model, "standard")
+    texts = {"own": "billing", "both": "billing twice", "first": "paid twice", "second": "charged", "none": "river"}
+    assert engine.bulk(index, [Document(id, {"text": text}) for id, text in texts.items()]) == []
+    engine.refresh(index)
+    near = {"double": {"twice": 0.5}, "billing": {"charged": 0.5}}
+    known, settings = Knowledge("double billing", None, other_words=near), RewriteSettings(0.0, 100, widen=True)
+    body = rewrite({"query": {"match": {"text": "double billing"}}}, ["text"], known, settings).body
+    found = {hit["_id"]: WIDENED in hit["matched_queries"] for hit in engine.search(index, body).hits}
+    assert found == {"own": False, "both": False, "first": True, "second": True}
 
 
 def test_such_a_query_can_be_widened() -> None:

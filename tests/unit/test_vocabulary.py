@@ -96,10 +96,11 @@ def test_the_best_of_the_other_words_counts_where_the_word_itself_is_missing() -
     body = rewrite(
         {"query": {"match": {"text": "billing"}}}, ["text"], KNOWN, RewriteSettings(0.5, 100, widen=True)
     ).body
-    (clause,) = [one for one in body["query"]["bool"]["must"][0]["bool"]["must"][0]["bool"]["should"] if "bool" in one]
+    (_, clause, told) = body["query"]["bool"]["must"][0]["bool"]["must"][0]["bool"]["should"]
     boosts = [one["match"]["text"]["boost"] for one in clause["bool"]["must"][0]["dis_max"]["queries"]]
     assert boosts == [0.5, 0.4]
     assert clause["bool"]["must_not"][0]["match"]["text"]["query"] == "billing"
+    assert told["bool"]["must"] == [{"bool": {"must_not": [{"match": {"text": "billing"}}], "_name": WIDENED}}]
 
 
 def test_many_fields_leave_room_for_few_words() -> None:

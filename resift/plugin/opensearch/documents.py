@@ -66,7 +66,7 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     and for a body that is too deep.
     """
     try:
-        sent = dict(_without_vectors(_inner_without_vectors(body)))
+        sent = dict(_without_vectors(_inner_without_vectors(body) if _may_have_more_hits(body) else body))
     except RecursionError:
         raise BadInput("queries are too deep inside each other", expected="at most 100 of them") from None
     named, _ = source_parts(body.get("_source"))
@@ -80,6 +80,15 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
         }
         sent = {**sent, "script_fields": {**scripted, **packed}} if packed else sent
     return sent
+
+
+def _may_have_more_hits(body: Body) -> bool:
+    # soon seen in its text; to go through all of a body took a sixth of our share of a search in a session
+    try:
+        text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # of what orjson refuses, and opensearch-py may take
+        return True
+    return any(name.encode() in text for name in _MORE_HITS)
 
 
 def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -53,7 +53,8 @@ class Database:
         """
         with self._translated(), self._connection() as db:
             db.execute(f"PRAGMA busy_timeout = {round((seconds or _TIMEOUT) * 1000)}")
-            db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+            if write:
+                db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db

@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -306,6 +307,7 @@ def _credentials(authorization: str) -> Iterator[str]:
         yield f"{found.username}:{found.password}"
 
 
+@lru_cache(256)  # each request asks for its own, several times
 def host_of(url: str) -> str:
     """The host of a URL in lower case, without its port; "" if there is none, or it is malformed.
 
@@ -318,6 +320,7 @@ def host_of(url: str) -> str:
         return ""
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, and no other machine can be meant by it.
 
