@@ -2,7 +2,7 @@
 
 ``make demo``'s service and a headless Chromium, on a machine that does nothing else. ``times``: milliseconds from the
 key, the click or the address until results are painted. ``lighthouse``: its four figures, by npm. Exits with 1 where
-the median of first results is 100 ms or more, or a figure is below 95.
+the median after Enter is 100 ms or more, or a figure is below 95.
 """
 
 from __future__ import annotations
@@ -117,21 +117,24 @@ class Watch:
 
 
 def times(address: str) -> bool:
-    """Print how long each takes; true if first results come in time."""
-    print(f"| milliseconds until results are painted, {TRIES} questions | median | slowest |\n|---|---|---|")
+    """Print how long each takes; true if searches are in time."""
+    print(
+        f"| milliseconds until results are painted, {TRIES} questions | fastest | median | slowest |\n|---|---|---|---|"
+    )
     in_time = True
     with started() as driver:
         watch = Watch(Page(driver, address))
         watch.opened(questions()[0])  # what is read at the first request
-        for name, work, is_first in (
+        for name, work, is_search in (
             ("Enter at the start", watch.searched, True),
             ("Enter, after another search", watch.again, True),
-            ("a link to a search opened, nothing cached", watch.opened, True),
+            ("a link to a search opened, nothing cached", watch.opened, False),
             ("a thumb", watch.marked, False),
         ):
             taken = [work(one) for one in questions()]
-            print(f"| {name} | {statistics.median(taken):.0f} | {max(taken):.0f} |", flush=True)
-            in_time &= not is_first or statistics.median(taken) < MOST
+            shown = (min(taken), statistics.median(taken), max(taken))
+            print(f"| {name} | {' | '.join(f'{one:.0f}' for one in shown)} |", flush=True)
+            in_time &= not is_search or statistics.median(taken) < MOST
     return in_time
 
 
