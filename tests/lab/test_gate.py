@@ -65,6 +65,13 @@ def test_a_model_replaces_another_if_it_is_better() -> None:
     assert not useless.replaces(worse)
 
 
+def test_few_documents_are_called_too_few_only_where_they_do_not_tell() -> None:
+    text = np.full(10, 0.5)
+    assert Verdict(0.0, text, text, 1.0).why == "10 documents are too few to tell"
+    told = "nDCG@10 of 10 held-back documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
+    assert Verdict(0.5, text + 0.1, text, 0.002).why == told
+
+
 def test_documents_of_too_few_words_judge_nothing() -> None:
     verdict = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
     assert (verdict.alpha, verdict.p) == (0.0, 1.0)

@@ -51,7 +51,7 @@ class Verdict:
     @property
     def why(self) -> str:
         """What it goes by, in English."""
-        if len(self.values) < ENOUGH:
+        if len(self.values) < ENOUGH and not self.helps:
             return f"{len(self.values)} documents are too few to tell"
         return (
             f"nDCG@10 of {len(self.values)} held-back documents {self.text.mean():.3f} by the text alone, "
