@@ -18,17 +18,20 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
 
-test: .venv/dev lint
-	$(BIN)/pytest -q -n $(WORKERS)
+LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+# The linters run beside the tests, and what they find is shown after them.
+test: .venv/dev
+	@mkdir -p build; { $(LINT); } > build/lint.txt 2>&1 & \
+	$(BIN)/pytest -q -n $(WORKERS); passed=$$?; \
+	wait $$! || { cat build/lint.txt; exit 1; }; exit $$passed
 
 # What needs no engine, no network and no browser: in less than a minute.
 test-fast: .venv/dev
 	$(BIN)/pytest -q -n 2 tests/unit
 
 lint: .venv/dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(LINT)
 
 # So many changes of each module, one at a time: do the tests notice? MUTANTS="--module model" for one module.
 mutants: .venv/dev

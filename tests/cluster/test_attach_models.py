@@ -86,10 +86,7 @@ def new(
 
 
 class Searches:
-    """A client that searches until the end of a ``with``; ``failed`` are errors.
-
-    A search that the reranker had no time for within its second, as on a machine that is busy, is answered as it came.
-    """
+    """A client that searches until the end of a ``with``; ``failed`` are errors."""
 
     def __init__(self, index: Index) -> None:
         self.index, self.count, self.rewritten, self.failed = index, 0, 0, []

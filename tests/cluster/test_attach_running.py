@@ -22,7 +22,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 __all__ = ["other", "own", "shop"]
 
 COUNT = 400
-PAUSE = 0.01  # seconds between two requests of a client
+PAUSE = 0.03  # seconds between two requests of a client
 KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "2"))  # of attaching, and as many of detaching
 # Starts a command in a process of its own for each line, without loading everything anew for each.
 STARTER = """

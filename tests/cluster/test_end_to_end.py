@@ -222,7 +222,7 @@ def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name
     query = {"hybrid": {"queries": [QUERY, neural]}}
     for pipeline, status in (({"search_pipeline": f"{name}-hybrid"}, 200), ({}, 400)):
         body = {"index": index, "query": {"query": query, **pipeline}}
-        answer = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=10)
+        answer = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=60)
         assert answer.status_code == status, answer.text
         if status == 200:
             nothing = {"outcome": "nothing_to_add", "reason": "there is nothing to add"}

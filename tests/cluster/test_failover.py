@@ -60,6 +60,11 @@ engine.close()
 """
 
 
+@pytest.fixture(scope="module")
+def patience() -> None:
+    """None: this is about waiting."""
+
+
 @pytest.fixture
 def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Proxy]]:
     """Two addresses of one node. What waits for seconds in earnest waits for a fraction of one here."""

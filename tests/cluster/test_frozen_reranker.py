@@ -69,6 +69,11 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
+def patience() -> None:
+    """None: this is about the second that a cluster waits."""
+
+
+@pytest.fixture(scope="module")
 def installed(
     cluster: OpenSearchEngine,
     opensearch_url: str,
@@ -118,8 +123,7 @@ def test_with_one_process_frozen_searches_are_rewritten_by_the_other(installed: 
     assert until(True, installed.is_rewritten)
     with frozen(installed.processes()[:1]):
         # connections to the frozen one are given up, one search each, and new ones go to the other
-        assert until(True, installed.is_rewritten)
-        assert all(installed.is_rewritten() for _ in range(5))
+        assert until(True, lambda: all(installed.is_rewritten() for _ in range(5)))
 
 
 @pytest.mark.parametrize("which", ["of the index", "rerank"])

@@ -89,7 +89,7 @@ def _registered(cluster: Cluster, url: str, dim: int) -> tuple[str, str]:
         },
     }
     id: str = cluster.request("POST", "/_plugins/_ml/models/_register", model, deploy="true")["model_id"]
-    for _ in range(200):
+    for _ in range(600):
         if cluster.request("GET", f"/_plugins/_ml/models/{id}")["model_state"] == "DEPLOYED":
             return id, made["connector_id"]
         time.sleep(0.1)

@@ -21,10 +21,8 @@ from resift import Model
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.client import create_unless_there
 from resift.plugin.opensearch.sessions import MAPPINGS, SETTINGS, OpenSearchSessionStore
-from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller
@@ -45,12 +43,8 @@ VALUES = st.recursive(
 
 
 @pytest.fixture
-def client(
-    store_url: str, session_index: str, tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[FlaskClient]:
-    """The application over an index, with either kind of store, for which searches wait however busy the machine is."""
-    for module in (sqlite_module, opensearch_module):
-        monkeypatch.setattr(module, "HURRIED_SECONDS", 5.0)
+def client(store_url: str, session_index: str, tmp_path: Path, model: Model) -> Iterator[FlaskClient]:
+    """The application over an index, with either kind of store."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"])
     config = Config(engine=engine.path, store=store_url, session_index=session_index)

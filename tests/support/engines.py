@@ -13,11 +13,32 @@ from engine_documents import documents
 from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
+from resift.plugin import read_resource
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 # A machine that is busy with several suites may take longer for a search than anybody would wait for it.
 os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """Has clusters wait for a reranker, and rerankers for sessions and clicks, longer than they would in earnest.
+
+    Where other tests keep the machine busy nothing would be wrong with a search that goes on without, but most tests
+    are about one that does not. A module that is about waiting has a fixture of this name that changes nothing.
+    """
+
+    def patient(name: str) -> str:
+        return read_resource(name).replace('_timeout": 1,', '_timeout": 30,')
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("resift.plugin.cluster.templates.read_resource", patient)
+        for module in ("sessions", "ubi"):
+            patched.setattr(f"resift.plugin.opensearch.{module}._TIMEOUT", 60.0)
+        for module in ("opensearch.sessions", "opensearch.ubi", "sqlite.sessions"):
+            patched.setattr(f"resift.plugin.{module}.HURRIED_SECONDS", 30.0)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def serving(folder: Path, *options: str, **settings: str) -> Iterator[Server]:
 
 
 def _await(server: Server) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         try:
             if server.request("GET /healthz").status == 200:
