@@ -1,4 +1,4 @@
-# The reranker's image, of 160 MB: no compiler, no package manager, not root, and a root filesystem that may be read-only.
+# The reranker's image, of less than 200 MB: no compiler, no package manager, not root, and a root filesystem that may be read-only.
 #   export RESIFT_API_KEY=rsf_$(openssl rand -hex 32)
 #   docker build -t resift . && docker run --read-only --tmpfs /tmp -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
 

@@ -8,7 +8,7 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import zip_longest
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ import click
 from resift.cli.failures import NOT_RIGHT
 from resift.errors import BadInput, Interrupted
 from resift.ingest.stopping import Stop
-from resift.operations.plan import Plan, Progress, Step
+from resift.operations.plan import Plan, Progress, as_bars
 
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
 _JOINERS = "\u200c\u200d"  # without which words of Persian or Hindi, and many an emoji, fall apart
@@ -43,24 +43,9 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
         yield progress
 
 
-@contextmanager
-def shown_progress(unit: str = "") -> Iterator[Progress]:
+def shown_progress(unit: str = "") -> AbstractContextManager[Progress]:
     """What shows an operation's progress on standard error: a bar for each step, and remarks as lines."""
-    with ExitStack() as bar:
-        label, update = "", None
-
-        def show(step: Step) -> None:
-            nonlocal label, update
-            if step.text != label:
-                bar.close()
-                label, update = step.text, None
-            if not step.total:
-                click.echo(step.text, err=True)
-                return
-            update = update or bar.enter_context(progress_bar(step.text, unit))
-            update(step.done, step.total)
-
-        yield show
+    return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
 def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:

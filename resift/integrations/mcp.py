@@ -87,18 +87,21 @@ def server(index: Index, about: str = "") -> MCPServer:
     agent = Agent(index)
     search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
     tools = [
-        _tool(agent.search, ToolAnnotations(read_only_hint=True), search),
-        _tool(agent.mark, ToolAnnotations(destructive_hint=False)),
-        _tool(agent.explain_session, ToolAnnotations(read_only_hint=True)),
-        _tool(agent.forget, ToolAnnotations(destructive_hint=True)),
-        _tool(agent.next_to_screen, ToolAnnotations(read_only_hint=True)),
-        _tool(agent.screen, ToolAnnotations(destructive_hint=False)),
+        _tool(agent.search, "SearchIndexTool", ToolAnnotations(read_only_hint=True), search),
+        _tool(agent.mark, "MarkPassagesTool", ToolAnnotations(destructive_hint=False)),
+        _tool(agent.explain_session, "ExplainSessionTool", ToolAnnotations(read_only_hint=True)),
+        _tool(agent.forget, "ForgetSessionTool", ToolAnnotations(destructive_hint=True)),
+        _tool(agent.next_to_screen, "NextToScreenTool", ToolAnnotations(read_only_hint=True)),
+        _tool(agent.screen, "ScreenTool", ToolAnnotations(destructive_hint=False)),
     ]
     return MCPServer("resift", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
 
 
-def _tool(function: Callable[..., Any], annotations: ToolAnnotations, description: str = "") -> Tool:
-    """A function as a tool whose errors say what is wrong: those of ours, and of arguments that it does not have."""
+def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
+    """A function as a tool whose errors say what is wrong: those of ours, and of arguments that it does not have.
+
+    Its ``title`` is one as tools of OpenSearch's own MCP server have: its name was promised.
+    """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -108,7 +111,7 @@ def _tool(function: Callable[..., Any], annotations: ToolAnnotations, descriptio
             raise ToolError(str(error)) from error  # of any other error the agent would not be told the message
 
     tool = Tool.from_function(
-        call, description=description or cleandoc(function.__doc__ or ""), annotations=annotations
+        call, title=title, description=description or cleandoc(function.__doc__ or ""), annotations=annotations
     )
     # misspelt arguments would be left out without a word
     arguments = tool.fn_metadata.arg_model

@@ -21,7 +21,7 @@ from resift.ingest.stopping import Stop
 from resift.lab.training.self_supervised import adapt_if_better, index_texts
 from resift.lab.training.weighing import weigh_index
 from resift.operations.installing import serving
-from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
+from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if
 from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import Target, check_attachable, targets
 from resift.plugin.cluster.client import Cluster
@@ -215,8 +215,8 @@ class AttachPlan(Plan):
         indices = [plan.to_dict() for plan in self.plans]
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        stop, searches = stop or Stop(), self.searches  # which may be refused, before anything is changed
+    def _run(self, progress: Progress, stop: Stop) -> Result:
+        searches = self.searches  # which may be refused, before anything is changed
         model, found = self.model or self.learned(progress, stop), []
         attaching = [_Attaching(self, target, model, progress) for target in self.targets]
         again = f"interrupted: run it again, and it goes on with what is left of {self.names}"

@@ -22,7 +22,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH
 from resift.ingest.writing import CountingWriter, patiently
 from resift.operations.attaching import AttachPlan, Options
-from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
+from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, all_pipelines, rewriters
@@ -266,8 +266,8 @@ class CopyPlan(Plan):
         ]
         return [*lines, f"  undo        resift detach {new}, which goes on serving; {index} stays as it is"]
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
+    def _run(self, progress: Progress, stop: Stop) -> Result:
+        started, index = time.perf_counter(), self.target.name
         copy, documents, refused = self.copy, self.target.documents, 0.0
         if copy is not None and copy.is_blocked:
             copy.unblock()
@@ -326,7 +326,7 @@ class CopyPlan(Plan):
             default_pipelines=self.options.default_pipelines or self.target.is_encoded or self._is_rewritten,
             pipeline=used if used in all_pipelines(self.cluster) and not self._is_rewritten else None,
         )
-        return AttachPlan(self.engine, self.to, options).run(progress, stop)
+        return AttachPlan(self.engine, self.to, options)._run(progress, stop)
 
     @property
     def _is_rewritten(self) -> bool:

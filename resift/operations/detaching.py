@@ -14,7 +14,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, NotFound
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
-from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
+from resift.operations.plan import Plan, Progress, Result, counting, end_if
 from resift.operations.searching import Unsearched
 from resift.plugin.cluster.attachment import FINAL, Target, settings_of, targets
 from resift.plugin.cluster.client import Cluster
@@ -78,8 +78,8 @@ class DetachPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"indices": [one.to_dict() for one in self.indices], **self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        stop, found = stop or Stop(), []
+    def _run(self, progress: Progress, stop: Stop) -> Result:
+        found = []
         planned = self.searches.to_dict()
         self.searches.run()
         if self.searches:

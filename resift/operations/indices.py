@@ -16,7 +16,7 @@ from resift.errors import BadInput, ModelMismatch, ResiftError
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, choose
 from resift.ingest.verify import verify as verify_index
-from resift.operations.plan import Plan, Progress, Result, Step, count_documents, silent
+from resift.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
 from resift.plugin.connect import open_engine
 from resift.vectors.packaged import DEFAULT
 
@@ -26,7 +26,7 @@ def verify(
     *indices: str,
     model: str = DEFAULT,
     repair: bool = False,
-    progress: Progress = silent,
+    progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Result:
     """Check that every vector of ``model`` belongs to the text beside it, by encoding all texts again.
@@ -47,7 +47,8 @@ def verify(
                 value=list(others) or None,
                 expected="another --model, or resift attach INDEX --vectors",
             )
-        found = _verified(engine, encoder, chosen, repair, progress, stop or Stop())
+        with shown_steps(progress) as shown:
+            found = _verified(engine, encoder, chosen, repair, shown, stop or Stop())
     names = ("checked", "missing", "stale", "repaired", "unrepaired")
     return Result(
         **{name: sum(getattr(one, name) for one in found) for name in names},
@@ -107,7 +108,7 @@ class DropPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"index": self.index, "documents": self.documents}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
+    def _run(self, progress: Progress, stop: Stop) -> Result:
         self.engine.drop(self.index)
         pipelines = _drop_pipelines(self.engine, self.index, progress)
         lines = [f"{kind} pipeline {PIPELINE_PREFIX}{self.index} {done}" for kind, done in pipelines.items()]

@@ -14,7 +14,7 @@ from resift.contracts.documents import ModelDescription
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, EngineUnavailable, UnsupportedCluster
 from resift.ingest.stopping import Stop
-from resift.operations.plan import Plan, Progress, Result, Step, silent
+from resift.operations.plan import Plan, Progress, Result, Step
 from resift.plugin.addresses import is_cluster, without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
@@ -83,7 +83,7 @@ class InstallPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"steps": self.steps, "settings": [one._asdict() for one in self.installer.setting_changes()]}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
+    def _run(self, progress: Progress, stop: Stop) -> Result:
         steps = self._work(False)
         missing = self.installer.missing_plugins
         return Result(steps or ["nothing to do"], steps=steps, missing_plugins=missing)
@@ -105,11 +105,11 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
     return InstallPlan(installer, installer.uninstall)
 
 
-def guard(url: str, name: str | None = None, progress: Progress = silent, stop: Stop | None = None) -> None:
+def guard(url: str, name: str | None = None, progress: Progress | None = None, stop: Stop | None = None) -> None:
     """Ask the reranker each second, and have the cluster not call it while it hangs, until a ``stop`` is requested."""
     with closing(open_cluster(url)) as engine:
         installer = found_installer(engine, name=name)
-        Guard(installer.cluster, installer.name, installer.url).watch(progress, stop or Stop())
+        Guard(installer.cluster, installer.name, installer.url).watch(progress or (lambda step: None), stop or Stop())
 
 
 def open_cluster(url: str) -> OpenSearchEngine:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from resift.contracts.engine import Engine
 from resift.errors import Interrupted
 from resift.ingest.stopping import Stop
+from resift.notebook import shown_progress
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,36 @@ class Step:
 Progress = Callable[[Step], None]
 
 
-def silent(step: Step) -> None:
-    """The progress of whoever does not want to know."""
+@contextmanager
+def as_bars(
+    bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]], remark: Callable[[str], object]
+) -> Iterator[Progress]:
+    """What shows an operation's progress: a ``bar`` for each step, and remarks by ``remark``."""
+    with ExitStack() as open_bar:
+        label, update = "", None
+
+        def show(step: Step) -> None:
+            nonlocal label, update
+            if step.text != label:
+                open_bar.close()
+                label, update = step.text, None
+            if not step.total:
+                remark(step.text)
+                return
+            update = update or open_bar.enter_context(bar(step.text))
+            update(step.done, step.total)
+
+        yield show
+
+
+@contextmanager
+def shown_steps(progress: Progress | None) -> Iterator[Progress]:
+    """``progress``, or where that is None a bar in the notebook or terminal for each step of more than two seconds."""
+    if progress is not None:
+        yield progress
+        return
+    with as_bars(shown_progress, lambda text: None) as shown:
+        yield shown
 
 
 class Result(SimpleNamespace):
@@ -65,9 +95,17 @@ class Plan(ABC):
     def to_dict(self) -> dict[str, Any]:
         """What is to be done, for programs."""
 
+    def run(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
+        """Do it, and tell ``progress`` each step; without one, tqdm shows a bar where that is installed.
+
+        Raises Interrupted where a ``stop`` is requested before the end: planned again, it goes on.
+        """
+        with shown_steps(progress) as shown:
+            return self._run(shown, stop or Stop())
+
     @abstractmethod
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        """Do it. Raises Interrupted where a ``stop`` is requested before the end: planned again, it goes on."""
+    def _run(self, progress: Progress, stop: Stop) -> Result:
+        """Do it, as :meth:`run` says."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -11,7 +11,7 @@ from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
 from resift.ingest.stopping import Stop
 from resift.operations.installing import needed_install, serving
-from resift.operations.plan import Plan, Progress, Result, silent
+from resift.operations.plan import Plan, Progress, Result
 from resift.plugin.cluster.attachment import settings_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, PipelineUse, refuse, uses_of
@@ -211,7 +211,7 @@ class SearchPlan(Plan):
             "install": self.steps,
         }
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
+    def _run(self, progress: Progress, stop: Stop) -> Result:
         if self.install is not None:
             self.install.run()
         installation = serving(self.cluster)

@@ -84,6 +84,24 @@ def test_a_copy_takes_the_place_of_an_index_and_is_detached_and_dropped(
         resift.drop(opensearch_url, copy)
 
 
+def test_what_takes_long_shows_a_bar_for_each_step(
+    shop: Index,
+    own: tuple[Model, str],
+    opensearch_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr("resift.notebook._QUICK", 0)
+    resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run()
+    assert f"encoding {shop.name}: 100%" in capsys.readouterr().err
+    resift.verify(opensearch_url, shop.name, model=own[1])
+    assert "verifying: 100%" in capsys.readouterr().err
+    told = list[Step]()
+    resift.detach(opensearch_url, shop.name).run(told.append)
+    assert (bool(told), capsys.readouterr().err) == (True, "")
+
+
 def test_a_run_that_is_stopped_goes_on(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
     stop = Stop()
     stop.requested = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,3 +93,27 @@ def test_indices_are_chosen_by_model_name_and_field(
         with suppress(Exception):
             rest.request("DELETE", f"/_data_stream/{stream}")
         rest.request("DELETE", f"/_index_template/{template}")
+
+
+@pytest.mark.parametrize("mapped", ["text", "float", "binary", ""])
+def test_vectors_are_not_written_into_a_field_of_another_type(
+    cluster: OpenSearchEngine, rest: Cluster, model: Model, opensearch_url: str, here: Path, mapped: str
+) -> None:
+    index = f"resift-test-{uuid.uuid4().hex[:8]}"
+    field = {"resift_vector": {"type": mapped}} if mapped else {}
+    meta = IndexInfo.made_by(model, ["title"]).meta()
+    mappings = {"properties": {"title": {"type": "text"}, **field}, "_meta": {"resift": meta}}
+    rest.request("PUT", f"/{index}", {"mappings": mappings})
+    try:
+        rest.request("POST", f"/{index}/_doc/1", {"title": "bush fire"}, refresh="true")
+        command = ["verify", index, "--engine", opensearch_url, "--model", str(model.save(here / "model"))]
+        assert "1 without a vector" in CliRunner().invoke(main, command).stdout
+        refused = CliRunner().invoke(main, [*command, "--repair"])
+        assert refused.exit_code == 1, refused.output
+        kind = mapped or "not mapped"
+        assert f"field resift_vector of index '{index}' is {kind}, and can hold no vectors" in refused.stderr
+        assert "copy the index into one without that field" in refused.stderr
+        assert rest.request("GET", f"/{index}/_doc/1")["_source"] == {"title": "bush fire"}
+        assert rest.request("GET", f"/{index}/_mapping")[index]["mappings"]["properties"].keys() == {"title", *field}
+    finally:
+        cluster.drop(index)

@@ -265,6 +265,9 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert (report["queries"], [one["measure"] for one in report["measures"]][:2]) == (1, ["nDCG@10", "RR@10"])
+    Path("qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tMED-1\t1\n")
+    result = CliRunner().invoke(main, ["eval", "index", "shop", ".", "--engine", "shop.db"])
+    assert (result.exit_code, "such as 'MED-1'" in result.stderr) == (2, True), result.output
     assert library.tune("shop", url="shop.db").lines == ["shop: the usual constants"]
     Path("shop-model").rename("elsewhere")
     result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])

@@ -43,7 +43,7 @@ def test_what_runs_has_no_compiler_and_no_package_manager() -> None:
 def test_the_service_of_docker_compose_needs_a_key_and_keeps_the_volume() -> None:
     compose = (ROOT / "docker-compose.yml").read_text()
     (volume,) = instructions("VOLUME")
-    assert "RESIFT_API_KEY: ${RESIFT_API_KEY:?" in compose
+    assert "RESIFT_API_KEY: &key ${RESIFT_API_KEY:?" in compose
     assert f"- sessions:{volume}\n" in compose
     ports = re.findall(r'- "(.*):\d+:\d+"', compose)
     assert ports

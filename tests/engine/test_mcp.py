@@ -130,6 +130,10 @@ def test_tools_say_what_they_are_for(news: Index) -> None:
     async def scenario(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert tools.keys() == {"search", "mark", "explain_session", "forget", "next_to_screen", "screen"}
+        assert {tool.title for tool in tools.values()} == {  # in the style of opensearch-mcp-server-py
+            *("SearchIndexTool", "MarkPassagesTool", "ExplainSessionTool", "ForgetSessionTool"),
+            *("NextToScreenTool", "ScreenTool"),
+        }
         assert (tools["search"].description or "").startswith(
             "Search the index 'news'. Reports on fires.\n\nAnswers the"
         )

@@ -206,6 +206,9 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
         resift.evaluate(news, queries, {"3": {"e1": 0}})
     with pytest.raises(BadInput, match="qrels has a query '9'"):
         resift.evaluate(news, queries, {"9": {"e1": 1}})
+    for searched in (news, news.session("anna")):
+        with pytest.raises(BadInput, match=r"such as 'none' .expected its own ids, such as '.+'"):
+            resift.evaluate(searched, queries, {"1": {"none": 3, "e1": 0}})
 
 
 @pytest.mark.parametrize("has_tqdm", [True, False])

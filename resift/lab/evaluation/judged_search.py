@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from resift.arrays import batched
+from resift.contracts.query_dsl import PLAIN
 from resift.errors import BadInput
 from resift.lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift.lab.evaluation.significance import bootstrap_mean
 from resift.notebook import Progress, data_frame, html_table, shown_progress
 
 DEPTH = 100
+_ASKED = 1000  # ids that are looked for together
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,15 @@ def evaluate(
         progress: is told how many queries are done, and of how many; by default tqdm shows it, where that is installed.
         options: of the search, such as ``alpha=0`` for the words alone.
 
-    Raises BadInput if a judged query is missing or none has a relevant document, and what the search raises.
+    Raises BadInput if a judged query is missing, none has a relevant document or the index has none of these, and what
+    the search raises.
     """
     judged = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     if not judged:
         raise BadInput("no query has a relevant document", expected="query id → document id → a grade above 0")
     if missing := next((query for query in judged if query not in queries), None):
         raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
+    _require_documents(index, [str(id) for grades in judged.values() for id, grade in grades.items() if grade > 0])
     measured = []
     with shown_progress("searching", progress) as told:
         for query, grades in judged.items():
@@ -88,6 +93,18 @@ def evaluate(
             told(len(measured), len(judged))
     values = {name: np.array([one[name] for one in measured]) for name in measured[0]}
     return Evaluation(list(judged), values, len(qrels) - len(judged))
+
+
+def _require_documents(index: Any, ids: list[str]) -> None:
+    """Raise BadInput if an index has no document with any of the ``ids``: all figures would be 0."""
+    asked = getattr(index, "index", index)  # of a session
+    engine, name = asked.library.engine, asked.name
+    for some in batched(ids, _ASKED):
+        if engine.search(name, {"query": {"ids": {"values": some}}, "size": 1, "_source": False, **PLAIN}).hits:
+            return
+    own = [hit["_id"] for hit in engine.sample(name, 1, False).hits]
+    message = f"index {name!r} has none of the documents that were judged relevant, such as {ids[0]!r}"
+    raise BadInput(message, value=ids[0], expected=f"its own ids, such as {own[0]!r}" if own else "documents in it")
 
 
 def _measures(found: list[str], grades: dict[str, float]) -> dict[str, float]:

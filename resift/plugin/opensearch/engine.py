@@ -23,7 +23,7 @@ from resift.contracts.documents import (
     check_name,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields
+from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields, is_compact
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
     asks_us_alone,
@@ -250,6 +250,12 @@ class OpenSearchEngine(Engine):
     ) -> list[Rejection]:
         if not vectors:  # OpenSearch refuses an empty bulk request
             return []
+        wanted = "binary" if is_compact(vector_field) else "knn_vector"
+        for name, mapping in self._mappings(index).items():  # what is not mapped would become mere numbers
+            if (kind := mapping.get("properties", {}).get(vector_field, {}).get("type")) != wanted:
+                message = f"field {vector_field} of index {name!r} is {kind or 'not mapped'}, and can hold no vectors"
+                expected = f"{wanted}: copy the index into one without that field, and resift attach it with --vectors"
+                raise EngineError(message, status=409, value=vector_field, expected=expected)
         lines = []
         for id, (seq_no, primary_term, routing), vector in vectors:
             action = {"_id": id, "if_seq_no": seq_no, "if_primary_term": primary_term}

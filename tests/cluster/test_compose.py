@@ -1,0 +1,101 @@
+"""``docker compose up``, with real containers, where Docker or podman is there: from nothing to a session's search."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from containers import Containers, NoContainers, find_containers, opensearch_image, python_image
+from ports import free_ports
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml", "requirements-core.lock")
+KEY = f"rsf_{secrets.token_hex(32)}"
+MOST = 200e6  # bytes of the image
+
+
+@dataclass
+class Composed:
+    """What docker-compose.yml has started, and where it answers."""
+
+    containers: Containers
+    folder: Path
+    opensearch: str
+    reranker: str
+
+    def shell(self, service: str, script: str) -> str:
+        """What a script prints in a service's container; it need not succeed."""
+        container = self.containers.of_service(self.folder, service)
+        return self.containers.run("exec", container, "sh", "-c", script, check=False).strip()
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    """All services of a copy of this repository, on ports of its own, and set up."""
+    # the folder's name is the project's
+    folder = tmp_path_factory.mktemp(f"resift{uuid.uuid4().hex[:8]}", numbered=False)
+    try:
+        containers = find_containers(tmp_path_factory.mktemp("engine"))
+        compose, dockerfile = ((ROOT / name).read_text("utf-8") for name in COPIED[:2])
+        (base,) = re.findall(r"^FROM (\S+) AS base$", dockerfile, re.MULTILINE)
+        (opensearch,) = re.findall(r"\$\{RESIFT_OPENSEARCH_IMAGE:-(\S+)\}", compose)
+        python, opensearch = python_image(containers, base), opensearch_image(containers, opensearch)
+    except NoContainers as error:
+        pytest.skip(f"needs containers: {error}")
+    for name in (*COPIED, "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "resift", folder / "resift", ignore=shutil.ignore_patterns("__pycache__"))
+    ports = dict(zip(("9200", "8080"), free_ports(2), strict=True))
+    (folder / "Dockerfile").write_text(dockerfile.replace(base, python))
+    published = re.sub(r"127\.0\.0\.1:(\d+):", lambda found: f"127.0.0.1:{ports[found[1]]}:", compose)
+    (folder / "docker-compose.yml").write_text(published)
+    containers.environment |= {"RESIFT_API_KEY": KEY, "RESIFT_OPENSEARCH_IMAGE": opensearch}
+    try:
+        containers.composed(folder, "build")
+        for service in ("opensearch", "reranker"):
+            containers.composed(folder, "up", "-d", service)
+            containers.wait_until_healthy(containers.of_service(folder, service))
+        containers.composed(folder, "up", "-d", "setup")
+        setup = containers.of_service(folder, "setup")
+        assert containers.run("wait", setup).strip() == "0", containers.run("logs", setup, check=False)
+        yield Composed(containers, folder, *(f"http://127.0.0.1:{port}" for port in ports.values()))
+    finally:
+        containers.composed(folder, "down", "-v")
+
+
+def ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """The answer to a request with the key."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    asked = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
+    search = f"{composed.opensearch}/resift-demo/_search?search_pipeline=resift-resift-demo"
+    body = {"query": {"match": {"text": "divorce"}}, "ext": {"ml_inference": {"session": "anna"}}}
+    before = [hit["_id"] for hit in ask(search, body)["hits"]["hits"]]
+    marked = {"session": "anna", "index": "resift-demo", "query": "divorce", "relevant": [before[-1]]}
+    assert ask(f"{composed.reranker}/v1/feedback", marked)["steps"] == 1
+    hits = ask(search, body)["hits"]["hits"]
+    assert (hits[0]["_id"], hits[0]["matched_queries"]) == (before[-1], ["resift"])
+
+
+def test_the_image_is_small_and_its_container_may_do_little(composed: Composed) -> None:
+    containers = composed.containers
+    container = json.loads(containers.run("inspect", containers.of_service(composed.folder, "reranker")))[0]
+    (image,) = json.loads(containers.run("image", "inspect", container["Image"]))
+    assert image["Size"] <= MOST
+    assert composed.shell("reranker", "id -u") == "1000"
+    assert "Read-only" in composed.shell("reranker", "touch /opt/resift/x")
+    assert composed.shell("reranker", "for one in gcc cc pip apt dpkg perl; do command -v $one; done") == ""
+    assert composed.shell("reranker", "touch /data/x /tmp/x && echo written") == "written"

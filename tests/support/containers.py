@@ -1,0 +1,192 @@
+"""A container engine for tests, and images of what the machine has where no registry of images can be reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node_assembly import assemble, cache_folder, find_java, locked
+from node_releases import release
+
+_LIBRARIES = "ca-certificates,curl,libbz2-1.0,libexpat1,libffi8,liblzma5,libncursesw6,libreadline8,libsqlite3-0,libssl3"
+# The official image takes variables with a dot for settings. A shell hands such variables on to nobody.
+_ENTRYPOINT = """#!/bin/sh
+set -- $(tr '\\0' '\\n' < /proc/$$/environ | sed -n 's/^\\([a-z_]*\\.[a-z_.]*=.*\\)$/-E\\1/p')
+exec bin/opensearch -Enetwork.host=0.0.0.0 -Ecluster.routing.allocation.disk.threshold_enabled=false "$@"
+"""
+
+
+class NoContainers(Exception):
+    """No containers can be had here; the message says why."""
+
+
+@dataclass
+class Containers:
+    """An engine, ``docker`` or ``podman``; the command that composes with it; and the environment of both."""
+
+    command: str
+    compose: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, check: bool = True, timeout: float = 900) -> str:
+        """What the engine prints. Raises NoContainers, with what it says, where it fails."""
+        return self._run([self.command, *arguments], check, timeout)
+
+    def composed(self, folder: Path, *arguments: str) -> str:
+        """What the composing command prints, in the folder of a ``docker-compose.yml``."""
+        return self._run([*self.compose, "-f", str(folder / "docker-compose.yml"), *arguments], True, 1800)
+
+    def has(self, image: str) -> bool:
+        """Whether an image is here, or its registry gives it."""
+        asked = [["image", "inspect", image], *([["pull", "-q", image]] if not image.startswith("localhost/") else [])]
+        for command in asked:
+            with suppress(NoContainers, subprocess.TimeoutExpired):
+                self.run(*command, timeout=600)
+                return True
+        return False
+
+    def of_service(self, folder: Path, service: str) -> str:
+        """The id of a service's only container."""
+        labels = {"project": folder.name, "service": service}
+        filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
+        return self.run("ps", "-a", "-q", *filters).strip()
+
+    def wait_until_healthy(self, container: str, seconds: float = 1200) -> None:
+        """Wait until the container's own health check, run by us where no systemd does it for podman, succeeds."""
+        deadline = time.monotonic() + seconds
+        while not self._is_healthy(container):
+            state = json.loads(self.run("inspect", container))[0]["State"]
+            if time.monotonic() > deadline or state["Status"] == "exited":
+                raise NoContainers(self.run("logs", "--tail", "30", container, check=False))
+            time.sleep(2)
+
+    def _is_healthy(self, container: str) -> bool:
+        if self.command == "podman":
+            done = subprocess.run(["podman", "healthcheck", "run", container], capture_output=True, env=self._all())
+            return done.returncode == 0
+        return self.run("inspect", "--format", "{{.State.Health.Status}}", container).strip() == "healthy"
+
+    def _run(self, command: list[str], check: bool, timeout: float) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, env=self._all(), timeout=timeout)
+        if check and done.returncode:
+            raise NoContainers(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()[-2000:]}")
+        return done.stdout + ("" if check else done.stderr)
+
+    def _all(self) -> dict[str, str]:
+        return {**os.environ, **self.environment}
+
+
+def find_containers(scratch: Path) -> Containers:
+    """The engine of this machine. Raises NoContainers where it has none that composes."""
+    reasons = []
+    for command, compose in (("docker", ["docker", "compose"]), ("podman", ["podman-compose"])):
+        found = Containers(command, compose)
+        if shutil.which(command) is None or shutil.which(compose[0]) is None:
+            reasons.append(f"{command}: not installed")
+            continue
+        if command == "podman":
+            found.environment = {"BUILDAH_FORMAT": "docker", "CONTAINERS_CONF": str(_configured(scratch))}
+        try:
+            found.run("ps", timeout=60)
+            return found
+        except (NoContainers, subprocess.TimeoutExpired) as error:
+            reasons.append(f"{command}: {str(error).splitlines()[-1]}")
+    raise NoContainers("; ".join(reasons))
+
+
+def _configured(scratch: Path) -> Path:
+    """Podman's configuration for machines whose limits cannot be raised, or that have cgroups of the first version."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    lines = ["[containers]", f'default_ulimits = ["nofile={files}:{files}", "nproc=32768:32768"]']
+    lines += ["[network]", 'network_backend = "netavark"', "[engine]", 'cgroup_manager = "cgroupfs"']
+    lines += ['events_logger = "file"', *(['runtime = "runc"'] if shutil.which("runc") else [])]
+    file = scratch / "containers.conf"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def python_image(containers: Containers, wanted: str) -> str:
+    """The name of an image like ``wanted``, python:X.Y-slim of the official ones: that, or one of Debian's packages and
+    the machine's Python of the same version, which pyenv has. Raises NoContainers without these."""
+    version = re.findall(r"python:(\d+\.\d+)-slim", wanted)[0]
+    own = f"localhost/python:{version}-local"
+    if found := next(filter(containers.has, (wanted, own)), None):
+        return found
+    homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*"))
+    if not homes:
+        raise NoContainers(f"{wanted} cannot be pulled, and pyenv has no Python {version}")
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
+        root = _debian(Path(made) / "root")
+        for name in ("bin", "lib"):
+            shutil.copytree(homes[-1] / name, root / "usr/local" / name, symlinks=True, dirs_exist_ok=True)
+        library = root / f"usr/local/lib/python{version}"
+        for unwanted in [*library.glob("config-*"), *library.rglob("test"), *library.rglob("tests")]:
+            shutil.rmtree(unwanted, ignore_errors=True)
+        for unwanted in [*library.rglob("*.pyc"), *library.rglob("*.a"), *library.glob("site-packages/*.pth")]:
+            unwanted.unlink(missing_ok=True)
+        subprocess.run(["strip", "--strip-unneeded", *map(str, (root / "usr/local/lib").rglob("*.so*"))], check=False)
+        shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs/ca-certificates.crt")
+        subprocess.run(["chroot", str(root), "ldconfig"], check=True)
+        certificates = "ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
+        return _imported(containers, root, own, certificates)
+
+
+def opensearch_image(containers: Containers, wanted: str) -> str:
+    """The same of OpenSearch: the official image, or the tests' own node, of Maven's artefacts, with a Java."""
+    newest = release()
+    own = f"localhost/opensearch:{newest.version}-local"
+    if found := next(filter(containers.has, (wanted, own)), None):
+        return found
+    with locked(cache_folder()):
+        java = find_java(newest)
+        home = assemble(cache_folder(), newest, java)
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as made:
+        root = _debian(Path(made) / "root")
+        there = root / "usr/share/opensearch"
+        shutil.copytree(home, there, symlinks=True)
+        shutil.copytree(java.home, root / "opt/java", symlinks=True, ignore=shutil.ignore_patterns("jmods", "src.zip"))
+        (there / "data").mkdir()
+        (there / "start").write_text(_ENTRYPOINT)
+        (there / "start").chmod(0o755)
+        for path in (there, *(there / name for name in ("data", "logs", "config")), *there.glob("config/*")):
+            os.chown(path, 1000, 1000)
+        changes = ["ENV OPENSEARCH_JAVA_HOME=/opt/java", "USER 1000", "WORKDIR /usr/share/opensearch"]
+        entry = 'ENTRYPOINT ["/usr/share/opensearch/start"]'
+        return _imported(containers, root, own, *changes, entry)
+
+
+def _debian(root: Path) -> Path:
+    """Debian in a folder: its smallest set of packages, and the libraries that Python needs."""
+    if shutil.which("debootstrap") is None or os.geteuid() != 0:
+        raise NoContainers("no registry of images answers, and there is no debootstrap, or nobody who may use it")
+    kept = cache_folder() / "debian.tar"
+    if not kept.exists():
+        command = ["debootstrap", "--variant=minbase", f"--include={_LIBRARIES}", "bookworm", str(root)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise NoContainers(f"debootstrap: {done.stdout[-500:]}")
+        for unwanted in ("var/cache/apt", "var/lib/apt/lists"):
+            shutil.rmtree(root / unwanted)
+        subprocess.run(["tar", "-C", str(root), "-cf", str(kept), "."], check=True)
+        return root
+    root.mkdir()
+    subprocess.run(["tar", "-C", str(root), "-xf", str(kept)], check=True)
+    return root
+
+
+def _imported(containers: Containers, root: Path, name: str, *changes: str) -> str:
+    """An image of a folder, under a name."""
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        archive = Path(folder) / "root.tar"
+        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+        containers.run("import", *(f"--change={one}" for one in changes), str(archive), name)
+    return name
