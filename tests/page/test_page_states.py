@@ -233,6 +233,25 @@ def test_a_search_that_takes_long_says_so_and_is_stopped(page: Page) -> None:
     assert page.click("#message button").all("#right .card")
 
 
+LATE = """
+const soon = window.fetch;
+window.fetch = async (path, how) => {
+  if (path === 'v1/indices') await new Promise((done) => setTimeout(done, 500));
+  return soon(path, how);
+};
+"""
+
+
+def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
+    added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LATE})  # type: ignore[no-untyped-call]
+    try:
+        page.open(q=QUESTION)
+        assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
+        assert page.all("#right .card")
+    finally:
+        page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_a_newer_search_ends_an_older_one(page: Page) -> None:
     page.open(q="court")
     page.network(latency=300)
@@ -290,6 +309,7 @@ def test_an_index_without_vectors_says_so_where_it_matters(
         assert not bare.one("#bare").is_displayed()
         bare.click("#right .card[data-id='0'] .thumb")
         assert bare.one("#bare").is_displayed()
+        assert bare.run("return document.getElementById('index').value") == index
         assert "smoke" in bare.texts("#words .pill [dir]")
         assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: smoke, report"]
         bare.click("#compare")

@@ -39,5 +39,5 @@ function showWords(asked, without, act) {
     const out = without.includes(word), says = `${out ? "Look for it again" : "Leave out"}: ${word}`;
     return element("button", { class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
   };
-  $("words").lastElementChild.replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
+  $("words").children[1].replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
 }

@@ -70,20 +70,17 @@ function renew() {
 
 async function begin() {
   paintForm();
-  const signal = renew(), before = session?.session, listed = loadIndices(signal);
-  listed.catch(() => undefined); // which is waited for below
-  try {
-    if (!state.index) await listed;
-    if (!state.index) return;
-    [session, known] = await Promise.all([api.load(state.session, signal), describe(state.index, "", signal)]);
-    if (before !== session?.session) shown = null;
-    $("examples").replaceChildren(...known.examples.map(pill));
-    document.body.classList.toggle("with-facets", known.facets.length > 0);
-    await update();
-  } finally {
-    await listed;
-    paintMethods();
-  }
+  const signal = renew(), before = session?.session;
+  const ask = () => Promise.all([api.load(state.session, signal), describe(state.index, "", signal)]), early = state.index ? ask() : null;
+  early?.catch(() => undefined); // which is waited for below
+  await loadIndices(signal);
+  if (!state.index) return;
+  [session, known] = await (early ?? ask());
+  if (before !== session?.session) shown = null;
+  $("examples").replaceChildren(...known.examples.map(pill));
+  document.body.classList.toggle("with-facets", known.facets.length > 0);
+  paintMethods();
+  await update();
 }
 
 async function loadIndices(signal) {
