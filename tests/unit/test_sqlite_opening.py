@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resift.errors import BadInput, EngineUnavailable
+from resift.errors import BadInput, EngineUnavailable, IndexNotFound
 from resift.plugin.sqlite import database
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.engine import SqliteEngine
@@ -26,10 +26,10 @@ def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(
         return transaction(self, write)
 
     monkeypatch.setattr(Database, "transaction", noted)
-    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
-        engine.indices()
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine, pytest.raises(IndexNotFound):
+        engine.delete("none", ["1"])
     with closing(SqliteSessionStore(str(tmp_path / "engine.db"))) as store:
-        store.scan()
+        store.purge(0)
     # SQLite's FULL and NORMAL
     assert modes == [2, 1]
 
@@ -56,3 +56,16 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert caught.value.value == str(tmp_path)
     with pytest.raises(BadInput, match="cannot be opened"):
         SqliteSessionStore(str(tmp_path / "none" / "sessions.db"))
+
+
+def test_a_connection_that_is_in_use_while_all_are_closed_is_closed_behind_its_transaction(tmp_path: Path) -> None:
+    """As that of a thread which has not ended yet: from Python 3.13 on, one that nobody closes is a warning."""
+    store = Database(str(tmp_path / "file.db"), "one", ["CREATE TABLE one (x)"], EngineUnavailable, EngineUnavailable)
+    with store.transaction() as db:
+        store.close()
+        db.execute("INSERT INTO one VALUES (1)")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")
+    with store.transaction(write=False) as db:
+        assert db.execute("SELECT x FROM one").fetchall() == [(1,)]
+    store.close()

@@ -80,6 +80,8 @@ class Database:
             db.close()  # which undoes what was not committed, whatever state the error left the transaction in
             raise
         idle.append(db)
+        if self._idle.get(os.getpid()) is not idle:  # all were closed while this one was in use
+            _close_each(idle)
 
     def _connect(self) -> sqlite3.Connection:
         if self.path != ":memory:" and not os.path.exists(self.path):
@@ -124,7 +126,11 @@ class Database:
 
 def _close(idle: dict[int, list[sqlite3.Connection]]) -> None:
     """Close this process's connections."""
-    for db in idle.pop(os.getpid(), []):
+    _close_each(idle.pop(os.getpid(), []))
+
+
+def _close_each(connections: list[sqlite3.Connection]) -> None:
+    for db in connections:
         db.close()
 
 
