@@ -16,6 +16,8 @@ with needs_extra("eval", "Evaluation"):
     from sklearn.linear_model import LogisticRegression
 
 _ROUNDS = (10, 20, 40, 60, 100)  # first documents that count as relevant, round by round
+_LARGE = 0.1  # the part of all documents that a large class takes for relevant, by all of these rounds but the last
+_GROWING, _SHARE = 2, 0.5  # of such a class: further rounds, and the part of these documents that then counts
 _OTHERS = 500  # documents of the lower half that count as irrelevant
 _JUDGED = 100.0  # how many such a document counts as that somebody judged, or the query
 
@@ -33,7 +35,8 @@ class WholeSet:
         Round by round a logistic regression (C = 20) is fitted to what is relevant, the ``query`` itself, the documents
         ``judged`` so and the first 10, 20, 40, 60 and 100 of the ranking so far, against what is not: those judged so,
         and 500 at random of its lower half. Both sides weigh the same, before the query and each judged document count
-        as a hundred. The ranking before is by the scores ``first`` (N,).
+        as a hundred. The ranking before is by the scores ``first`` (N,). If before the last round more than a tenth of
+        all documents have odds above 1, the class is large, and two more rounds follow, in which half of them count.
         """
         scores, asked, rng = (
             np.asarray(first, np.float64),
@@ -41,7 +44,14 @@ class WholeSet:
             np.random.default_rng(0),
         )
         marked, refused = ([row for row, grade in judged if grade * sign > 0] for sign in (1, -1))
-        for count in _ROUNDS:
+        large = False
+        for number in range(len(_ROUNDS) + _GROWING):
+            taken = int(np.count_nonzero(scores > 0))
+            if number == len(_ROUNDS) - 1:
+                large = taken > _LARGE * len(scores)
+            if number >= len(_ROUNDS) and not large:
+                break
+            count = _ROUNDS[number] if number < len(_ROUNDS) else max(_ROUNDS[-1], int(_SHARE * taken))
             order = np.argsort(-scores, kind="stable")
             lower = order[len(order) // 2 :]
             relevant = np.union1d(marked, np.setdiff1d(order[:count], refused)).astype(np.intp)
