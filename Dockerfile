@@ -1,5 +1,6 @@
 # The reranker's image, of less than 200 MB: no compiler, no package manager, not root, and a root filesystem that may be read-only.
 #   export RESIFT_API_KEY=rsf_$(openssl rand -hex 32)
+# With --build-arg LOCK=requirements-review.lock it has what reviews need too, some 150 MB more.
 #   docker build -t resift . && docker run --read-only --tmpfs /tmp -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
 
 # By digest, which Dependabot moves to the newest build of the tag.
@@ -7,8 +8,9 @@ FROM python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142
 
 FROM base AS build
 RUN python -m venv /opt/resift
-COPY requirements-core.lock /src/
-RUN /opt/resift/bin/pip install --no-cache-dir --require-hashes -r /src/requirements-core.lock
+ARG LOCK=requirements-core.lock
+COPY $LOCK /src/
+RUN /opt/resift/bin/pip install --no-cache-dir --require-hashes -r /src/$LOCK
 COPY . /src/
 RUN /opt/resift/bin/pip install --no-cache-dir --no-deps --no-build-isolation /src \
     # the three are opensearch-py's, for a protocol that is not used here

@@ -80,6 +80,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --gene
 lock: .venv/release
 	$(COMPILE) pyproject.toml --all-extras --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml -c requirements.lock --output-file requirements-core.lock
+	$(COMPILE) pyproject.toml --extra review -c requirements.lock --output-file requirements-review.lock
 	$(COMPILE) --group release -c requirements.lock --upgrade --output-file requirements-release.lock
 
 # The Helm chart, looked at and rendered with everything switched on; helm, and go for kubeconform, have to be there.

@@ -236,11 +236,11 @@ class Index:
         """
         return Session(self, check_id(id))
 
-    def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None) -> Review:
+    def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None, target: float = 0.95) -> Review:
         """A review of this index, or of what a ``query`` finds, for a ``topic`` in words; begun unless it was already.
 
-        Raises BadInput for an id that is none, or a review of another index."""
-        return self.library.service.reviews.begin(id, self.name, topic, query, self.fields)
+        It may stop at the recall ``target``. Raises BadInput for an id that is none, or a review of another index."""
+        return self.library.service.reviews.begin(id, self.name, topic, query, self.fields, target=target)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service

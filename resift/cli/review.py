@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import shutil
+import sys
 import textwrap
 
 import click
@@ -43,7 +44,7 @@ def _read(review: Review, by: str) -> None:
     click.echo(_said(review.progress()))
     while batch := review.next(1, by):
         _show(review, batch[0])
-        while (key := click.prompt(_KEYS, prompt_suffix=" > ").strip().lower()[:1]) not in ("y", "n", "u", "q"):
+        while (key := _key()) not in ("y", "n", "u", "q"):
             pass
         if key == "q":
             return
@@ -53,6 +54,16 @@ def _read(review: Review, by: str) -> None:
         relevant, irrelevant = (batch, ()) if key == "y" else ((), batch)
         click.echo(_said(review.judge(relevant, irrelevant, by)))
     click.echo("Everything is read.")
+
+
+def _key() -> str:
+    """The key that is pressed, in small; where this is no terminal, the first of a line."""
+    if not sys.stdin.isatty():
+        return str(click.prompt(_KEYS, prompt_suffix=" > ")).strip().lower()[:1]
+    click.echo(f"{_KEYS} > ", nl=False)
+    key = click.getchar().lower()
+    click.echo(key)
+    return key
 
 
 def _show(review: Review, id: str) -> None:

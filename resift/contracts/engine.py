@@ -157,11 +157,13 @@ class Engine(ABC):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
+        query: Body | None = None,
     ) -> Iterator[Document]:
         """Yield every document, in no particular order, as all of them were at one time.
 
         With ``fields``, their sources have these alone, and their vectors may be rounded as those of :meth:`search`.
-        With ``missing``, only documents without a vector are given; with ``ids``, only these.
+        With ``missing``, only documents without a vector are given; with ``ids``, only these. With a ``query`` clause,
+        those that it finds, however many, best first, and no vectors.
         """
 
     @abstractmethod
@@ -223,11 +225,19 @@ class Engine(ABC):
 
     @abstractmethod
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
+        self,
+        index: str,
+        size: int,
+        source: Any = True,
+        vectors: VectorFields | None = None,
+        headers: Headers = None,
+        query: Body | None = None,
+        seed: int = 7,
     ) -> SearchResult:
         """Return ``size`` documents at random, the same ones while the index stays the same; all, if there are fewer.
 
-        ``source`` is a body's ``_source``, and ``vectors`` is that of :meth:`search`.
+        ``source`` is a body's ``_source``, and ``vectors`` is that of :meth:`search`. Of those that a ``query`` clause
+        finds, others for another ``seed``.
         """
 
     def documents(

@@ -367,6 +367,10 @@ class EngineContract:
             assert one.vector == pytest.approx(expected[one.id].vector, rel=1e-6)
         with pytest.raises(IndexNotFound):
             next(engine.scan("missing"))
+        query = {"match": {"text": "fire soldiers"}}
+        ranked = ids(engine, indexed, query)
+        assert [one.id for one in engine.scan(indexed, fields=["year"], query=query)] == ranked
+        assert {hit["_id"] for hit in engine.sample(indexed, 9, query=query, seed=1).hits} == {*ranked}
 
     def test_highlight(self, engine: Engine, indexed: str) -> None:
         body = {

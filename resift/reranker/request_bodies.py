@@ -140,9 +140,10 @@ class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
     index: Annotated[Name, said("where the documents are")]
     topic: Annotated[Text, said("what is looked for, in words: its best hits are read first")] = ""
-    query: Annotated[Clause | None, said("which documents: at most 10,000", "all of the index")] = None
+    query: Annotated[Clause | None, said("which documents", "all of the index")] = None
     fields: Annotated[list[Name], said("what is read of a document", "all its texts")] = field(default_factory=list)
     by: _By = ""
+    target: Annotated[float, Meta(gt=0, lt=1), said("the recall at which it may stop")] = 0.95
 
 
 class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):

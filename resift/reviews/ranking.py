@@ -45,6 +45,21 @@ class DocumentSet:
         self._weighed: tuple[dict[str, bool], NDArray[np.float32]] | None = None
         self._ranked: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
+    @property
+    def total(self) -> int:
+        """How many documents there are."""
+        return len(self.ids)
+
+    def has(self, ids: Sequence[str]) -> set[str]:
+        """Which of some ids are documents here."""
+        return {id for id in ids if id in self.places}
+
+    def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
+        """``count`` ids at random of those that are not ``read``, and how many these are."""
+        unread = [id for id in self.ids if id not in read]
+        picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
+        return [unread[place] for place in picked], len(unread)
+
     def text(self, id: str) -> str:
         """A document's text, one field a line; "" for one that is gone."""
         return self._texts[self.places[id]] if id in self.places else ""
@@ -70,6 +85,15 @@ class DocumentSet:
         parts = row.data * self._weighed[1][row.indices]
         best = np.argsort(-parts, kind="stable")[:count]
         return [str(self._names[row.indices[place]]) for place in best if parts[place] > 0]
+
+    def strongest(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
+        """The ``count`` words that speak most for all relevant documents together, and how much, the first one 1."""
+        if not self._can_learn(labels):
+            return {}
+        rows, targets = self._training(labels)
+        parts = self._words.features[rows[targets]].sum(axis=0).A1 * self._words.weights(rows, targets)
+        best = [place for place in np.argsort(-parts, kind="stable") if " " not in self._names[place]][:count]
+        return {str(self._names[place]): float(parts[place] / parts[best[0]]) for place in best if parts[place] > 0}
 
     @cached_property
     def _counted(self) -> tuple[Any, NDArray[Any]]:

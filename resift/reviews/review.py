@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-import numpy as np
-
 from resift.errors import BadInput, NotFound
 from resift.reviews.log import Event, ReviewLog
 from resift.reviews.ranking import DocumentSet
-from resift.reviews.stopping import Progress, progress, sampled
+from resift.reviews.stopping import TARGET, Progress, progress, sampled
 
 LEASE = 8 * 3600  # seconds for which a document that was given to somebody is given to nobody else
 MAX_BATCH = 1000
@@ -23,46 +21,57 @@ PERSON, MODEL = "mark", "model"
 
 
 class _State:
-    """What the events of a review come to.
+    """What the events of a review come to; :meth:`add` takes the next one.
 
     A decision is the event that somebody (``by``) judged a document, and when (``at``, Unix seconds); ``source``: a
-    person's mark, or a model's judgement.
+    person's mark, or a model's judgement. ``labels``: whether each document that persons, or models, judged is
+    relevant, as the last of them says, in the order in which they were first judged.
     """
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self) -> None:
         self.decisions: dict[str, dict[str, Event]] = {}  # by document, then by whom; the last one last
+        self.labels: dict[str, dict[str, bool]] = {PERSON: {}, MODEL: {}}
         self.given: dict[str, tuple[str, float]] = {}
         self.samples: list[tuple[frozenset[str], int]] = []
-        self.order: list[str] = []  # of documents that a person judged
-        done: dict[str, list[tuple[str, Event | None]]] = {}
-        for event in events:
-            by, at = event["by"], event["at"]
-            if event["kind"] == "judge":
-                document = event["document"]
-                earlier = self.decisions.setdefault(document, {}).pop(by, None)
-                self.decisions[document][by] = event
-                done.setdefault(by, []).append((document, earlier))
-                self.given.pop(document, None)
-            elif event["kind"] == "undo" and done.get(by):
-                document, earlier = done[by].pop()
-                del self.decisions[document][by]
-                self.decisions[document] |= {} if earlier is None else {by: earlier}
-            elif event["kind"] == "give":
-                self.given |= dict.fromkeys(event["documents"], (by, at))
-                if event.get("sample"):
-                    self.samples.append((frozenset(event["documents"]), event["unread"]))
-        self.can_undo = {by for by, judged in done.items() if judged}
-        firsts = {id: min(one["at"] for one in held) for id in self.decisions if (held := self.of(id, PERSON))}
-        self.order = sorted(firsts, key=firsts.__getitem__)
+        self.done: dict[str, list[tuple[str, Event | None]]] = {}  # what each person can take back
 
-    def of(self, document: str, source: str) -> list[Event]:
-        """The decisions on a document that count, of persons or of models, the last one last."""
-        return [one for one in self.decisions.get(document, {}).values() if one["source"] == source]
+    def add(self, event: Event) -> None:
+        """Let another event count. Not all are gone through again for one: there may be a hundred thousand."""
+        by = event["by"]
+        if event["kind"] == "judge":
+            document = event["document"]
+            held = self.decisions.setdefault(document, {})
+            self.done.setdefault(by, []).append((document, held.pop(by, None)))
+            held[by] = event
+            self.given.pop(document, None)
+            self._count(document)
+        elif event["kind"] == "undo" and self.done.get(by):
+            document, earlier = self.done[by].pop()
+            del self.decisions[document][by]
+            self.decisions[document] |= {} if earlier is None else {by: earlier}
+            self._count(document)
+        elif event["kind"] == "give":
+            self.given |= dict.fromkeys(event["documents"], (by, event["at"]))
+            if event.get("sample"):
+                self.samples.append((frozenset(event["documents"]), event["unread"]))
 
-    def label(self, document: str, source: str = PERSON) -> bool | None:
-        """Whether a document is relevant, as the last of those who judged it says; None if nobody did."""
-        held = self.of(document, source)
-        return bool(held[-1]["relevant"]) if held else None
+    def _count(self, document: str) -> None:
+        for source, labels in self.labels.items():
+            held = [one for one in self.decisions[document].values() if one["source"] == source]
+            if held:
+                labels[document] = bool(held[-1]["relevant"])
+            else:
+                labels.pop(document, None)
+
+    @property
+    def read(self) -> dict[str, bool]:
+        """Whether each document that persons judged is relevant, in the order of reading."""
+        return self.labels[PERSON]
+
+    @property
+    def known(self) -> dict[str, bool]:
+        """Whether each judged document is relevant: by persons, else by models."""
+        return {**self.labels[MODEL], **self.read}
 
 
 class Review:
@@ -78,13 +87,14 @@ class Review:
         self.id, self.documents, self.begun = log.id, documents, begun
         self._log, self._clock = log, clock
         self._lock = threading.RLock()
-        self._state, self._of = _State(()), -1
+        self._state, self._added = _State(), 0  # of how many events
 
     def state(self) -> _State:
         """What the log says now."""
         events = self._log.refresh()
-        if self._of != len(events):
-            self._state, self._of = _State(events), len(events)
+        for event in events[self._added :]:
+            self._state.add(event)
+        self._added = len(events)
         return self._state
 
     def next(self, count: int = 10, by: str = "", source: str = PERSON) -> list[str]:
@@ -102,8 +112,7 @@ class Review:
                 state, now = self.state(), self._clock()
                 held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
                 mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
-                judged = set(state.order) if source == PERSON else set(state.decisions)
-                ranked = self.documents.ranked(self._labels(state), judged)
+                ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
                 free = [id for id in ranked if id in mine or id not in held][: max(count, len(mine))]
                 found[:] = sorted(free, key=lambda id: id not in mine)[:count]
                 new = [id for id in found if id not in mine]
@@ -120,11 +129,8 @@ class Review:
             drawn: list[str] = []
 
             def decide() -> list[Event]:
-                read = set(self.state().order)
-                unread = [id for id in self.documents.ids if id not in read]
-                picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
-                drawn[:] = [unread[place] for place in picked]
-                more = {"documents": drawn, "sample": True, "unread": len(unread)}
+                drawn[:], unread = self.documents.draw(count, self.state().read)
+                more = {"documents": drawn, "sample": True, "unread": unread}
                 return [self._event("give", by, **more)] if drawn else []
 
             self._log.append(decide)
@@ -147,8 +153,9 @@ class Review:
                 value=twice,
                 expected="ids of documents, each once",
             )
+        there = self.documents.has(ids)
         for id in ids:
-            if id not in self.documents.places:
+            if id not in there:
                 raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected="one of its documents")
         with self._lock:
             events = [self._event("judge", by, document=id, relevant=fits, source=source) for id, fits in judged]
@@ -160,24 +167,24 @@ class Review:
         with self._lock:
 
             def decide() -> list[Event]:
-                if by not in self.state().can_undo:
+                if not self.state().done.get(by):
                     raise BadInput(f"{by!r} has no judgement left", value=by, expected="somebody who judged")
                 return [self._event("undo", by)]
 
             self._log.append(decide)
             return self.progress()
 
-    def progress(self, target: float = 0.95) -> Progress:
-        """How far the review is, by persons' judgements alone; see :func:`resift.reviews.stopping.progress`."""
+    def progress(self, target: float | None = None) -> Progress:
+        """How far the review is from its own or another ``target``, by persons' judgements alone; see
+        :func:`resift.reviews.stopping.progress`."""
         with self._lock:
-            state = self.state()
-            return progress([bool(state.label(id)) for id in state.order], len(self.documents.ids), target)
+            target = self.begun.get("target", TARGET) if target is None else target
+            return progress(list(self.state().read.values()), self.documents.total, target)
 
     def found_at(self) -> list[int]:
         """Of each relevant document found, how many had been read by then, itself included."""
         with self._lock:
-            state = self.state()
-            return [place for place, id in enumerate(state.order, 1) if state.label(id)]
+            return [place for place, relevant in enumerate(self.state().read.values(), 1) if relevant]
 
     def controls(self) -> list[dict[str, int]]:
         """Of each control sample: how many were drawn, read and relevant, and how many of the documents that were
@@ -185,7 +192,7 @@ class Review:
         with self._lock:
             state, found = self.state(), []
             for ids, unread in state.samples:
-                labels = [label for id in ids if (label := state.label(id)) is not None]
+                labels = [state.read[id] for id in ids if id in state.read]
                 one = {"drawn": len(ids), "read": len(labels), "relevant": sum(labels), "unread": unread}
                 if len(labels) == len(ids):
                     one["least"], one["most"] = sampled(len(ids), sum(labels), unread)
@@ -195,15 +202,18 @@ class Review:
     def conflicts(self) -> dict[str, dict[str, bool]]:
         """Documents that persons judged differently: whether relevant, by whom. The last of them counts."""
         with self._lock:
-            state = self.state()
-            held = {id: {one["by"]: one["relevant"] for one in state.of(id, PERSON)} for id in state.order}
-            return {id: votes for id, votes in held.items() if len(set(votes.values())) > 1}
+            decisions, found = self.state().decisions, {}
+            for id in (id for id, held in decisions.items() if len(held) > 1):
+                votes = {one["by"]: one["relevant"] for one in decisions[id].values() if one["source"] == PERSON}
+                if len(set(votes.values())) > 1:
+                    found[id] = votes
+            return found
 
     def judged_by_models(self) -> int:
         """How many documents models have judged and no person has."""
         with self._lock:
             state = self.state()
-            return sum(state.label(id) is None and state.label(id, MODEL) is not None for id in state.decisions)
+            return len(state.known) - len(state.read)
 
     def audit(self) -> list[Event]:
         """All that happened, in order."""
@@ -221,11 +231,10 @@ class Review:
         with self._lock:
             state = self.state()
             if format == "qrels":
-                lines = [f"{self.id} 0 {id} {int(bool(state.label(id)))}\n" for id in state.order]
-                return "".join(lines)
+                return "".join(f"{self.id} 0 {id} {int(relevant)}\n" for id, relevant in state.read.items())
             texts = {id: self.documents.text(id) for id in may_read(list(state.decisions))}
             if format == "ris":
-                return "".join(_ris(id, texts.get(id, "")) for id in state.order if state.label(id))
+                return "".join(_ris(id, texts.get(id, "")) for id, relevant in state.read.items() if relevant)
             file = io.StringIO()
             rows = csv.writer(file)
             rows.writerow(["document", "relevant", "by", "at", "source", "text"])
@@ -238,14 +247,8 @@ class Review:
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
         """The words of each of some documents that speak most for it, by all that was judged."""
         with self._lock:
-            labels = self._labels(self.state())
+            labels = self.state().known
             return {id: self.documents.reasons(id, labels, count) for id in ids}
-
-    def _labels(self, state: _State) -> dict[str, bool]:
-        """Whether each judged document is relevant: by persons, else by models."""
-        found = {id: state.label(id) for id in state.decisions}
-        models = {id: state.label(id, MODEL) for id, label in found.items() if label is None}
-        return {id: label for id, label in {**found, **models}.items() if label is not None}
 
     def _event(self, kind: str, by: str, **more: Any) -> Event:
         return {"kind": kind, "by": by, "at": round(self._clock(), 3), **more}

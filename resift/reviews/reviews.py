@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import PLAIN, Body, document_text, text_clause
+from resift.contracts.query_dsl import Body, document_text, text_clause
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
+from resift.reviews.large import EACH, MAX_TEXT, LargeSet
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
+from resift.reviews.stopping import TARGET, progress
 from resift.text import FUNCTION_WORDS, tokenize
 
-MAX_FOUND = 10_000  # documents that a query's review holds at most: as many as a search can have hits
 _OPEN = 4  # reviews whose documents are held in memory
 _CLAUSES, _UNKNOWN_FIELDS = 1000, 50  # what engines take: a word in a field is one
 _FIRST = 1000  # hits of the topic that are read before anything is relevant
@@ -43,18 +45,22 @@ class Reviews:
         query: Body | None = None,
         fields: Sequence[str] = (),
         by: str = "",
+        target: float = TARGET,
     ) -> Review:
-        """Begin a review of an index, or of the documents that a ``query`` clause finds, at most 10,000.
+        """Begin a review of an index, or of the documents that a ``query`` clause finds.
 
         ``topic``: what is looked for, in words; its best hits are read first. ``fields``: what is read of a document;
-        all texts by default. A review of that id and index that was begun already is opened as it is. Raises BadInput
-        for one of another index, and if the query finds more or nothing, or two documents have the same id.
+        all texts by default. ``target``: the recall at which it may stop. A review of that id and index that was begun
+        already is opened as it is. Raises BadInput for one of another index, and if the query finds nothing, two
+        documents have the same id, or the target is none.
         """
         log = ReviewLog(self._store, check_review_id(id))
         if log.refresh() and log.events[0]["index"] == index:
             return self.open(id)
-        self._documents(index, topic, query, fields)  # refused before anything is stored
-        now, wanted = round(time.time(), 3), {"index": index, "topic": topic, "query": query, "fields": list(fields)}
+        progress((), 1, target)  # refused before anything is stored
+        found = self._documents(index, topic, query, fields)
+        wanted = {"index": index, "topic": topic, "query": query, "fields": list(fields), "target": target}
+        now = round(time.time(), 3)
 
         def decide() -> list[dict[str, Any]]:
             if log.events:
@@ -62,7 +68,9 @@ class Reviews:
                 raise BadInput(message, value=index, expected="that index, or another review")
             return [{"kind": "begin", "by": by, "at": now, **wanted}]
 
-        log.append(decide, index)
+        begun = log.append(decide, index)[0]
+        with self._lock:
+            self._open[id] = Review(log, found, begun)
         return self.open(id)
 
     def open(self, id: str) -> Review:
@@ -99,32 +107,26 @@ class Reviews:
 
     def _documents(self, index: str, topic: str, query: Body | None, fields: Sequence[str]) -> DocumentSet:
         searched = list(fields or map(str, self._engine.info(index).fields))
-        if query is None:
-            scanned = self._engine.scan(index, fields=fields or None)
-            texts = _by_id(index, ((one.id, document_text(one.source, searched)) for one in scanned))
-        else:
-            texts = self._found(index, query, searched, MAX_FOUND)
-        if not texts:
-            raise BadInput(f"no document to review in {index!r}", value=query, expected="a query that finds some")
-        first: Mapping[str, str] = {}
-        if topic:
-            clause = text_clause(_asked(topic, len(searched)), searched or ["*"])
-            asked = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
-            first = self._found(index, asked, searched, _FIRST)
-        return DocumentSet(list(texts), list(texts.values()), list(first))
-
-    def _found(self, index: str, query: Body, fields: Sequence[str], most: int) -> dict[str, str]:
-        """The texts of a query's hits by their ids, best first. Raises BadInput for more than MAX_FOUND."""
-        body = {"query": query, "size": most, "_source": list(fields) or True, "track_total_hits": True}
+        clause = text_clause(_asked(topic, len(searched)), searched or ["*"]) if topic else {"match_all": {}}
+        texts: dict[str, str] = {}
+        left = MAX_TEXT
         try:
-            response = self._engine.search(index, {**body, **PLAIN}).response
+            for one in self._engine.scan(index, fields=fields or None, query=query):
+                if one.id in texts:
+                    message = f"document {one.id!r} is in {index!r} more than once"
+                    raise AmbiguousDocument(message, value=one.id, expected="one index, or several that share no ids")
+                texts[one.id] = document_text(one.source, searched)
+                left -= len(texts[one.id]) + EACH
+                if left < 0:
+                    return LargeSet(self._engine, index, searched, query, clause)
+            asked = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
+            hits = self._engine.scan(index, fields=["_id"], query=asked) if topic else ()
+            first = [one.id for one in islice(hits, _FIRST)]
         except EngineError as error:
             raise BadInput(f"the query is refused: {error.message}", value=query, expected="a query clause") from error
-        total = response["hits"]["total"]["value"]
-        if most == MAX_FOUND < total:
-            raise BadInput(f"{total} documents", value=total, expected=f"a query that finds at most {MAX_FOUND}")
-        hits = response["hits"]["hits"]
-        return _by_id(index, ((hit["_id"], document_text(hit.get("_source", {}), fields)) for hit in hits))
+        if not texts:
+            raise BadInput(f"no document to review in {index!r}", value=query, expected="a query that finds some")
+        return DocumentSet(list(texts), list(texts.values()), first)
 
 
 def _asked(topic: str, fields: int) -> str:
@@ -133,14 +135,3 @@ def _asked(topic: str, fields: int) -> str:
     if len(words) <= most:
         return topic
     return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:most])
-
-
-def _by_id(index: str, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Texts by the ids of their documents. Raises AmbiguousDocument for two documents of one id."""
-    texts: dict[str, str] = {}
-    for id, text in documents:
-        if id in texts:
-            message = f"document {id!r} is in {index!r} more than once"
-            raise AmbiguousDocument(message, value=id, expected="one index, or several that share no ids")
-        texts[id] = text
-    return texts

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,9 @@ from resift.plugin.connect import open_review_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import create_app
 from resift.reranker.access.keys import KeyFile
+from resift.reviews import large
 from resift.reviews import log as log_module
+from resift.reviews import reviews as reviews_module
 from resift.reviews.reviews import Reviews
 
 
@@ -88,6 +93,39 @@ def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     with pytest.raises(NotFound):
         reviews.open("all")
     assert reviews.list() == [("some", indexed)]
+
+
+def test_a_set_that_no_memory_holds(
+    engine: Engine, index: str, model: Model, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"fire in the forest, number {n}" if n % 10 == 0 else f"war and soldiers, day {n}" for n in range(200)]
+    vectors = model.encode(texts)
+    engine.create(index, ["text"], model)
+    assert engine.bulk(index, [Document(str(n), {"text": text}, vectors[n]) for n, text in enumerate(texts)]) == []
+    engine.refresh(index)
+    monkeypatch.setattr(reviews_module, "MAX_TEXT", 5000)
+    monkeypatch.setattr(large, "HELD", 30)
+    even = {"bool": {"must_not": [{"ids": {"values": ["190"]}}]}}
+    reviews = Reviews(engine, open_stores)
+    review = reviews.begin("r", index, "fire", even)
+    assert isinstance(review.documents, large.LargeSet)
+    assert review.progress().total == 199
+    assert {int(id) % 10 for id in review.next(10, "anna")} == {0}
+    with pytest.raises(NotFound, match="no document '190'"):
+        review.judge(["190"])
+    review.judge(["180"], ["7"], by="anna")  # wherever they stand
+    judged = set(review.next(18, "anna"))
+    assert len(judged) == 18
+    assert {int(id) % 10 for id in judged} == {0}
+    review.judge(judged, by="anna")
+    assert review.reasons(["0"])["0"]
+    sample = review.sample(20, "ben")
+    assert len(set(sample) - judged - {"180", "7"}) == 20
+    assert review.documents.text(sample[0]) == texts[int(sample[0])]
+    assert review.controls()[0]["unread"] == 179
+    while given := review.next(50, "ben"):
+        review.judge([], given, by="ben")
+    assert (review.progress().read, review.progress().relevant) == (199, 19)
 
 
 _JUDGE = """
@@ -200,6 +238,28 @@ def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEng
     assert int(reviews.begin("r", "docs", topic).next(1)[0]) % 10 == 0
 
 
+def _by_keys(keys: str, *args: str) -> bytes:
+    """What ``resift`` shows in a terminal in which keys are pressed, each when it waits for one, and no Enter."""
+    import termios  # which Windows has not
+
+    screen, inside = os.openpty()
+    process = subprocess.Popen([sys.executable, "-m", "resift", *args], stdin=inside, stdout=inside, stderr=inside)
+    shown = b""
+    for pressed, key in enumerate(keys, 1):
+        while shown.count(b" > ") < pressed:
+            shown += os.read(screen, 1000)
+        while termios.tcgetattr(inside)[3] & termios.ICANON and process.poll() is None:
+            time.sleep(0.01)
+        os.write(screen, key.encode())
+    assert process.wait(60) == 0
+    os.close(inside)
+    with suppress(OSError):  # where all of a closed terminal was read
+        while part := os.read(screen, 1000):
+            shown += part
+    os.close(screen)
+    return shown
+
+
 def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
     where = ["--engine", many.path, "--store", str(tmp_path / "sessions.db")]
     begun = CliRunner().invoke(
@@ -208,7 +268,10 @@ def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
     assert begun.exit_code == 0, begun.output
     assert "fire in the forest" in begun.output
     assert "2 of 200 read, 1 relevant" in begun.output
+    shown = _by_keys("yxnuq", "review", "r", *where)
+    assert b"2 of 200 read, 2 relevant" in shown
+    assert b"3 of 200 read, 2 relevant" in shown
     printed = CliRunner().invoke(main, ["review", "r", "--export", "qrels", *where])
-    assert printed.output.count("\n") == 1
+    assert printed.output.count("\n") == 2
     missing = CliRunner().invoke(main, ["review", "other", *where])
     assert (missing.exit_code, "no review 'other'" in missing.output) == (2, True)

@@ -45,7 +45,7 @@ def test_each_locked_file_has_a_hash(lock: str) -> None:
 
 def test_the_locks_agree_with_each_other() -> None:
     everything = locked("requirements.lock")
-    assert len(LOCKS) == 3
+    assert len(LOCKS) == 4
     for lock in LOCKS:
         assert {
             name for name, versions in locked(lock).items() if not versions <= everything.get(name, versions)
@@ -58,6 +58,7 @@ def test_the_locks_agree_with_each_other() -> None:
     [
         ("requirements.lock", None, ["build"]),
         ("requirements-core.lock", [], ["build"]),
+        ("requirements-review.lock", ["review"], ["build"]),
         ("requirements-release.lock", [], ["build", "release"]),
     ],
 )

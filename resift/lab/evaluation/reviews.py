@@ -60,12 +60,13 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
     rng = np.random.default_rng(seed)
     priors = [int(rng.choice(np.flatnonzero(relevant == label))) for label in (True, False)]
     ids = collection.document_ids
-    labels, order = {ids[row]: bool(relevant[row]) for row in priors}, list[bool]()
+    truth = dict(zip(ids, relevant.tolist(), strict=True))
+    labels, order = {ids[row]: truth[ids[row]] for row in priors}, list[bool]()
     stop: int | None = None
     while len(labels) < len(ids):
         for id in documents.ranked(labels, labels)[:batch]:
-            order.append(bool(relevant[documents.places[id]]))
-            labels[id] = order[-1]
+            order.append(truth[id])
+            labels[id] = truth[id]
         if stop is None and p_value(order, len(ids) - len(priors), target) <= 0.05:
             stop = len(order)
         if sum(order) == relevant.sum() - 1 and stop is not None:

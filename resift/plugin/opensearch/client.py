@@ -247,7 +247,7 @@ def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterato
     """
     seconds = client.transport.seconds  # a page of documents is larger than that of a search
     # No search pipeline: the index's default one is not meant for this.
-    asked = {"size": _PAGE, **body, "sort": ["_doc"], "search_pipeline": "_none"}
+    asked = {"size": _PAGE, "sort": ["_doc"], **body, "search_pipeline": "_none"}
     whole = {"scroll": _KEPT, "allow_partial_search_results": "false", "request_timeout": seconds, **params}
     answer = _whole(call(client.search, index=index, body=asked, params=whole))
     place = answer["_scroll_id"]

@@ -49,7 +49,6 @@ from resift.plugin.opensearch.mappings import (
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.ranking.tuning import Tuning
 
-_SAMPLE_SEED = 7
 _LARGEST = 1e38  # of numbers of 32 bits
 _SECONDS = 5.0  # for which it is remembered what pipeline an index has, as its fields are
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
@@ -235,9 +234,18 @@ class OpenSearchEngine(Engine):
         return [one["doc_count"] for one in found["aggregations"]["counts"]["buckets"]]
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
+        self,
+        index: str,
+        size: int,
+        source: Any = True,
+        vectors: VectorFields | None = None,
+        headers: Headers = None,
+        query: Body | None = None,
+        seed: int = 7,
     ) -> SearchResult:
-        score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
+        score: Body = {"random_score": {"seed": seed, "field": "_seq_no"}}
+        if query is not None:
+            score |= {"query": query, "boost_mode": "replace"}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
         return self.search(index, {**body, **PLAIN}, vectors, headers)
 
@@ -271,6 +279,7 @@ class OpenSearchEngine(Engine):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
+        query: Body | None = None,
     ) -> Iterator[Document]:
         conditions: list[Body] = []
         if missing:
@@ -278,8 +287,12 @@ class OpenSearchEngine(Engine):
         if ids is not None:
             conditions.append({"ids": {"values": list(ids)}})
         body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
-        if fields is not None:
-            body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
+        if query is not None:
+            body["query"]["bool"]["must"] = [query]
+            body["sort"] = ["_score"]
+        if fields is not None or query is not None:
+            source = True if fields is None else list(fields)
+            body = sent_body({**body, "_source": source}, None if missing or query else vector_field)
         for hit in scroll(self.client, index, body):
             (vector,) = take_vectors([hit], vector_field)
             yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))

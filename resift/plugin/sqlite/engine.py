@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from resift.arrays import Floats
 from resift.contracts.documents import (
     Document,
@@ -44,6 +46,7 @@ from resift.plugin.sqlite.tables import (
 )
 from resift.ranking.tuning import Tuning
 
+_PAGE = 500  # documents that are read together
 _LOOKED_AT = 200  # documents, for the names of their fields
 
 
@@ -142,7 +145,14 @@ class SqliteEngine(Engine):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
+        query: Body | None = None,
     ) -> Iterator[Document]:
+        if query is not None:
+            found = self._found(index, query)
+            for start in range(0, len(found), _PAGE):
+                held = {one.id: one for one in self.scan(index, fields=fields, ids=found[start : start + _PAGE])}
+                yield from (held[id] for id in found[start : start + _PAGE] if id in held)
+            return
         last = 0
         wanted = " AND vector IS NULL" if missing else ""
         # as one value: SQLite takes a limited number of them
@@ -154,7 +164,7 @@ class SqliteEngine(Engine):
             with self._database.transaction(write=False) as db:
                 tables = find_tables(db, index)
                 columns = "row, id, source, vector, version"
-                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{wanted} ORDER BY row LIMIT 500"
+                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{wanted} ORDER BY row LIMIT {_PAGE}"
                 rows = db.execute(sql, (last, *values)).fetchall()
             for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
@@ -196,15 +206,35 @@ class SqliteEngine(Engine):
         return SearchResult(response, found_vectors)
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
+        self,
+        index: str,
+        size: int,
+        source: Any = True,
+        vectors: VectorFields | None = None,
+        headers: Headers = None,
+        query: Body | None = None,
+        seed: int = 7,
     ) -> SearchResult:
-        with self._database.transaction(write=False) as db:
-            tables = find_tables(db, index)
-            # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
-            sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
-            ids = [id for (id,) in db.execute(sql, (size,))]
+        if query is not None:
+            found = self._found(index, query)
+            ids = np.random.default_rng(seed).permutation(found)[:size].tolist()
+        else:
+            with self._database.transaction(write=False) as db:
+                tables = find_tables(db, index)
+                # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
+                sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
+                ids = [id for (id,) in db.execute(sql, (size,))]
         body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
         return self.search(index, body, vectors, headers=headers)
+
+    def _found(self, index: str, query: Body) -> list[str]:
+        """The ids of all documents that a query finds, best first."""
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            view, search = self._view(db, tables), parse_search({"query": query, "_source": False}, tables)
+            (rows, scores), _ = search.ranking(view)
+            pages = (slice(start, start + _PAGE) for start in range(0, len(rows), _PAGE))
+            return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
     def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
         """An index as a transaction sees it; what is kept of it in memory is read again when it changed."""
