@@ -107,7 +107,8 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     told = [client.get("/readyz").text]
     for path, body in (
         ("/v1/feedback", marks),
-        ("/v1/search", {"index": "mine-served", "query": "fier", "session": "anna", "reasons": True}),
+        ("/v1/search", {"index": "mine-served", "query": "fier", "session": "anna"}),
+        ("/v1/search", {"index": "mine-served", "query": "fire", "session": "anna", "reasons": True}),
         ("/v1/rewrite", {"index": "mine-served", "body": {"query": {"match": {"text": "rain"}}}}),
         ("/v1/sessions/anna/undo", {}),
         ("/v1/feedback", marks),
