@@ -57,7 +57,7 @@ def _read(review: Review, by: str) -> None:
 
 
 def _key() -> str:
-    """The key that is pressed, in small; where this is no terminal, the first of a line."""
+    """The key that is pressed, in lower case; where this is no terminal, the first character of a line."""
     if not sys.stdin.isatty():
         return str(click.prompt(_KEYS, prompt_suffix=" > ")).strip().lower()[:1]
     click.echo(f"{_KEYS} > ", nl=False)

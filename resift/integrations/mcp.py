@@ -100,7 +100,7 @@ def server(index: Index, about: str = "") -> MCPServer:
 def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
     """A function as a tool whose errors say what is wrong: those of ours, and of arguments that it does not have.
 
-    Its ``title`` is one as tools of OpenSearch's own MCP server have: its name was promised.
+    Its ``title`` is in the style of OpenSearch's own MCP server, whose tools agents know; its name stays as it was.
     """
 
     @wraps(function)
