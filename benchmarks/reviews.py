@@ -36,7 +36,7 @@ from sklearn.metrics import roc_auc_score
 
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.reviews import simulate
-from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review

@@ -29,7 +29,7 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import Sessions

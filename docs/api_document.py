@@ -18,8 +18,7 @@ from resift import errors
 from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
 from resift.reranker import api, collector, reviews_api
-from resift.reranker.access.keys import SCOPES
-from resift.reranker.access.requests import OPEN, scope_of
+from resift.reranker.access.keys import OPEN, SCOPES, scope_of
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
 from resift.reranker.config import Config

@@ -30,7 +30,8 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
-from resift.reranker.request_log import ANSWERED, http_error, identified, request_id
+from resift.reranker.access.requests import ANSWERED, request_id
+from resift.reranker.request_log import http_error, identified
 
 THREADS = 8
 COMPUTING_THREADS = 2

@@ -87,7 +87,8 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
 
 
 def _require_keys_beyond_this_machine(host: str) -> None:
-    from resift.reranker.access.requests import Keys, is_loopback
+    from resift.plugin.addresses import is_loopback
+    from resift.reranker.access.requests import Keys
     from resift.reranker.config import Config
 
     config = Config.from_environment()

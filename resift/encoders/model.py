@@ -44,6 +44,7 @@ MODEL_FILE = "model.json"
 FREQUENT = 20_000  # words that explanations name
 _BLOCK, _GATHER = 512, 4096
 _LONG = 20_000  # characters
+MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
 
 
 class Model:
@@ -310,6 +311,48 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     pairs = list(zip(weights, trusted, strict=True))
     total = sum(weight for weight, _ in pairs)
     return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
+
+
+def known_alpha(alpha: float, known: float | None) -> float:
+    """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
+
+    It is ``alpha`` for 1, and for None, which is a weight that counts as it is; else its beta counts times known²: what
+    the other words ask for, only the engine knows. So a model does little harm to texts in a language that it does not
+    know. The square was chosen on pages in seven languages other than English.
+    """
+    return alpha if known in (None, 1) else alpha_of(beta_of(alpha) * known**2)
+
+
+def beta_of(alpha: float) -> float:
+    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
+
+    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
+    MAX_BETA, at which the score only tells apart what is similar alike.
+
+    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
+    [0.0, 1.0, 3.0, 32.0]
+    """
+    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
+
+
+def alpha_of(beta: float) -> float:
+    """The weight ``alpha``, 0 to 1, that :func:`beta_of` makes ``beta`` of."""
+    return beta / (1 + beta)
+
+
+def lengths_of(alphas: Sequence[float]) -> tuple[float, ...]:
+    """The lengths at which vectors are joined whose cosines shall count as by weights ``alphas`` of their own
+    (:func:`resift.vectors.similarity.joined`).
+
+    Their squares are in proportion to these weights' betas (:func:`beta_of`): score · exp(Σ βᵢ · cosineᵢ) is then
+    score · exp(β · cosine) of the joined vectors, with the betas' sum. What a ridge regression learns from joined
+    documents weighs their parts in the same way.
+
+    >>> lengths_of((0.5, 0.75))
+    (0.5, 0.8660254037844386)
+    """
+    betas = [beta_of(alpha) for alpha in alphas]
+    return tuple(sqrt(beta / (sum(betas) or 1)) for beta in betas)
 
 
 def pool_mean(

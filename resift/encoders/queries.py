@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
+from resift.encoders.model import Model, alpha_of, beta_of, lengths_of
 from resift.errors import BadInput, DimensionMismatch
 from resift.vectors.folder import content_hash
-from resift.vectors.similarity import alpha_of, beta_of, joined, lengths_of, unit_rows
+from resift.vectors.similarity import joined, unit_rows
 from resift.vectors.table import WordVectors
 
 # weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
@@ -78,7 +78,7 @@ class StaticQueries(Model):
 
 
 def joint_weight(alphas: Sequence[float]) -> float:
-    """The weight at which vectors joined by :func:`resift.vectors.similarity.lengths_of` count as each does by its own
+    """The weight at which vectors joined by :func:`resift.encoders.model.lengths_of` count as each does by its own
     one of ``alphas``."""
     return alpha_of(sum(beta_of(alpha) for alpha in alphas))
 

@@ -1,10 +1,14 @@
-"""Addresses of engines and stores: a cluster's URLs or a file's path, told apart, checked, shown without passwords."""
+"""Addresses of engines and stores: a cluster's URLs or a file's path, told apart, checked, shown without passwords; and
+which hosts are this machine.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 from resift.errors import BadInput
@@ -96,3 +100,29 @@ def _node(url: str) -> Node:
     port = port or (443 if parts.scheme == "https" else 9200)
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     return Node(parts.scheme, host, port, parts.path.rstrip("/"), user, password)
+
+
+@lru_cache(256)  # each request asks for its own, several times
+def host_of(url: str) -> str:
+    """The host of a URL in lower case, without its port; "" if there is none, or it is malformed.
+
+    >>> host_of("http://LOCALHOST:8080"), host_of("//[::1]:8080"), host_of("null")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+@lru_cache(256)
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and no other machine can be meant by it.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "127.0.0.1.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -55,7 +55,7 @@ def open_session_store(url: str, index: str) -> SessionStore:
         from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 
         return OpenSearchSessionStore(url, index)
-    from resift.plugin.sqlite.sessions import SqliteSessionStore
+    from resift.plugin.sqlite.database import SqliteSessionStore
 
     return SqliteSessionStore(url)
 
@@ -68,7 +68,7 @@ def open_review_store(url: str, index: str) -> SessionStore:
     """
     if is_cluster(url):
         return open_session_store(url, f"{index}-reviews")
-    from resift.plugin.sqlite.sessions import SqliteSessionStore
+    from resift.plugin.sqlite.database import SqliteSessionStore
 
     path = Path(url)
     return SqliteSessionStore(str(path.with_name(f"{path.stem}-reviews.db")), durable=True)
@@ -84,7 +84,7 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
         from resift.plugin.opensearch.ubi import OpenSearchUbiLog
 
         return OpenSearchUbiLog(url, events, queries)
-    from resift.plugin.sqlite.sessions import SqliteUbiLog
+    from resift.plugin.sqlite.database import SqliteUbiLog
 
     return SqliteUbiLog(url)
 

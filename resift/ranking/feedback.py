@@ -28,11 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.model import known_alpha
 from resift.errors import BadInput
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
 from resift.text import bag_of_words, leaning
-from resift.vectors.similarity import known_alpha, unit_rows
+from resift.vectors.similarity import unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
 RIDGE_PRIOR = 0.3
@@ -196,7 +197,7 @@ class Feedback:
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
-        to 1, has vectors (:func:`resift.vectors.similarity.known_alpha`), and in the same proportion that of the judged
+        to 1, has vectors (:func:`resift.encoders.model.known_alpha`), and in the same proportion that of the judged
         documents' words takes its place. None: the weights count as they are.
         """
         if self.own is not self:
@@ -343,10 +344,10 @@ class Feedback:
             return np.asarray(query, np.float32)
         if self.method.transformation != "ridge":
             return np.asarray(query + length * self.shift, np.float32)
-        prior = RIDGE_PRIOR * unit_rows(query)
+        prior = RIDGE_PRIOR / length * np.asarray(query, np.float32)
         residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
         moved = prior + self._shrunk.T @ (self._ridge @ residuals)
-        return np.asarray(length * unit_rows(moved), np.float32)
+        return np.asarray(length / (float(np.linalg.norm(moved)) or 1.0) * moved, np.float32)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:

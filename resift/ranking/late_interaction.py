@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
+from resift.encoders.model import beta_of
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
-from resift.vectors.similarity import beta_of
 from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"

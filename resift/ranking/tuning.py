@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from resift.vectors.similarity import alpha_of, beta_of
+from resift.encoders.model import alpha_of, beta_of
 
 Factor = Annotated[float, Meta(ge=0, le=100)]
 

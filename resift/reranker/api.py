@@ -25,7 +25,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
 from resift.plugin.opensearch.documents import sent_body
 from resift.ranking.judgements import GRADES, collect_marks
-from resift.reranker.access.requests import current_caller, engine_headers
+from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -34,7 +34,6 @@ from resift.reranker.request_bodies import (
     TextObject,
     check_word_pairs,
 )
-from resift.reranker.request_log import count_rewrite, count_search
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import MAX_QUERY

@@ -14,11 +14,20 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
-from resift.reranker.access.requests import PAGE_POLICY, Keys, current_caller, protect_browsers, require_keys
+from resift.reranker.access.requests import (
+    PAGE_POLICY,
+    Keys,
+    add_metrics,
+    add_request_ids,
+    count_ubi,
+    current_caller,
+    protect_browsers,
+    require_keys,
+)
 from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
-from resift.reranker.request_log import add_metrics, add_request_ids, count_ubi, http_error, identified
+from resift.reranker.request_log import http_error, identified
 from resift.reranker.reviews_api import reviews
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks, read_actions

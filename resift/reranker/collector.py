@@ -16,9 +16,8 @@ from flask import Blueprint, current_app
 
 from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
-from resift.reranker.access.requests import current_caller
+from resift.reranker.access.requests import count_ubi, current_caller
 from resift.reranker.api import json_items
-from resift.reranker.request_log import count_ubi
 from resift.sessions.clicks import AHEAD
 from resift.sessions.quotas import Quotas
 

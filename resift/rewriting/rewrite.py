@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.contracts.query_dsl import Body
+from resift.encoders.model import beta_of
 from resift.rewriting.clauses import (
     NAME,
     Parts,
@@ -43,7 +44,6 @@ from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.sessions.knowledge import Knowledge
-from resift.vectors.similarity import beta_of
 
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5

@@ -26,8 +26,7 @@ from resift.ingest.readers import BadLine
 from resift.plugin.connect import open_session_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
-from resift.reranker.access.keys import SCOPES, KeyFile
-from resift.reranker.access.requests import OPEN, SCOPE_OF, scope_of
+from resift.reranker.access.keys import OPEN, SCOPE_OF, SCOPES, KeyFile, scope_of
 
 DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
 UNKNOWN = "rsf_" + "u" * 43

@@ -20,7 +20,7 @@ from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import JoinedFields
-from resift.encoders.model import ALPHA
+from resift.encoders.model import ALPHA, beta_of, lengths_of
 from resift.encoders.queries import QUERY_ALPHA, JointModel, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.lab.training.queries import SPREAD, weigh
@@ -31,7 +31,6 @@ from resift.plugin.opensearch.mappings import vector_mapping
 from resift.ranking.feedback import METHODS, Feedback
 from resift.reranker import Config, create_app
 from resift.text import bag_of_words
-from resift.vectors.similarity import beta_of, lengths_of
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
 COUNT, DIM, QUERY = 40, 5, "fire rain"

@@ -15,9 +15,9 @@ from test_late_reranker import late as late
 
 from resift.cli.lab.reranker import put_into_service
 from resift.contracts.engine import Engine
+from resift.encoders.model import beta_of
 from resift.errors import CorruptModel
 from resift.ranking.late_interaction import LateInteraction
-from resift.vectors.similarity import beta_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from resift.errors import BadInput, SessionsUnavailable
 from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.sqlite import sessions as sqlite_module
-from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite import database as sqlite_module
+from resift.plugin.sqlite.database import SqliteSessionStore
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionDam
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Refusals, records_of
 from resift.plugin.sqlite import database
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.plugin.sqlite.tables import FORMAT
 from resift.sessions.sessions import Sessions
 
@@ -295,7 +295,7 @@ from resift.contracts.documents import Document
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.contracts.session_store import StoredSession
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite.database import SqliteSessionStore
 engine, store = SqliteEngine(sys.argv[1]), SqliteSessionStore(sys.argv[1])
 assert len(engine.search("docs", {"query": {"match": {"text": "fire"}}}).hits) == 2
 assert store.read("a").body["q"] == ["fire é"]

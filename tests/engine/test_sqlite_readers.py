@@ -15,8 +15,8 @@ from resift.contracts.documents import Document
 from resift.contracts.session_store import StoredSession
 from resift.errors import CorruptEngine
 from resift.plugin.sqlite import database
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
 
 ONE = StoredSession({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs"])
 

@@ -10,6 +10,7 @@ import pytest
 
 from resift import Model
 from resift.contracts.engine import Engine
+from resift.encoders.model import beta_of
 from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Mark
 from resift.ranking.tuning import USUAL, Tuning
@@ -17,7 +18,6 @@ from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Sessions
-from resift.vectors.similarity import beta_of
 
 
 @pytest.fixture

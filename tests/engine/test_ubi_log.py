@@ -15,7 +15,7 @@ from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.plugin.connect import open_engine, open_ubi_log
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.ubi import OpenSearchUbiLog
-from resift.plugin.sqlite import sessions as sqlite_ubi
+from resift.plugin.sqlite import database as sqlite_ubi
 
 LONG = (0.0, NOW + 1000)
 Refresh = Callable[[], None]

@@ -17,8 +17,8 @@ from worker_memory import Server, serving
 from resift import Model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import Judgement
 from resift.sessions.sessions import Sessions
 

@@ -27,8 +27,8 @@ from resift.lab.evaluation.feedback.same_class import SameClass
 from resift.lab.evaluation.feedback.turns import METRICS, run_turns
 from resift.lab.evaluation.served import Asked, Hits
 from resift.lab.evaluation.system import Encoder
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import JudgedDocument, Judgement, Mark
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
+from resift.encoders.model import known_alpha
 from resift.errors import BadInput
 from resift.ranking.feedback import METHODS, Background
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import learn_mask, spherical_entropy
 from resift.text import bag_of_words, leaning
-from resift.vectors.similarity import known_alpha, unit_rows
+from resift.vectors.similarity import unit_rows
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from reranker_app import config as config
 from reranker_app import plain as plain
 
-from resift.reranker.request_log import count_rewrite, count_search, count_ubi
+from resift.reranker.access.requests import count_rewrite, count_search, count_ubi
 from resift.rewriting.outcome import Outcome
 
 FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.errors import BadInput, NotFound
-from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.reviews import log as log_module
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.encoders.model import MAX_BETA
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME, PROMOTED, script_source
@@ -20,7 +21,6 @@ from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import ALTERNATIVES, kept_factor, rewrite
 from resift.sessions.knowledge import Knowledge
-from resift.vectors.similarity import MAX_BETA
 
 FIELDS = ["title", "text"]
 VECTOR = np.array([0.6, 0.8, 0], np.float32)

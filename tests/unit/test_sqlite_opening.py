@@ -10,9 +10,8 @@ import pytest
 
 from resift.errors import BadInput, EngineUnavailable, IndexNotFound
 from resift.plugin.sqlite import database
-from resift.plugin.sqlite.database import Database
+from resift.plugin.sqlite.database import Database, SqliteSessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.sessions import SqliteSessionStore
 
 
 def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(

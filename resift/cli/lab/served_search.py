@@ -12,6 +12,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import MAX_RESULTS
+from resift.encoders.model import known_alpha
 from resift.lab.evaluation.served import RANKED, Asked, Hits
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
@@ -22,7 +23,6 @@ from resift.rewriting.request import RewriteSettings, telling_words
 from resift.rewriting.rewrite import rewrite
 from resift.sessions.knowledge import Samples, SharedWords, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
-from resift.vectors.similarity import known_alpha
 
 INDEX, _FIELD = "documents", "text"
 

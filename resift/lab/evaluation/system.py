@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part
+from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part, lengths_of
 from resift.encoders.queries import joint_weight
 from resift.lab.fingerprints import fingerprints_in
-from resift.vectors.similarity import joined, lengths_of
+from resift.vectors.similarity import joined
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:

@@ -17,13 +17,12 @@ from functools import partial
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
+from resift.encoders.model import Model, alpha_of, beta_of, known_alpha
 from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.metrics import Numbers
 from resift.lab.evaluation.significance import paired_randomization
 from resift.plugin.sqlite.analysis import terms_of
 from resift.text import FUNCTION_WORDS
-from resift.vectors.similarity import alpha_of, beta_of, known_alpha
 
 SHARES = (0.2, 0.5, 1)  # of the model's own beta, from which the weight is chosen
 SIGNIFICANT = 0.05  # of what is better than the text alone

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
+from resift.encoders.model import Model, alpha_of, beta_of
 from resift.encoders.queries import QUERY_ALPHA, QUERY_MAX_ALPHA, StaticQueries
 from resift.errors import BadInput, needs_extra
 from resift.lab.evaluation.significance import paired_randomization
@@ -38,7 +38,7 @@ from resift.lab.training.teachers import Teacher
 from resift.lab.training.unseen import LinearMap
 from resift.lab.vectors.tables import quantized
 from resift.text import tokenize, word_places
-from resift.vectors.similarity import alpha_of, beta_of, unit_rows
+from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:

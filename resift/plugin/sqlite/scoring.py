@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.encoders.model import MAX_BETA
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_vector
 from resift.rewriting.clauses import script_source
 from resift.schema import convert, read
-from resift.vectors.similarity import MAX_BETA
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
 Postings = tuple[Rows, Scores, Rows]  # of a term in a field: rows, how often it is there, and how many terms are

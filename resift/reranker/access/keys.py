@@ -1,4 +1,4 @@
-"""API keys: what they allow, and the file that keeps their hashes.
+"""API keys: what they allow, the scope that each route needs, and the file that keeps their hashes.
 
 A key is 256 random bits, so one SHA-256 of it cannot be turned back, and needs neither salt nor a slow hash.
 """
@@ -21,11 +21,48 @@ from resift.files import replace_private
 from resift.sessions.sessions import Anybody
 
 SCOPES = ("embed", "search", "body", "feedback", "review", "admin")
+OPEN = "open"
+SCOPE_OF = {
+    "api.embeddings": "embed",
+    "api.rerank": "embed",
+    "api.search": "search",
+    "api.list_indices": "search",
+    "api.describe_index": "search",
+    "api.suggest": "search",
+    "api.rewrite": "embed",
+    "api.feedback": "feedback",
+    "ubi.events": "feedback",
+    "ubi.queries": "feedback",
+    "api.get_session": "feedback",
+    "api.delete_session": "feedback",
+    "api.undo": "feedback",
+    "reviews.list_reviews": "review",
+    "reviews.begin_review": "review",
+    "reviews.get_review": "review",
+    "reviews.next_batch": "review",
+    "reviews.judge": "review",
+    "reviews.undo_judgement": "review",
+    "reviews.export_review": "review",
+    "reviews.delete_review": "admin",
+    "review_page": OPEN,
+    "metrics": "admin",
+    "healthz": OPEN,
+    "readyz": OPEN,
+    "openapi": OPEN,
+    "script": OPEN,
+    "page": OPEN,
+    "static": OPEN,
+}
 PREFIX = "rsf_"
 VARIABLE = "RESIFT_API_KEY"
 _KEY = re.compile(PREFIX + r"[A-Za-z0-9_-]{32,256}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def scope_of(endpoint: str) -> str:
+    """The scope that an endpoint needs, or ``open``; ``admin`` for one that is not known here."""
+    return SCOPE_OF.get(endpoint, "admin")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Which requests are answered, by their host, their origin and their key's scope, and as whom the engine is asked.
+"""What each request passes before and after its route.
+
+It gets an id, is admitted by its host, its origin and its key's scope, asks the engine as its caller, and is logged and
+counted.
 
 A browser sends requests of any page to any address, also to this machine's own. So changes of other sites are refused
 (CSRF), and without keys, where nothing else protects them, also requests to names that are not this machine's: a site
@@ -9,17 +12,19 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from ipaddress import ip_address
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from flask import Flask, Response, g, has_request_context, request
+from flask import Flask, Response, current_app, g, has_app_context, has_request_context, request
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from werkzeug.datastructures import Headers
 
+from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, REQUEST_ID
 from resift.errors import (
     BadInput,
     Forbidden,
@@ -29,13 +34,29 @@ from resift.errors import (
     Unauthorized,
     UnsupportedMediaType,
 )
-from resift.reranker.access.keys import PREFIX, SCOPES, VARIABLE, Caller, Key, KeyFile, check_key, key_hash
+from resift.plugin.addresses import host_of, is_loopback
+from resift.reranker.access.keys import (
+    OPEN,
+    PREFIX,
+    SCOPES,
+    VARIABLE,
+    Caller,
+    Key,
+    KeyFile,
+    check_key,
+    key_hash,
+    scope_of,
+)
+from resift.reranker.request_log import log as answers
+from resift.rewriting.outcome import Outcome
 from resift.schema import fields_of
 
 if TYPE_CHECKING:
     from resift.reranker.config import Config
 
 log = logging.getLogger(__name__)
+ANSWERED = "X-Request-Id"
+_ID = re.compile(r"[!-~]{1,128}")  # what can stand in a header, and in a line of a log
 _CHECK_SECONDS = 1.0  # after which the file of keys is looked at again
 _NO_VERSION = (0, 0, 0)
 
@@ -59,6 +80,46 @@ _CORS = {
     "Access-Control-Expose-Headers": "X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
+_COUNTED = {  # by the functions at the end
+    "rewrites": "Searches of pipelines by what became of them: the codes of resift.rewriting.outcome",
+    "searches": "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
+    "ubi": "Events and queries of UBI that were sent, and events that were read, by what became of them",
+}
+
+
+def add_request_ids(app: Flask) -> None:
+    """Take each request's id from ``X-Opaque-Id`` or ``X-Request-Id``, or give it one, note when it began, and log
+    what was answered.
+
+    A value that cannot stand in a header again, or has more than 128 characters, is not taken.
+    """
+
+    @app.before_request
+    def begin() -> None:
+        g.started = time.perf_counter()
+        id = request_id(request.headers)
+        REQUEST_ID.set(id)
+        OPAQUE_ID.set(id if id == request.headers.get(OPAQUE_ID_HEADER) else None)
+
+    @app.after_request
+    def answer(response: Response) -> Response:
+        response.headers[ANSWERED] = REQUEST_ID.get() or ""
+        if answers.isEnabledFor(logging.INFO):
+            seconds = round(time.perf_counter() - g.get("started", time.perf_counter()), 6)
+            fields = {"method": request.method, "path": request.path, "status": response.status_code}
+            answers.info("answered", extra={"fields": {**fields, "seconds": seconds}})
+        return response
+
+    @app.teardown_request
+    def end(error: BaseException | None) -> None:
+        for variable in (REQUEST_ID, OPAQUE_ID):  # the thread answers others too
+            variable.set(None)
+
+
+def request_id(headers: Mapping[str, str] | Headers) -> str:
+    """The id that a request's headers give it, or a new one."""
+    given = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, ANSWERED))
+    return next(filter(_ID.fullmatch, given), None) or uuid.uuid4().hex
 
 
 class Keys:
@@ -189,38 +250,6 @@ def _is_foreign(origins: Sequence[str]) -> bool:
     return origin is not None and origin.partition("://")[2].lower() != request.host.lower()
 
 
-OPEN = "open"
-SCOPE_OF = {
-    "api.embeddings": "embed",
-    "api.rerank": "embed",
-    "api.search": "search",
-    "api.list_indices": "search",
-    "api.describe_index": "search",
-    "api.suggest": "search",
-    "api.rewrite": "embed",
-    "api.feedback": "feedback",
-    "ubi.events": "feedback",
-    "ubi.queries": "feedback",
-    "api.get_session": "feedback",
-    "api.delete_session": "feedback",
-    "api.undo": "feedback",
-    "reviews.list_reviews": "review",
-    "reviews.begin_review": "review",
-    "reviews.get_review": "review",
-    "reviews.next_batch": "review",
-    "reviews.judge": "review",
-    "reviews.undo_judgement": "review",
-    "reviews.export_review": "review",
-    "reviews.delete_review": "admin",
-    "review_page": OPEN,
-    "metrics": "admin",
-    "healthz": OPEN,
-    "readyz": OPEN,
-    "openapi": OPEN,
-    "script": OPEN,
-    "page": OPEN,
-    "static": OPEN,
-}
 _WITHOUT_BODIES = frozenset(SCOPES) - {"body", "review", "admin"}
 _EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
 # also behind a comma, which joins several headers of a name
@@ -253,11 +282,6 @@ def require_keys(app: Flask, keys: Keys) -> None:
 def _is_local() -> bool:
     """Whether the request at hand is this machine's own, and does not come through a proxy for another name."""
     return is_loopback(request.remote_addr or "") and is_loopback(host_of(f"//{request.host}"))
-
-
-def scope_of(endpoint: str) -> str:
-    """The scope that an endpoint needs, or ``open``; ``admin`` for one that is not known here."""
-    return SCOPE_OF.get(endpoint, "admin")
 
 
 def current_caller() -> Caller:
@@ -307,27 +331,52 @@ def _credentials(authorization: str) -> Iterator[str]:
         yield f"{found.username}:{found.password}"
 
 
-@lru_cache(256)  # each request asks for its own, several times
-def host_of(url: str) -> str:
-    """The host of a URL in lower case, without its port; "" if there is none, or it is malformed.
+def add_metrics(app: Flask) -> None:
+    """Count requests and their seconds by endpoint, and serve them under ``/metrics``.
 
-    >>> host_of("http://LOCALHOST:8080"), host_of("//[::1]:8080"), host_of("null")
-    ('localhost', '::1', '')
+    Where the variable PROMETHEUS_MULTIPROC_DIR names a folder, the figures of all processes that share it are added up.
     """
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+    shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+    registry = CollectorRegistry()
+    count = Counter("resift_requests", "Requests", ["endpoint", "status"], registry=registry)
+    seconds = Histogram(
+        "resift_request_seconds",
+        "Seconds a request took",
+        ["endpoint"],
+        registry=registry,
+        buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+    )
+
+    for name, what in _COUNTED.items():
+        app.extensions[name] = Counter(f"resift_{name}", what, ["outcome"], registry=registry)
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        count.labels(endpoint, response.status_code).inc()
+        seconds.labels(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
+        return response
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        source = CollectorRegistry() if shared else registry
+        if shared:
+            multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
+        return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
 
 
-@lru_cache(256)
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, and no other machine can be meant by it.
+def count_rewrite(outcome: Outcome) -> None:
+    """Count a search of a pipeline by what became of it."""
+    current_app.extensions["rewrites"].labels(outcome.code).inc()
 
-    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "127.0.0.1.example")]
-    [True, True, True, False, False]
-    """
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+
+def count_search(told: dict[str, Any]) -> None:
+    """Count what is said of a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
+    outcome = "engine_order" if not told["reranked"] else "in_part" if "reason" in told else "reranked"
+    current_app.extensions["searches"].labels(outcome).inc()
+
+
+def count_ubi(outcome: str, items: int) -> None:
+    """Count what became of so many events or queries of UBI; outside of an application nothing is counted."""
+    if items and has_app_context():
+        current_app.extensions["ubi"].labels(outcome).inc(items)

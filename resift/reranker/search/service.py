@@ -14,7 +14,7 @@ from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, repeatable
 from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
-from resift.encoders.model import Model
+from resift.encoders.model import Model, known_alpha
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
@@ -58,7 +58,6 @@ from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Session, Sessions, check_judgements
 from resift.sessions.trials import Trials
-from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.encoders.model import beta_of
 from resift.errors import BadInput
 from resift.lab.evaluation.feedback.bench import FeedbackBench, Judged, Scores
 from resift.ranking.feedback import METHODS, Feedback
-from resift.vectors.similarity import beta_of, unit_rows
+from resift.vectors.similarity import unit_rows
 
 BASELINES = ("rocchio", "rm3", "more_like_this")
 _QUERY_SHARE, _RM3_TERMS = 0.3, 60
