@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from attached_index import Index, shop
 from click.testing import CliRunner, Result
 from cluster_snapshot import snapshot
+from opensearchpy import OpenSearch, helpers
 
 import resift
 from resift.cli.main import main
 from resift.plugin.cluster.settings import PRIVATE, TRUSTED
 
 __all__ = ["shop"]
+
+ROOT = Path(__file__).parents[2]
+# A shell of the reader's, in an environment with nothing in it, that stops the service which it has begun. A person
+# takes longer to read the plan than the service to start.
+SHELL = """
+exec 2>&1
+trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
+{python} -m venv .venv && . .venv/bin/activate
+"""
+WAIT = "for _ in $(seq 300); do curl -sf http://127.0.0.1:8080/healthz > /dev/null && break; sleep 0.1; done"
+POSTS = {
+    "1": ("The strike of the railway workers goes on", [0.9, 0.2, 0.1]),
+    "2": ("Nurses end their strike after a week", [0.8, 0.3, 0.1]),
+    "3": ("Lightning may strike twice in a thunderstorm", [0.1, 0.9, 0.3]),
+    "4": ("A striker scores late, and the match is lost", [0.1, 0.1, 0.9]),
+    "5": ("How thunderstorms form, and where to hide from lightning", [0.1, 0.8, 0.4]),
+    "6": ("Bread rises in a warm kitchen", [0.3, 0.3, 0.3]),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +104,47 @@ def test_nothing_is_asked_or_written_where_settings_allow_what_is_needed(shop: I
         assert cluster.persistent().items() >= allowed.items()
     finally:
         cluster.set(before)
+
+
+@pytest.fixture
+def blog(opensearch_url: str) -> Iterator[OpenSearch]:
+    """A cluster in which a team has made an index for its own hybrid searches, with OpenSearch's client alone."""
+    vectors = {"type": "knn_vector", "dimension": 3, "method": {"name": "hnsw", "engine": "lucene"}}
+    properties = {"body": {"type": "text"}, "embedding": vectors}
+    settings = {"index.knn": True, "number_of_shards": 1, "index.search.default_pipeline": "blog-hybrid"}
+    documents = [
+        {"_index": "blog", "_id": one, "body": body, "embedding": vector} for one, (body, vector) in POSTS.items()
+    ]
+    normalized = {"phase_results_processors": [{"normalization-processor": {}}]}
+    with closing(OpenSearch(opensearch_url, timeout=60)) as client:
+        client.transport.perform_request("PUT", "/_search/pipeline/blog-hybrid", body=normalized)
+        client.indices.create(index="blog", body={"settings": settings, "mappings": {"properties": properties}})
+        helpers.bulk(client, documents, refresh=True)
+        yield client
+        client.indices.delete(index="blog")
+        client.transport.perform_request("DELETE", "/_search/pipeline/blog-hybrid")
+        resift.uninstall(opensearch_url).run()
+
+
+def test_five_commands_take_less_than_five_minutes_from_nothing(
+    blog: OpenSearch, here: Path, opensearch_url: str
+) -> None:
+    with closing(socket.socket()) as taken:
+        if not taken.connect_ex(("127.0.0.1", 8080)):
+            pytest.skip("needs the port 8080, which is in use")
+    page = (ROOT / "docs" / "attach.md").read_text("utf-8")
+    first, plan, search = re.findall(r"```\n(.*?)```", page, re.DOTALL)[:3]
+    wanted = json.loads(search.partition("-d '")[2].rstrip().removesuffix("'"))
+    before = [hit["_id"] for hit in blog.search(index="blog", body=wanted)["hits"]["hits"]]
+    assert before[0] != "3"
+    shutil.copytree(ROOT / "resift", here / "resift", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, here)
+    served = re.sub(r"^resift serve &.*$", f"resift serve 2> serve.log &\n{WAIT}", first, flags=re.MULTILINE)
+    script = SHELL.format(python=sys.executable) + (served + search).replace("http://localhost:9200", opensearch_url)
+    done = subprocess.run(["bash", "-e", "-c", script], input="y\n", capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert plan.partition("…")[0].rstrip() in done.stdout
+    hits = json.loads(done.stdout.splitlines()[-1])["hits"]["hits"]
+    assert (hits[0]["_id"], hits[0]["matched_queries"]) == ("3", ["resift"])
+    assert {hit["_id"] for hit in hits} >= {"3", "5"}
