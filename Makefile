@@ -100,8 +100,7 @@ chart: $(SCHEMAS)
 $(SCHEMAS): requirements.lock
 	rm -rf build/kubernetes && mkdir -p build/kubernetes
 	sed -n '/^kubernetes-validate==/,/[^\]$$/p' requirements.lock > build/kubernetes/requirements.txt
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --target build/kubernetes \
-		--require-hashes -r build/kubernetes/requirements.txt
+	$(PYTHON) -m pip install --quiet --no-deps --target build/kubernetes --require-hashes -r build/kubernetes/requirements.txt
 	sed -i 's|"$$id"|"$$comment"|; s|"/api/_definitions|"_definitions|' $@/*.json
 
 # What goes to PyPI, in dist/: the same bytes whoever builds a commit
