@@ -396,5 +396,5 @@ def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
     known = [getattr(one, "node_id", getattr(one, "id", one)) for one in _listed(name, given)]
     ids = [str(id) if type(id) is int else id for id in known]
     if wrong := [id for id in ids if not isinstance(id, str) or not id]:
-        raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="document ids or hits")
+        raise BadInput(f"{name} holds what is not a document id", value=wrong[0], expected="document ids or hits")
     return list(map(str, ids))

@@ -120,7 +120,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInput(
-            f"{host} is no address: {reason}", value=host, expected="a name or address of this machine"
+            f"{host} is not an address: {reason}", value=host, expected="a name or address of this machine"
         ) from None
     try:
         # connections of a server that has just ended may linger on the same port

@@ -296,8 +296,8 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     ``table``.
 
     Of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``, it is that of the
-    words without a digit, each as much as it is rare. What such a model lacks, hardly any document has; but who asks
-    for "U2278DE" or "18/45" means these very ones, and to the vectors their neighbours are as good. Of a text without
+    words without a digit, each as much as it is rare. What such a model lacks, hardly any document has; but whoever
+    asks for "U2278DE" or "18/45" means exactly that, and to vectors a neighbour of it is as good. Of a text without
     words it is 1.
     """
     words = tokenize(text)
@@ -324,7 +324,7 @@ def known_alpha(alpha: float, known: float | None) -> float:
 
 
 def beta_of(alpha: float) -> float:
-    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
+    """What a similarity is multiplied by in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
 
     It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
     MAX_BETA, at which the score only tells apart what is similar alike.
@@ -341,8 +341,8 @@ def alpha_of(beta: float) -> float:
 
 
 def lengths_of(alphas: Sequence[float]) -> tuple[float, ...]:
-    """The lengths at which vectors are joined whose cosines shall count as by weights ``alphas`` of their own
-    (:func:`resift.vectors.similarity.joined`).
+    """The lengths at which vectors are joined (:func:`resift.vectors.similarity.joined`) so that the cosine of each
+    counts by its own one of the weights ``alphas``.
 
     Their squares are in proportion to these weights' betas (:func:`beta_of`): score · exp(Σ βᵢ · cosineᵢ) is then
     score · exp(β · cosine) of the joined vectors, with the betas' sum. What a ridge regression learns from joined

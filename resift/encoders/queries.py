@@ -78,8 +78,8 @@ class StaticQueries(Model):
 
 
 def joint_weight(alphas: Sequence[float]) -> float:
-    """The weight at which vectors joined by :func:`resift.encoders.model.lengths_of` count as each does by its own
-    one of ``alphas``."""
+    """The weight at which vectors joined by :func:`resift.encoders.model.lengths_of` count as each does by its own of
+    ``alphas``."""
     return alpha_of(sum(beta_of(alpha) for alpha in alphas))
 
 

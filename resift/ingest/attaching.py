@@ -17,7 +17,7 @@ from resift.contracts.documents import IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import Verification, check
+from resift.ingest.verify import VectorCheck, Verification
 from resift.ingest.writing import CountingWriter
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.client import scroll
@@ -54,7 +54,7 @@ def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: P
         engine.refresh(entry.name)
         lacking = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
         before = report.documents
-        found = check(engine, model, entry, lacking, True, stop, _shifted(progress, before))
+        found = VectorCheck(engine, model, entry, True, stop).run(lacking, _shifted(progress, before))
         report.documents += found.repaired
         progress(report.documents)
         report.refused, report.left = found.refused, found.unrepaired - len(found.refused)

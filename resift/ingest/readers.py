@@ -164,7 +164,7 @@ def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None =
         reason = f"no id in column {id_column!r}" + ("" if id_column in row else f", of {', '.join(row)}"[:_SHOWN])
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     if name is not None and isinstance(row[name], (dict, list)):
-        return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is no text and no number")
+        return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is not a text or a number")
     source = {key: value for key, value in row.items() if key != "_id"}
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()

@@ -45,7 +45,7 @@ def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> 
         source = gzip.GzipFile(fileobj=source)
     if b"\0" in source.peek(_PIECE)[:_PIECE]:
         expected = "UTF-8, plain or compressed by gzip; iconv converts texts in UTF-16"
-        raise BadInput(f"{name} is no text in UTF-8", value=name, expected=expected)
+        raise BadInput(f"{name} is not UTF-8 text", value=name, expected=expected)
     if format in TABLES:
         return _table_rows(source, TABLES[format], ("_id", "id", id))
     return _text_rows(source) if format == "text" else _documents(_json_rows(source))

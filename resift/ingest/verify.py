@@ -103,75 +103,69 @@ def verify(
     """
     info = engine.info(index).of(model)
     documents = engine.scan(info.name, info.vector_field, info.fields)
-    return check(engine, model, info, documents, repair, stop or Stop(), progress)
+    return VectorCheck(engine, model, info, repair, stop or Stop()).run(documents, progress)
 
 
-def check(
-    engine: Engine,
-    model: Model,
-    info: IndexInfo,
-    documents: Iterable[Document],
-    repair: bool,
-    stop: Stop,
-    progress: Progress = lambda found: None,
-) -> Verification:
-    """:func:`verify` for some documents of an index, which were read with the fields and the vectors of ``info``."""
-    found = Verification(info.name)
-    changed = _check(engine, model, info, documents, found, repair, stop, progress)
-    for _ in range(_ROUNDS):
-        if not changed or stop.requested:
-            break
-        engine.refresh(info.name)  # what was changed meanwhile need not be visible yet
-        again = Verification(info.name)  # they have been counted
-        changed = _check(engine, model, info, _named(engine, info, changed), again, repair, stop)
-        found.repaired += again.repaired
-        found.refused += again.refused
-    found.unrepaired = len(changed) + len(found.refused) if repair else found.missing + found.stale
-    if found.repaired:
-        engine.refresh(info.name)
-    return found
+@dataclass(frozen=True)
+class VectorCheck:
+    """Compares the vectors of an index, as ``info`` has it, with those that a ``model`` gives its texts; with
+    ``repair`` the right ones are written, until a ``stop`` is requested."""
 
+    engine: Engine
+    model: Model
+    info: IndexInfo
+    repair: bool
+    stop: Stop
 
-def _check(
-    engine: Engine,
-    model: Model,
-    info: IndexInfo,
-    documents: Iterable[Document],
-    found: Verification,
-    repair: bool,
-    stop: Stop,
-    progress: Progress = lambda found: None,
-) -> list[str]:
-    """Check documents; return the ids of those that are wrong, and were changed since they were read."""
-    with vector_writer(engine, info, stop) if repair else nullcontext() as writer:
-        wrong = []
-        for batch in batched(documents, BATCH):
-            found.checked += len(batch)
-            expected = model.encode([document_text(document.source, info.fields) for document in batch])
-            for document, right in zip(batch, expected, strict=True):
-                if not is_right(document.vector, right, info.vector_field):
-                    found.note(document)
-                    wrong.append((document.id, document.version, right))
-            # Few are wrong as a rule: one request for each batch that was read would be many small ones.
-            if writer is not None and len(wrong) >= BATCH:
-                writer.put(wrong)
-                found.repaired, wrong = writer.written, []
-            elif writer is None:
-                wrong = []
-            progress(found)
-            if stop.requested:
+    def run(self, documents: Iterable[Document], progress: Progress) -> Verification:
+        """:func:`verify` for some ``documents``, which were read with the fields and the vectors of the index."""
+        found = Verification(self.info.name)
+        changed = self._compare(documents, found, progress)
+        for _ in range(_ROUNDS):
+            if not changed or self.stop.requested:
                 break
-        if writer is not None and wrong:
-            writer.put(wrong)
-    if writer is None:
-        return []
-    found.repaired, found.refused = writer.written, writer.refused
-    return writer.changed
+            self.engine.refresh(self.info.name)  # what was changed meanwhile need not be visible yet
+            again = Verification(self.info.name)  # they have been counted
+            changed = self._compare(self._named(changed), again)
+            found.repaired += again.repaired
+            found.refused += again.refused
+        found.unrepaired = len(changed) + len(found.refused) if self.repair else found.missing + found.stale
+        if found.repaired:
+            self.engine.refresh(self.info.name)
+        return found
 
+    def _named(self, ids: Sequence[str]) -> Iterator[Document]:
+        for some in batched(ids, BATCH):
+            yield from self.engine.scan(self.info.name, self.info.vector_field, self.info.fields, ids=some)
 
-def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[Document]:
-    for some in batched(ids, BATCH):
-        yield from engine.scan(info.name, info.vector_field, info.fields, ids=some)
+    def _compare(
+        self, documents: Iterable[Document], found: Verification, progress: Progress = lambda found: None
+    ) -> list[str]:
+        """Check documents; return the ids of those that are wrong, and were changed since they were read."""
+        info = self.info
+        with vector_writer(self.engine, info, self.stop) if self.repair else nullcontext() as writer:
+            wrong = []
+            for batch in batched(documents, BATCH):
+                found.checked += len(batch)
+                expected = self.model.encode([document_text(document.source, info.fields) for document in batch])
+                for document, right in zip(batch, expected, strict=True):
+                    if not is_right(document.vector, right, info.vector_field):
+                        found.note(document)
+                        if writer is not None:
+                            wrong.append((document.id, document.version, right))
+                # Few are wrong as a rule: one request for each batch that was read would be many small ones.
+                if writer is not None and len(wrong) >= BATCH:
+                    writer.put(wrong)
+                    found.repaired, wrong = writer.written, []
+                progress(found)
+                if self.stop.requested:
+                    break
+            if writer is not None and wrong:
+                writer.put(wrong)
+        if writer is None:
+            return []
+        found.repaired, found.refused = writer.written, writer.refused
+        return writer.changed
 
 
 def is_right(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:

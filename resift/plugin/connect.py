@@ -28,7 +28,7 @@ def open_engine(url: str) -> Engine:
 
         return OpenSearchEngine(url)
     if url == ":memory:":  # each thread would find another one there, and none after an error
-        raise BadInput("documents are not kept in memory alone", value=url, expected="a file, such as /tmp/try.db")
+        raise BadInput("documents cannot be kept in memory only", value=url, expected="a file, such as /tmp/try.db")
     from resift.plugin.sqlite.engine import SqliteEngine
 
     return SqliteEngine(url)

@@ -1,4 +1,4 @@
-"""Judgements: what a person marked, and whence each comes."""
+"""Judgements: what a person marked, and where each comes from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
-# Whence a judgement comes; sessions are stored by the places of these names, so new ones go to the end.
+# Where a judgement comes from; sessions are stored by the places of these names, so new ones go to the end.
 SOURCES = ("mark", "click", "skip", "model")
 _IMPLICIT = {"clicked": "click", "skipped": "skip"}
 
@@ -28,8 +28,8 @@ class Judgement:
     """One judgement of a session: a document of an index, and how it was judged.
 
     ``grade`` is one of GRADES or a score from -1 to 1: its sign says which, and its size how much it counts; 0 takes
-    earlier ones back. ``source`` says whence: a person's ``mark``, a ``click``, a ``skip`` (a hit that was passed over
-    on the way to a click), or the score of a ``model``. ``query`` is the text that the document was judged for, "" if
+    earlier ones back. ``source`` says where it comes from: a person's ``mark``, a ``click``, a ``skip`` (a hit that was
+    passed over on the way to a click), or a ``model``. ``query`` is the text that the document was judged for, "" if
     unknown, and ``at`` the time in Unix seconds. Judgements of one ``step`` are undone together.
     """
 

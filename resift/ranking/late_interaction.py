@@ -243,6 +243,6 @@ def tokenize_all(texts: Sequence[str]) -> list[list[str]]:
 
 
 def factors_of(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
-    """What engine's scores are multiplied with for n similarities, 0 or more, of a weight ``alpha``: exp(beta ·
+    """What the engine's scores are multiplied by for n similarities, 0 or more, of a weight ``alpha``: exp(beta ·
     similarity), (n,)."""
     return np.asarray(np.exp(beta_of(alpha) * np.asarray(similarities, np.float64)))

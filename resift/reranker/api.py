@@ -140,7 +140,7 @@ def _raw_body() -> bytes:
         raise
     except Exception as error:  # the server's own kinds: of a malformed chunk, or of a connection that ended
         reason = error.__context__ or error  # Werkzeug has one of its own for some of them, which says less
-        raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a body that is whole") from None
+        raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a complete body") from None
     if len(raw) > limit:
         raise RequestEntityTooLarge
     return raw

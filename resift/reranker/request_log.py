@@ -1,4 +1,4 @@
-"""What is told of requests: lines of logs, and the bodies of errors, each with the request's id."""
+"""Lines of logs and bodies of errors, each with the id of its request."""
 
 from __future__ import annotations
 

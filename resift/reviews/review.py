@@ -227,7 +227,7 @@ class Review:
         format.
         """
         if format not in FORMATS:
-            raise BadInput(f"{format!r} is no format", value=format, expected=" | ".join(FORMATS))
+            raise BadInput(f"{format!r} is not a format", value=format, expected=" | ".join(FORMATS))
         with self._lock:
             state = self.state()
             if format == "qrels":

@@ -84,7 +84,7 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
 
 
 def kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
-    """What the score of a judged document is multiplied with that keeps its place: its share of the session's words
+    """What the score of a judged document is multiplied by that keeps its place: its share of the session's words
     times exp(beta · similarity), or exp(beta · (1 + similarity)) for a cosine.
 
     It is 1 or more, so that no hit that is scored anew falls behind one that is not.
@@ -248,7 +248,7 @@ class _Rewriting:
         return stages
 
     def _factors(self) -> list[Body]:
-        """Clauses for what scores are multiplied with: by the similarity, and of documents that keep their places."""
+        """Clauses for what scores are multiplied by: the similarity, and factors of documents that keep a place."""
         knowledge, factors = self.knowledge, []
         if self.beta and knowledge.vector is not None:
             others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None

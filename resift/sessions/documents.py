@@ -53,7 +53,7 @@ def read_documents(
 
 def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     """What is learned from of a document's ``fields``, or of all if none are named: not the names of persons, where a
-    field's own says that it holds these. Who marks a document looks for others about the same, by whomever.
+    field's own says that it holds these. Whoever marks a document looks for others about the same, no matter by whom.
 
     >>> learned_text({"title": "Fire", "author": "Ann", "editor": {"name": "Bo"}}, ["title", "author", "editor.name"])
     'Fire'

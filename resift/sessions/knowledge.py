@@ -85,7 +85,7 @@ class Knowledge:
 
     @cached_property
     def share(self) -> float:
-        """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
+        """What a document's score is multiplied by that keeps its place, as if it had its share of the session's
         words: 1 + ‖weights of the terms‖."""
         length: float = sum(weight**2 for weight in self.terms.values()) ** 0.5
         return 1 + self.word_weight * length
@@ -97,7 +97,7 @@ class Knowledge:
 
     @property
     def sinking(self) -> float:
-        """What the scores of documents that were marked irrelevant to this very query are multiplied with where nothing
+        """What the scores of documents that were marked irrelevant to this very query are multiplied by where nothing
         else sinks them: 1 - e / (1 + e) for an evidence of e."""
         return 1.0 - strength(0.0 if self.feedback is None else self.feedback.own.evidence)
 

@@ -97,7 +97,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         assert "resift install --managed aws" in refused.stderr
         assert "resift install --managed aws" in resift("attach", index, "--yes").stderr
         plain = resift("install", "--name", name, *managed)
-        assert "call HTTPS alone" in plain.stderr
+        assert "only call HTTPS" in plain.stderr
 
         installed = resift("install", "--name", name, *managed, "--reranker", endpoint.url)
         assert installed.exit_code == 0, installed.output

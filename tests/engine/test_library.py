@@ -450,7 +450,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
     with pytest.raises(BadInput, match="relevant is not a list"):
         anna.mark(relevant="bush")
     for wrong in ([3.5], [True], [""], [None]):
-        with pytest.raises(BadInput, match="irrelevant holds what is no document id"):
+        with pytest.raises(BadInput, match="irrelevant holds what is not a document id"):
             anna.mark(irrelevant=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="no document is marked"):
         anna.mark()

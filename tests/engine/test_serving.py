@@ -369,7 +369,7 @@ def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:
         port = str(taken.getsockname()[1])
         for host, named in (
             ("127.0.0.1", f"port {port}: Address already in use"),
-            ("127.0.0.", "127.0.0. is no address"),
+            ("127.0.0.", "127.0.0. is not an address"),
         ):
             command = [sys.executable, "-m", "resift", "serve", "--host", host, "--port", port]
             key = {"RESIFT_API_KEY": "rsf_" + "0" * 64}  # without one, only this machine would be served

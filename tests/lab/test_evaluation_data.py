@@ -31,7 +31,7 @@ def assert_refused(read: Callable[[Any], object], path: str | Path, message: str
         (b'{"text": "a", "label": ["x", "y"]}\n', r"line 1: label is \['x', 'y'\]"),
         (b'\n{"text": 3, "label": "x"}\n', "line 2: text is 3"),
         (b'{"label": "x"}\n', "line 1: no text"),
-        (b'{"text": "a", "label": "x"}\n[1]\n', "line 2 is no JSON object"),
+        (b'{"text": "a", "label": "x"}\n[1]\n', "line 2 is not a JSON object"),
         (b"{broken\n", "line 1: "),
         (b"\xff\xfe", "line 1 cannot be read"),
         (b'{"text": "a", "label": "x"}\n\n{"text": "caf\xe9", "label": "x"}\n', "line 3 cannot be read"),

@@ -122,5 +122,5 @@ def test_whatever_a_password_holds_it_is_not_shown(user: str, password: str, for
 
 def test_documents_are_not_kept_in_memory_alone() -> None:
     # of which a second thread, or the next search after an error, would find nothing
-    with pytest.raises(BadInput, match="not kept in memory alone"):
+    with pytest.raises(BadInput, match="cannot be kept in memory only"):
         open_engine(":memory:")

@@ -87,14 +87,14 @@ def test_a_document_with_a_list_of_objects_stays_one() -> None:
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("format", ["json", "csv", "tsv", "text"])
 def test_other_encodings_are_refused_in_a_line(encoding: str, format: str) -> None:
-    with pytest.raises(BadInput, match="letter is no text in UTF-8"):
+    with pytest.raises(BadInput, match="letter is not UTF-8 text"):
         list(read(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
 
 
 @pytest.mark.parametrize("data", [bytes(100), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0"])
 @pytest.mark.parametrize("format", ["jsonl", "csv", "text"])
 def test_binary_files_are_refused(data: bytes, format: str) -> None:
-    with pytest.raises(BadInput, match="photo is no text in UTF-8"):
+    with pytest.raises(BadInput, match="photo is not UTF-8 text"):
         list(read(io.BytesIO(data), format, name="photo"))
 
 

@@ -73,7 +73,7 @@ def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
 
 @pytest.mark.parametrize("scopes", [[], ["all"], ["search", ""], ["Search"]])
 def test_scopes_that_do_not_exist(file: KeyFile, scopes: list[str]) -> None:
-    with pytest.raises(BadInput, match="is no scope") as caught:
+    with pytest.raises(BadInput, match="is not a scope") as caught:
         file.create("shop", scopes)
     assert "embed,search,body,feedback,review,admin" in str(caught.value.expected)
 
@@ -141,7 +141,7 @@ def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCapt
     file.path.write_text("half a li")
     clock.now += 2
     assert keys.find(second) is not None
-    assert "line 1 is no key" in caplog.text
+    assert "line 1 is not a key" in caplog.text
     file.path.unlink()
     clock.now += 2
     assert (keys.find(second), keys.required) == (None, True)

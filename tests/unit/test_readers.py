@@ -175,7 +175,7 @@ def test_an_id_is_not_read_as_a_number() -> None:
 def test_an_object_is_no_id() -> None:
     (one,) = records('{"id": {"a": 1}, "text": "b"}\n')
     assert isinstance(one, BadLine)
-    assert one.reason == "the id in 'id' is no text and no number"
+    assert one.reason == "the id in 'id' is not a text or a number"
 
 
 def test_two_columns_of_one_name() -> None:

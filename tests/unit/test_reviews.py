@@ -222,7 +222,7 @@ def test_exports(review: Review) -> None:
     hidden = list(csv.DictReader(io.StringIO(review.export("csv", lambda ids: [id for id in ids if id != "w1"]))))
     assert [(row["document"], bool(row["text"])) for row in hidden] == [("f1", True), ("w1", False)]
     assert review.export("ris").splitlines()[:3] == ["TY  - GEN", "ID  - f1", f"TI  - {TEXTS['f1']}"]
-    with pytest.raises(BadInput, match="'bib' is no format"):
+    with pytest.raises(BadInput, match="'bib' is not a format"):
         review.export("bib")
 
 

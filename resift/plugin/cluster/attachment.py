@@ -196,7 +196,7 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
 def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The flat settings of all indices that a name stands for. Raises IndexNotFound if there is none, and BadInput."""
     if _is_system(name):
-        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
+        raise BadInput(f"{name} is a system index", value=name, expected="an index of your own documents")
     found = cluster.index_settings(name)
     indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
     if not indices:

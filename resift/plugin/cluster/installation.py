@@ -64,7 +64,7 @@ class Managed:
         """Raise BadInput for an address of the reranker that such a cluster does not call."""
         if self.provider == "aws" and urlsplit(url).scheme != "https":
             expected = "--reranker https://…, with a certificate that the domain trusts"
-            raise BadInput(f"Amazon's domains call HTTPS alone, and not {url}", value=url, expected=expected)
+            raise BadInput(f"Amazon's domains only call HTTPS, not {url}", value=url, expected=expected)
 
     def to_dict(self) -> dict[str, str]:
         """What an index template records."""

@@ -68,7 +68,7 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     try:
         sent = dict(_without_vectors(_inner_without_vectors(body) if _may_have_more_hits(body) else body))
     except RecursionError:
-        raise BadInput("queries are too deep inside each other", expected="at most 100 of them") from None
+        raise BadInput("queries are nested too deep", expected="at most 100 of them") from None
     named, _ = source_parts(body.get("_source"))
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.

@@ -113,7 +113,7 @@ class _Parser:
         """A clause inside another one."""
         if self.depth == MAX_DEPTH:
             expected = f"at most {MAX_DEPTH} of them"
-            raise BadInput("queries are too deep inside each other", value=MAX_DEPTH + 1, expected=expected)
+            raise BadInput("queries are nested too deep", value=MAX_DEPTH + 1, expected=expected)
         self.depth += 1
         clause = self.clause(query)
         self.depth -= 1

@@ -124,7 +124,7 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         value = unknown[0] if unknown else ""
-        raise BadInput(f"{value!r} is no scope", value=value, expected=f"some of {','.join(SCOPES)}")
+        raise BadInput(f"{value!r} is not a scope", value=value, expected=f"some of {','.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in scopes)
 
 
@@ -178,7 +178,7 @@ class KeyFile:
             if not (_NAME.fullmatch(key.name) and _HASH.fullmatch(key.hash)):
                 raise ValueError("a malformed name or hash")
         except (ValueError, KeyError, TypeError):
-            message = f"{self.path}, line {number} is no key"
+            message = f"{self.path}, line {number} is not a key"
             raise BadInput(message, value=line, expected="a line as resift keys create writes it") from None
         return key
 

@@ -158,7 +158,7 @@ class Keys:
         return self._required
 
     def find(self, key: str) -> Key | None:
-        """The record of a key; None if there is no such key. It takes as long whatever is wrong with the key."""
+        """The record of a key; None if there is no such key. It takes as long whatever is wrong with it."""
         self._check_now_and_then()
         hashed, found = key_hash(key), None
         for known in [*self._keys, *self._single]:

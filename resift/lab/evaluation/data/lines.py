@@ -59,7 +59,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except ValueError as error:
             raise BadInput(f"{path}, line {number}: {error}", value=line, expected=_A_LINE) from error
         if not isinstance(record, dict):
-            raise BadInput(f"{path}, line {number} is no JSON object", value=line, expected=_A_LINE)
+            raise BadInput(f"{path}, line {number} is not a JSON object", value=line, expected=_A_LINE)
         yield number, record
 
 
