@@ -23,7 +23,7 @@ from resift.sessions.sessions import Sessions
 
 Body = dict[str, Any]
 INDEX = "docs"
-BOUNDED = settings(deadline=None, max_examples=20, derandomize=True, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(deadline=None, max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
 
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True).map(" ".join)
 scoring = st.one_of(

@@ -6,6 +6,7 @@ RESIFT_TEST_CASES is how many of each kind are tried, 8 by default.
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 from typing import Any
@@ -58,15 +59,22 @@ def assert_documented(name: str, status: int, body: bytes) -> None:
         check(content["application/json"]["schema"], json.loads(body))
 
 
-def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: str = "news") -> None:
-    """Send an operation requests that its schema allows, or forbids, for an index that there is."""
+@functools.cache
+def schema_for(index: str) -> Any:
+    """What openapi.json says of requests for an index that there is; to read it takes longer than most tests do."""
     spec = copy.deepcopy(SPEC)
     for schema in ("SearchRequest", "FeedbackRequest"):
         spec["components"]["schemas"][schema]["properties"]["index"] = {"enum": [index]}
     loaded = schemathesis.openapi.from_dict(spec)
-    loaded.app = client.application
     rejection = loaded.config.checks.negative_data_rejection
     rejection.expected_statuses = [*rejection.expected_statuses, "413"]
+    return loaded
+
+
+def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: str = "news") -> None:
+    """Send an operation requests that its schema allows, or forbids, for an index that there is."""
+    loaded = schema_for(index)
+    loaded.app = client.application
 
     @cases
     @given(case=loaded.find_operation_by_id(name).as_strategy(generation_mode=mode))

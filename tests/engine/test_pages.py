@@ -70,7 +70,7 @@ SEARCHES = st.fixed_dictionaries(
 BODIES = st.sampled_from(["text", "clause", "multi_match", "body"])
 # derandomised, and few: each of them is some twenty searches
 CASES = settings(
-    max_examples=30,
+    max_examples=15,
     deadline=None,
     phases=[Phase.generate],
     derandomize=True,

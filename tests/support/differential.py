@@ -22,7 +22,7 @@ from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 BOUNDED = settings(
-    max_examples=int(os.environ.get("RESIFT_TEST_CASES", "8")),
+    max_examples=int(os.environ.get("RESIFT_TEST_CASES", "4")),
     deadline=None,
     derandomize=True,
     database=None,

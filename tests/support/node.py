@@ -56,7 +56,8 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVe
 class Launch:
     """How a node's process is started: the distribution, Java, its settings, what Java is told besides, its
     certificates where it has the security plugin, and whether it is quick: it starts sooner and takes half as much of
-    the CPU for an index, as it compiles quickly and has its data in memory. One whose speed is measured is not."""
+    the CPU for an index, as it compiles quickly, has its data in memory, and has no agent that walks the stack at each
+    file and connection for whether a plugin may open it. One whose speed is measured is not."""
 
     home: Path
     java: Java
@@ -64,6 +65,12 @@ class Launch:
     java_options: str = ""
     certificates: Certificates | None = None
     quick: bool = False
+
+    @property
+    def options(self) -> str:
+        """What Java is told besides, with the classes of the agent, which OpenSearch needs without the agent too."""
+        jars = sorted(self.home.glob("agent/opensearch-agent-bootstrap-*.jar")) if self.quick else []
+        return " ".join([self.java_options, *(f"-Xbootclasspath/a:{jar}" for jar in jars)])
 
 
 @dataclass
@@ -251,6 +258,7 @@ def _prepare(how: Launch, run: Path) -> None:
     if in_memory:
         (run / "data").symlink_to(data)
     unwanted = ["logs/", "HeapDump"] + ([] if how.java.has_vector_module else ["jdk.incubator.vector"])
+    unwanted += ["-javaagent"] if how.quick else []
     options = run / "config/jvm.options"
     lines = options.read_text().splitlines()
     options.write_text("\n".join(line for line in lines if not any(word in line for word in unwanted)) + "\n")
@@ -276,7 +284,7 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
     command = [str(how.home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
     inherited = environment(how.home, run / "config", how.java)
     own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
-    own["OPENSEARCH_JAVA_OPTS"] = f"{inherited['OPENSEARCH_JAVA_OPTS']} {how.java_options}"  # the last heap counts
+    own["OPENSEARCH_JAVA_OPTS"] = f"{inherited['OPENSEARCH_JAVA_OPTS']} {how.options}"  # the last heap counts
     with open(run / "console.log", "wb") as log:
         return subprocess.Popen(
             command,
