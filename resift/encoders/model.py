@@ -313,14 +313,15 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
 
 
-def known_alpha(alpha: float, known: float | None) -> float:
+def known_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
     """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
 
-    It is ``alpha`` for 1, and for None, which is a weight that counts as it is; else its beta counts times known²: what
-    the other words ask for, only the engine knows. So a model does little harm to texts in a language that it does not
-    know. The square was chosen on pages in seven languages other than English.
+    The beta of ``alpha`` counts times known²: what the other words ask for, only the engine knows. So a model does
+    little harm to texts in a language that it does not know. The square was chosen on pages in seven languages other
+    than English. None is a weight that counts as it is. ``strength``: a factor of the beta beside that.
     """
-    return alpha if known in (None, 1) else alpha_of(beta_of(alpha) * known**2)
+    factor = strength if known is None else strength * known**2
+    return alpha if factor == 1 else alpha_of(beta_of(alpha) * factor)
 
 
 def beta_of(alpha: float) -> float:

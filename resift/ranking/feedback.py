@@ -192,23 +192,25 @@ class Feedback:
         """How much the judgements weigh together, explicit ones 1 each."""
         return float(np.abs(self.grades).sum())
 
-    def adjusted_alpha(self, alpha: float, max_alpha: float, known: float | None = None) -> float:
+    def adjusted_alpha(
+        self, alpha: float, max_alpha: float, known: float | None = None, strength: float = 1.0
+    ) -> float:
         """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
         to 1, has vectors (:func:`resift.encoders.model.known_alpha`), and in the same proportion that of the judged
-        documents' words takes its place. None: the weights count as they are.
+        documents' words takes its place. None: the weights count as they are. ``strength``: a factor of the beta.
         """
         if self.own is not self:
-            return self.own.adjusted_alpha(alpha, max_alpha, known)
+            return self.own.adjusted_alpha(alpha, max_alpha, known, strength)
         learned = self.evidence / (HALF + self.evidence)
         # a 0 that somebody named means the engine's scores alone, which feedback must not override
         weight = 0.0 if known is None and not alpha else alpha + max(0.0, max_alpha - alpha) * learned
         if known is not None and learned:
             judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
             known += (judged - known) * learned
-        return known_alpha(weight, known)
+        return known_alpha(weight, known, strength)
 
     def against(self, background: Background) -> Feedback:
         """The same feedback, which tells the judged documents apart from a ``background``."""

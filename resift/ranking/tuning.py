@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from resift.encoders.model import alpha_of, beta_of
-
 Factor = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -35,10 +33,6 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
             return cls() if kept is None else msgspec.convert(kept, cls)
         except msgspec.ValidationError:
             return cls()
-
-    def weighed(self, weight: float) -> float:
-        """What becomes of a similarity's ``weight``, 0 to 1, in a session."""
-        return weight if self.strength == 1 else alpha_of(self.strength * beta_of(weight))
 
     def kept(self) -> dict[str, Any]:
         """The same as JSON, without what is as usual."""

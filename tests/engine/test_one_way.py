@@ -7,16 +7,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 from reranker_app import RECORDS, post
-from reranker_app import config as config
 from reranker_app import plain as plain
 
 import resift
 from resift.ingest.indexing import DeadLetters, Indexer
+from resift.reranker import Config
 
 ROOT = Path(resift.__file__).parent
 MOST = 15  # files; a new one is a reason to ask what belongs together
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """The usual settings: one that is named saves files."""
+    return Config(store=str(tmp_path / "sessions.db"))
 
 
 def test_a_warm_rewrite_in_a_session_enters_few_files(plain: FlaskClient, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from resift import Model
 from resift.contracts.engine import Engine
-from resift.encoders.model import beta_of
+from resift.encoders.model import beta_of, known_alpha
 from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Mark
 from resift.ranking.tuning import USUAL, Tuning
@@ -57,4 +57,4 @@ def test_a_session_has_the_constants_of_the_index(
     assert load(usual, "forest", "s").feedback is not None
     assert load(info, "forest", "s").feedback is None, "nothing is carried over"
     assert weight(service, indexed) == 0 < weight(service, indexed, session="s"), "what marks teach, vectors may say"
-    assert beta_of(info.tuning.weighed(0.2)) == pytest.approx(3 * beta_of(0.2))
+    assert beta_of(known_alpha(0.2, None, info.tuning.strength)) == pytest.approx(3 * beta_of(0.2))

@@ -86,7 +86,7 @@ class IndexSearch:
         if feedback is None:
             alpha, window = known_alpha(asked.alpha, known), self.defaults.window
         else:
-            alpha = self.info.tuning.weighed(feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known))
+            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known, self.info.tuning.strength)
             window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)

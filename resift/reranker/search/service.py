@@ -277,7 +277,7 @@ class Reranker:
         alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_part(text)
         if feedback is None:
             return known_alpha(alpha, known)
-        return tuning.weighed(feedback.adjusted_alpha(alpha, model.max_alpha, known))
+        return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
         asked = asked_by(search, body)
