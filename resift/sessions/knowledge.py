@@ -202,34 +202,39 @@ class Samples:
         return self._samples.put(key, Background(np.stack(held)) if held else _NO_BACKGROUND)
 
 
-class SharedWords:
-    """Which words more than one document of an index has, remembered for ten minutes for callers with the same headers.
-
-    What a single one has, such as a serial number, finds no other document. Of fewer than a hundred documents that is
-    true of most words, and says nothing.
-    """
+class WordValues:
+    """How much words find in an index, remembered for ten minutes for callers with the same headers."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._known: TtlCache[bool] = TtlCache(_KEPT_WORDS, _SAMPLE_SECONDS)
+        self._known: TtlCache[float] = TtlCache(_KEPT_WORDS, _SAMPLE_SECONDS)
 
     def terms(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
-        """The 25 heaviest of a feedback's expansion terms that two documents of an index have or more, and their
-        weights; the engine is asked about new words alone, and where it refuses, they count."""
+        """The 25 of a feedback's expansion terms that find most in an index, heaviest first, and their weights.
+
+        They have the largest weight · idf · log(1 + n), a selection value like Robertson's (1990, "On term selection
+        for query expansion"), where n documents have the word. What one has, such as a serial number, finds no other;
+        of fewer than a hundred documents that is true of most words, and says nothing. The engine is asked about new
+        words alone, and where it refuses, all count alike.
+        """
         candidates = {} if feedback is None else feedback.expansion_terms
         keys = {word: (info.name, str(headers), word) for word in candidates}
-        is_shared = remembered(self._known, keys, lambda words: self._are_shared(words, info, headers))
-        shared = [word for word in candidates if is_shared[word]]
-        return {word: candidates[word] * info.tuning.words for word in shared[:WORDS]}
+        values = remembered(self._known, keys, lambda words: self._values(words, info, headers))
+        best = sorted(filter(values.get, candidates), key=lambda word: -candidates[word] * values[word])[:WORDS]
+        return {word: candidates[word] * info.tuning.words for word in candidates if word in best}
 
-    def _are_shared(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, bool]:
+    def _values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
         clauses = [text_clause(word, info.fields) for word in words]
         try:
             everything, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
         except ResiftError as error:
             log.warning("words of %r are not counted: %s", info.name, error.message)
-            return dict.fromkeys(words, True)
-        return {word: count > 1 or everything < _FEW for word, count in zip(words, counts, strict=True)}
+            everything, counts = 0, []
+        if everything < _FEW:
+            return dict.fromkeys(words, 1.0)
+        n = np.array(counts)
+        values = np.where(n > 1, np.log((everything + 1) / (n + 0.5)) * np.log1p(n), 0.0)
+        return dict(zip(words, values.tolist(), strict=True))
 
 
 class KnowledgeLoader:
@@ -251,7 +256,7 @@ class KnowledgeLoader:
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
         self.method, self.clicks, self.samples = method, clicks, Samples(engine)
-        self.fields, self.words = FieldLoader(engine, self.samples.draw), SharedWords(engine)
+        self.fields, self.words = FieldLoader(engine, self.samples.draw), WordValues(engine)
         self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
 

@@ -27,6 +27,7 @@ from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.search.service import Reranker
+from resift.sessions.knowledge import WORDS
 from resift.sessions.sessions import Session, Sessions
 
 
@@ -343,6 +344,23 @@ def test_words_that_find_no_other_document_are_not_asked_for(
     assert "xk2278" not in str(found)
     # the mark has counted them: a search asks for nothing but its hits
     assert counted == []
+
+
+def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, model: Model) -> None:
+    service = client.application.extensions["resift"]
+    letters = "abcdefghijklmnopqrstuvwxyzäöü"  # unknown words of one weight, since the model has none of them
+    rare, often = [f"zq{one}" for one in letters], ["yqa", "yqb", "yqc"]
+    marked = " ".join([*rare, *often])
+    texts = {"marked": marked, "twin": marked, **{f"other{n}": " ".join(["river", *often]) for n in range(38)}}
+    texts |= {f"else{n}": "river" for n in range(200)}
+    service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
+    service.engine.refresh(filled)
+    post(client, "/v1/feedback", index=filled, query="gun", session="a", relevant=["marked"])
+    found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
+    asked = {word for word in (*rare, *often) if f"'{word}'" in str(found["body"]["rescore"])}
+    # two documents have each rare word, forty the others, which are not too common to tell anything
+    assert len(asked) == WORDS
+    assert set(often) <= asked
 
 
 def ext_of(session: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from resift.reranker.config import Config
 from resift.rewriting.clauses import question_clause
 from resift.rewriting.request import RewriteSettings, telling_words
 from resift.rewriting.rewrite import rewrite
-from resift.sessions.knowledge import Samples, SharedWords, knowledge_of, scoped_feedback
+from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
 
 INDEX, _FIELD = "documents", "text"
@@ -59,7 +59,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self.info, self._positions = engine, info, positions
-        self._samples, self._words = Samples(engine), SharedWords(engine)
+        self._samples, self._words = Samples(engine), WordValues(engine)
 
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
