@@ -1,1 +1,1 @@
-"""What ranks: feedback, fusion, late interaction, spelling, and why."""
+"""What ranks: feedback, late interaction, spelling, and why."""
