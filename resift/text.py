@@ -30,6 +30,7 @@ UNSPACED = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x200
 LONE = 1 << 31
 _END = 0x40000
 _ASCII = "".join(chr(point).lower() if chr(point).isalnum() else " " for point in range(128))
+_TYPED = re.compile("[\xa0‘’“”–—…]")  # all that most English texts have beyond ASCII, which takes ten times as long
 # Up to how many content words a question takes over what it can, and from how many on it stands by itself; and how many
 # fewer it counts as if it refers to something: "which others are there", "what about them".
 LEANING_WORDS, _REFERRING_WORDS = (1, 3), 2
@@ -60,7 +61,8 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("東京 tower")
     ['東', '京', 'tower']
     """
-    return text.translate(_ASCII).split() if text.isascii() else _word().findall(text.lower())
+    plain = text if text.isascii() else _TYPED.sub(" ", text)
+    return plain.translate(_ASCII).split() if plain.isascii() else _word().findall(text.lower())
 
 
 def word_places(text: str) -> list[tuple[int, int]]:

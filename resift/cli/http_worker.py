@@ -14,6 +14,7 @@ import math
 import os
 import resource
 import signal
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +67,8 @@ class HttpWorker(Worker):  # type: ignore[misc]
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
         config = self.wsgi.config["RESIFT"]
+        if config.index:
+            threading.Thread(target=self.wsgi.extensions["resift"].warm_up, daemon=True).start()
         channels: dict[int, Any] = {}
         most = _allowed_connections()
         adjustments = Adjustments(

@@ -214,8 +214,11 @@ class Engine(ABC):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can."""
-        return [self.search(index, body, vectors, headers) for body in bodies]
+        """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can.
+
+        ``vectors`` are read of the first one's hits alone.
+        """
+        return [self.search(index, body, None if at else vectors, headers) for at, body in enumerate(bodies)]
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
         """How many documents each of the clauses matches, in one round trip if the engine can."""

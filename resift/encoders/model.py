@@ -249,8 +249,11 @@ class Model:
 
     @cached_property
     def _units(self) -> Floats:
-        """Texts of one word: (at most 20,000, dim)."""
-        return unit_rows(self._finish(np.tile(self.table.rows(slice(FREQUENT)), self.segments)))
+        return self.word_vectors(slice(FREQUENT))
+
+    def word_vectors(self, ids: Any) -> Floats:
+        """Vectors of texts of one word, whose rows in the table are ``ids`` (n,): (n, dim), of length 1."""
+        return unit_rows(self._finish(np.tile(self.table.rows(ids), self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {

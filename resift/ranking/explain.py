@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,15 +64,13 @@ def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
 
 def _characteristic_words(model: Model, text: str, direction: Floats, count: int) -> list[str]:
     """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
-    words = [word for word in dict.fromkeys(tokenize(text[:_READ_LENGTH])) if word not in FUNCTION_WORDS]
-    ids, offsets = model.table.ids(words)
-    # ids has no entry for a word that the table lacks, so its span is empty
-    spans = [ids[start:end] for start, end in pairwise(offsets)]
-    known = [(word, model.table.weights[span].sum()) for word, span in zip(words, spans, strict=True) if len(span)]
-    if not known:
+    table = model.table
+    tokens = dict.fromkeys(tokenize(text[:_READ_LENGTH]))
+    rows = {word: row for word in tokens if word not in FUNCTION_WORDS and (row := table.index[word]) >= 0}
+    if not rows:
         return []
-    words = [word for word, _ in known]
-    scores = (model.encode(words) @ direction) * [weight for _, weight in known]
+    words, ids = list(rows), np.fromiter(rows.values(), np.int64)
+    scores = (model.word_vectors(ids) @ direction) * table.weights[ids]
     order = np.argsort(-scores, kind="stable")[:count]
     return [words[i] for i in order if scores[i] > 0]
 

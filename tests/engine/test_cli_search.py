@@ -199,6 +199,18 @@ def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
     assert "earlier one" not in again, "an index may be written anew"
 
 
+def test_tags_are_not_shown(here: Path) -> None:
+    made = {
+        "1": ("<h2>Soft <b>shoes</b></h2>", "<style>p { color: red }</style><p>For rain &amp; snow.</p><p>Two"),
+        "2": ("List<String> of shoes", "if a < b and c > d: &lt;b&gt;"),
+    }
+    lines = [{"id": id, "title": title, "text": text} for id, (title, text) in made.items()]
+    resift("index", "-", "--index", "docs", "--fields", "title,text", input="\n".join(map(json.dumps, lines)))
+    shown = resift("search", "docs", "shoes").stdout
+    assert "Soft shoes | For rain & snow. Two" in shown
+    assert "List<String> of shoes | if a < b and c > d: <b>" in shown
+
+
 REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "index": (["index", "docs.jsonl", "--index", "docs"], {"indexed", "refused", "dead_letters", "fields"}),
     "verify": (["verify", "docs"], {"checked", "missing", "stale", "repaired"}),

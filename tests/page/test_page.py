@@ -52,6 +52,7 @@ def shown(page: Page) -> dict[str, object]:
 def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
     page.open()
     assert page.text(".lead") == "Search, mark two hits, and watch the ranking move."
+    page.wait("return document.getElementById('index').length > 1")
     assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
     assert page.run("return document.activeElement.id") == "query"
     examples = page.texts("#examples button")
@@ -70,7 +71,7 @@ def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
 def test_the_page_is_small_and_stands_still(page: Page) -> None:
     page.open(q=QUESTION)
     sizes = "performance.getEntriesByType('resource').filter((one) => /\\.(js|css)$/.test(one.name))"
-    assert len(page.run(f"return {sizes}")) >= 14
+    assert len(page.run(f"return {sizes}")) >= 8
     loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
     assert loaded < 60_000
     # each module at once, and not when one that imports it is there
@@ -80,9 +81,9 @@ def test_the_page_is_small_and_stands_still(page: Page) -> None:
     )
     moved = page.run(
         "const seen = new PerformanceObserver(() => undefined); seen.observe({type: 'layout-shift', buffered: true});"
-        "return seen.takeRecords().map((one) => one.value)"
+        "return seen.takeRecords().flatMap((one) => one.sources.map(({node}) => node?.id || node?.className))"
     )
-    assert sum(moved) < 0.1  # what web.dev calls good
+    assert moved == []
 
 
 def test_marks_move_the_session_and_nothing_else(page: Page) -> None:

@@ -246,8 +246,10 @@ def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
     added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LATE})  # type: ignore[no-untyped-call]
     try:
         page.open(q=QUESTION)
-        assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
         assert page.all("#right .card")
+        assert page.texts("#index option") == ["resift-demo (447)"]
+        page.wait("return document.getElementById('index').length === 2")
+        assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
     finally:
         page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
 

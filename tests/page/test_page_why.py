@@ -11,7 +11,7 @@ from page_app import QUESTION
 CASES = 4000
 SAY = """
 const [cases, done] = arguments;
-import('/static/why.js').then(({ arrow, places, sentence }) => done(cases.map((one) => {
+import('/static/hits.js').then(({ arrow, places, sentence }) => done(cases.map((one) => {
   const found = places(one);
   return { ...arrow(found, 'BM25'), said: sentence(found, one.because, one) };
 })), (error) => done(String(error)));

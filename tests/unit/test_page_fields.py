@@ -75,7 +75,7 @@ NEWS = [
             ["name", "description"],
             ["brand", "stock"],
             ["title=sku", "image=", "link=", "facet=stock", "facet=year"],
-            CardFields("sku", "description", None, None, ("stock", "year"), ("brand", "stock")),
+            CardFields("sku", "description", None, None, ("stock", "year", "brand"), ("brand", "stock")),
         ),
         (
             SHOP,
@@ -125,6 +125,14 @@ def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() 
     }
     card = found.card(DEALS[0], ["name"])
     assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
+
+
+def test_facets_of_the_settings_come_first_and_may_be_all() -> None:
+    guessed = {"price": (20, 100, 400, 2000), "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01")}
+    found = card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
+    assert (found.facets, found.ranges) == (("added", "brand", "price"), guessed)
+    found = card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added", "facet="])
+    assert (found.facets, found.ranges) == (("added",), {"added": guessed["added"]})
 
 
 def test_ranges_of_few_or_mixed_values_are_none() -> None:

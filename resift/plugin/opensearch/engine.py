@@ -198,14 +198,15 @@ class OpenSearchEngine(Engine):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        sent = [self._sent(index, body, vectors, headers) for body in bodies]
+        read = [vectors, *[None] * len(bodies)]
+        sent = [self._sent(index, body, field, headers) for body, field in zip(bodies, read, strict=False)]
         lines = "".join(f"{{}}\n{to_json(body)}\n" for body in sent)
         answer = call(self.client.msearch, index=index, body=lines, headers=headers)
         for response in answer["responses"]:
             status = response.pop("status", 200)  # of this body alone, and no part of a search's answer
             if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
                 raise translated(TransportError(status, "", response))
-        return [_result(response, vectors) for response in answer["responses"]]
+        return [_result(response, field) for response, field in zip(answer["responses"], read, strict=False)]
 
     def _sent(self, index: str, body: Body, vectors: VectorFields | None, headers: Headers) -> Body:
         """The body of a search of ours as OpenSearch is sent it: past a default pipeline that only asks us.

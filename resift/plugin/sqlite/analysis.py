@@ -26,15 +26,13 @@ _PICTURES = (
     r"\U0001F546-\U0001F64F\U0001F680-\U0001F6FF\U0001F774-\U0001F77F\U0001F7D5-\U0001F7FF\U0001F8AE-\U0001F8FF"
     r"\U0001F90C-\U0001F93A\U0001F93C-\U0001F945\U0001F947-\U0001FFFD"
 )
-_ASCII = re.compile(
-    r"(?:[0-9]+(?:[.,;'][0-9]+)*"
+# Most texts are in ASCII, but for the signs of typesetters; `re` is quicker than `regex`.
+_FOREIGN = re.compile("[^\x00-\x7f’‘“”–—…\xa0]")
+_LATIN = re.compile(
+    r"(?:[0-9]+(?:[.,;'’‘][0-9]+)*"
     # dots and colons join single letters alone, as in U.S. and e.g.
-    r"|[A-Za-z]+(?:(?:'|(?<![A-Za-z]{2})[.:](?![A-Za-z]{2}))[A-Za-z]+)*)+"
+    r"|[A-Za-z]+(?:(?:['’‘]|(?<![A-Za-z]{2})[.:](?![A-Za-z]{2}))[A-Za-z]+)*)+"
 )
-
-
-# Signs of typesetters, and those of ASCII at which words are cut alike: `re` is quicker than `regex`.
-_TYPED = str.maketrans("’‘“”–—…\xa0", "''\"\"--  ")
 
 
 class Word(NamedTuple):
@@ -58,7 +56,7 @@ def terms_of(text: str, analyzer: str) -> list[str]:
     term = _term(analyzer)
     pattern, cut = _cut(text)
     words = pattern.findall(cut) if cut is text else [text[slice(*found.span())] for found in pattern.finditer(cut)]
-    if len(text) > MAX_WORD:
+    if max(map(len, words), default=0) > MAX_WORD:
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return [found for found in map(term, words) if found]
 
@@ -68,21 +66,19 @@ def words_of(text: str, analyzer: str) -> Iterator[Word]:
     to_term = _term(analyzer)
     pattern, cut = _cut(text)
     for match in pattern.finditer(cut):
-        first, last = match.span()
-        for start in (first,) if last - first <= MAX_WORD else range(first, last, MAX_WORD):
-            end = min(start + MAX_WORD, last)
-            term = to_term(text[start:end])
-            if term:
-                yield Word(term, start, end)
+        start, end = match.span()
+        while end - start > MAX_WORD:
+            yield Word(to_term(text[start : start + MAX_WORD]), start, start + MAX_WORD)
+            start += MAX_WORD
+        term = to_term(text[start:end])
+        if term:
+            yield Word(term, start, end)
 
 
 def _cut(text: str) -> tuple[Any, str]:
     """The pattern of a text's words, and the text to look for places in, where compound names are cut by blanks."""
-    if text.isascii():
-        return _ASCII, text
-    typed = text.translate(_TYPED)
-    if typed.isascii():
-        return _ASCII, typed
+    if not _FOREIGN.search(text):
+        return _LATIN, text
     words, joints = _unicode()
     return words, joints.sub(" ", text)
 

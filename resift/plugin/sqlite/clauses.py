@@ -76,6 +76,10 @@ class Clause(ABC):
     def matches(self, view: View, within: Rows | None = None) -> Matches:
         """The matching rows, among those ``within`` if these are given, in ascending order, and their scores."""
 
+    def count(self, view: View) -> int:
+        """How many documents match."""
+        return len(self.matches(view)[0])
+
     def words(self, field: str) -> Iterator[str]:
         """The words that are highlighted in a field: not what must not match, nor those of a k-NN's filter."""
         return iter(())
@@ -131,6 +135,11 @@ class Text(Clause):
         # in doubles, as Lucene's DisjunctionMaxScorer adds them up
         others = np.bincount(places, scores, len(rows)) - best
         return rows, (best + others * np.float32(self.tie_breaker)).astype(np.float32)
+
+    def count(self, view: View) -> int:
+        if len(self.terms) != 1:
+            return super().count(view)
+        return len(np.unique(np.concatenate([view.bm25.rows(view.db, field, *self.terms) for field in self.boosts])))
 
     def words(self, field: str) -> Iterator[str]:
         return iter(self.terms if field in self.boosts else ())

@@ -103,6 +103,12 @@ class SqliteEngine(Engine):
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
+    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            view = self._view(db, tables)
+            return [parse_query(one, tables, whole=True).clause.count(view) for one in clauses]
+
     def drop(self, index: str) -> None:
         with self._database.transaction() as db:
             drop_tables(db, find_tables(db, index))

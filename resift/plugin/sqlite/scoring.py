@@ -74,6 +74,10 @@ class Bm25:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         return sum_by_row(found, len(found) if every else 1)
 
+    def rows(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
+        """The rows that hold a term in a field."""
+        return self._postings(db, self._tables.meta.fields.index(field), term)[0]
+
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Postings:
         kept = self._kept.get((column, term))
         if kept is not None:

@@ -15,6 +15,7 @@ from resift.errors import BadInput
 from resift.ranking.explain import title as first_line
 
 Bound = float | str  # of a range: a number, or a date as ISO 8601 writes it
+Facets = tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]  # fields, best first, and where their ranges begin
 ROLES = ("title", "text", "link", "image", "facet", "fact", "example")
 _SEVERAL = ("facet", "fact", "example")  # roles that may have more than one
 _TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
@@ -114,19 +115,17 @@ def card_fields(
     link = _said(said, "link", _by_name("link", left))
     taken = {name for name in (text, title, image, link) if name}
     short = [one for one in fields_in(sources, exact, fields) if _stem(one.name) not in taken]
-    facets, ranges = _facets(said, short, exact)
+    facets, ranges = _facets(said.get("facet", ()), choose_facets([] if "facet=" in settings else short), short, exact)
     facts = said.get("fact", choose_facts(short))
     return CardFields(title, text, link, image, facets, facts, ranges, said.get("example", ()))
 
 
-def _facets(
-    said: Mapping[str, tuple[str, ...]], short: Sequence[Field], exact: Sequence[str]
-) -> tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]:
-    """The facets that are said, or else the most useful, and the ranges of those that have some."""
-    if "facet" not in said:
-        return choose_facets(short)
-    names = tuple(_exact_name(name, exact) for name in said["facet"])
-    return names, {one.name: tuple(one.bounds) for one in short if one.name in names and one.bounds}
+def _facets(said: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
+    """The facets that are said, behind them the guessed ones as far as there is room, and the ranges of both."""
+    first = [_exact_name(name, exact) for name in said]
+    names = tuple(dict.fromkeys([*first, *guessed[0]]))[: max(len(first), _MOST_FACETS)]
+    ranges = guessed[1] | {one.name: tuple(one.bounds) for one in short if one.name in first and one.bounds}
+    return names, {name: ranges[name] for name in names if name in ranges}
 
 
 def _exact_name(name: str, exact: Sequence[str]) -> str:
@@ -265,8 +264,8 @@ def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
     return Field(name, sum(map(bool, every)) / len(every), counts) if counts else None
 
 
-def choose_facets(fields: Sequence[Field]) -> tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]:
-    """The names of the most useful fields, best first, and where the ranges begin of those that are cut into some."""
+def choose_facets(fields: Sequence[Field]) -> Facets:
+    """The most useful fields, and the ranges of those that are cut into some."""
     ranges = {field.name: tuple(field.bounds) for field in fields if len(field.counts) > _LIST // 2 and field.bounds}
     useful = [field for field in fields if field.name in ranges or _groups(field)]
     # ranges are even by the way they are cut

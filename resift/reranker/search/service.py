@@ -121,6 +121,13 @@ class Reranker:
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
 
+    def warm_up(self) -> None:
+        """Read what the first search of the configured index would wait for, as far as it can be read."""
+        with suppress(ResiftError):
+            info = self.info(self.config.index)
+            self.words.get(info)
+            self.catalogue.fields(info)
+
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> dict[str, Any]:

@@ -1,15 +1,10 @@
 // The search page: the address says what is searched, and what is done changes the address.
 
-import { read, write } from "./address.js";
 import * as api from "./api.js";
-import { hideText, showText } from "./cards.js";
-import * as columns from "./columns.js";
+import * as panels from "./panels.js";
 import { $, element, plain, plural } from "./dom.js";
-import * as drawer from "./drawer.js";
-import * as facets from "./facets.js";
-import { listen } from "./keys.js";
-import * as messages from "./messages.js";
-import { LABELS, LAST, SIZE, keyOf, search } from "./searching.js";
+import * as hits from "./hits.js";
+import { LABELS, LAST, SIZE, keyOf, ranks, read, search, write } from "./state.js";
 
 const { index: defaultIndex } = document.body.dataset;
 const SLOW = 2000; // milliseconds
@@ -28,7 +23,7 @@ async function attempt(work) {
   busy(1);
   try {
     await work();
-    messages.sayOnline();
+    panels.sayOnline();
   } catch (error) {
     explain(error);
   } finally {
@@ -40,17 +35,17 @@ async function attempt(work) {
 function explain(error) {
   const again = () => attempt(begin);
   if (error.name === "AbortError") return;
-  if (error instanceof api.Unreachable) messages.sayOffline(again);
-  else if (error.status === 401) messages.askKey(error.message, again);
-  else if (error.code === "forbidden" && shown) messages.toast("This key may search, but not mark.", () => messages.askKey("Marks need a key with the scope feedback", again), "Use another key");
+  if (error instanceof api.Unreachable) panels.sayOffline(again);
+  else if (error.status === 401) panels.askKey(error.message, again);
+  else if (error.code === "forbidden" && shown) panels.toast("This key may search, but not mark.", () => panels.askKey("Marks need a key with the scope feedback", again), "Use another key");
   else if (error.code === "session_not_found") {
     session = null;
-    messages.toast("The session was over already: it was not used for long, or ended elsewhere.");
+    panels.toast("The session was over already: it was not used for long, or ended elsewhere.");
     attempt(update);
   } else {
     if (!(error instanceof api.ApiError)) console.error(error);
     hideResults();
-    messages.sayError(error, again);
+    panels.sayError(error, again);
   }
 }
 
@@ -59,7 +54,7 @@ function go(change, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", write(state));
 }
 
-const describe = (index, more = "", signal) => api.call("GET", `v1/indices/${encodeURIComponent(index)}${more}`, undefined, signal);
+const describe = (more = "", signal) => api.call("GET", `v1/indices/${encodeURIComponent(state.index)}${more}`, undefined, signal);
 
 /** End what is under way; the signal by which what begins now may be ended. */
 function renew() {
@@ -69,37 +64,50 @@ function renew() {
 }
 
 async function begin() {
+  const isNamed = Boolean(state.index);
   paintForm();
-  const signal = renew(), before = session?.session;
-  const ask = () => Promise.all([api.load(state.session, signal), describe(state.index, "", signal)]), early = state.index ? ask() : null;
-  early?.catch(() => undefined); // which is waited for below
-  await loadIndices(signal);
-  if (!state.index) return;
-  [session, known] = await (early ?? ask());
+  if (!isNamed) await loadIndices();
+  try {
+    if (state.index) await open(renew());
+  } finally {
+    if (isNamed) loadIndices().catch(explain); // many take long
+  }
+}
+
+/** Show the index of the state, and what is searched there. */
+async function open(signal) {
+  const before = session?.session;
+  [session, known] = await Promise.all([api.load(state.session, signal), known?.index === state.index ? known : describe("", signal)]);
   if (before !== session?.session) shown = null;
+  if ($("index").value !== state.index) paintIndices([known]);
   $("examples").replaceChildren(...known.examples.map(pill));
   document.body.classList.toggle("with-facets", known.facets.length > 0);
   paintMethods();
+  busy(0);
   await update();
 }
 
-async function loadIndices(signal) {
+async function loadIndices() {
   let found = { indices: [], methods };
   try {
-    found = await api.call("GET", "v1/indices", undefined, signal);
+    found = await api.call("GET", "v1/indices");
   } catch (error) {
     // who may search an index need not be allowed to list them: one is then taken by its name
     if (!(error instanceof api.ApiError) || error.status === 401 || error.status >= 500) throw error;
   }
   methods = found.methods;
   if (!state.index && found.indices.length) state.index = found.indices[0].index;
-  const names = found.indices.map(({ index, documents }) => [index, `${index} (${documents.toLocaleString("en")})`]);
+  paintIndices(found.indices);
+  paintMethods();
+  $("welcome").hidden ||= !$("index").length;
+  if (!$("index").length) panels.sayNoIndex();
+}
+
+function paintIndices(indices) {
+  const names = indices.map(({ index, documents }) => [index, `${index} (${documents.toLocaleString("en")})`]);
   if (state.index && !names.some(([name]) => name === state.index)) names.unshift([state.index, state.index]);
   $("index").replaceChildren(...names.map(([value, label]) => element("option", { value }, label)));
   $("index").value = state.index;
-  paintMethods();
-  $("welcome").hidden ||= !names.length;
-  if (!names.length) messages.sayNoIndex();
 }
 
 const pill = (query) => element("button", { class: "pill", dir: "auto", onclick: () => ask(query) }, query);
@@ -112,7 +120,7 @@ function paintForm() {
   $("recent").hidden = !recent().length;
   $("recent").firstElementChild.replaceChildren(...recent().map(pill));
   document.title = state.query ? `${state.query} – Resift` : "Resift";
-  drawer.setOpen(state.drawer && Boolean(state.query));
+  panels.openShelf(state.drawer && Boolean(state.query));
   paintCompare();
 }
 
@@ -132,9 +140,9 @@ function paintMethods() {
   }
 }
 
-async function update() {
+async function update(base) {
   if (!state.query || !state.index) return hideResults();
-  shown = await search(state, known, $("facets").open ? known.facets : [], renew());
+  shown = await search(state, known, $("facets").open ? known.facets : [], renew(), base);
   paint();
 }
 
@@ -145,11 +153,11 @@ function paint() {
   $("message").hidden = true;
   $("suggestion").hidden = !other;
   if (other) $("suggestion").lastElementChild.replaceChildren(pill(other));
-  facets.show(right.resift.facets ?? {}, state.filters, act.filter);
+  panels.showFacets(right.resift.facets ?? {}, state.filters, act.filter);
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
-  if (!none) columns.show(shown, grades, session?.learned?.asked ?? [], known, act);
-  else if (total.value) messages.sayBeyond(state.page, count, () => turnTo(1));
-  else messages.sayEmpty(state, known, ask, () => filters([]));
+  if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
+  else if (total.value) panels.sayBeyond(state.page, count, () => turnTo(1));
+  else panels.sayEmpty(state, known, ask, () => filters([]));
   $("total").textContent = count;
   $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
   const more = total.relation === "gte" || state.page * SIZE < total.value;
@@ -160,11 +168,11 @@ function paint() {
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Ranked without a part: ${reason}. `;
-  drawer.show(session, state.without, known, act);
+  panels.showShelf(session, state.without, known, act);
 }
 
 function hideResults() {
-  columns.clear();
+  hits.clearHits();
   shown = null;
   for (const id of ["results", "facets", "suggestion", "said", "message"]) $(id).hidden = true;
   $("status").textContent = "";
@@ -174,7 +182,9 @@ function busy(change) {
   tasks += change;
   $("progress").hidden = !tasks;
   $("results").setAttribute("aria-busy", String(tasks > 0));
-  document.body.classList.toggle("waiting", tasks > 0 && !shown && Boolean(state.query));
+  const waits = tasks > 0 && !shown && Boolean(known && state.query);
+  document.body.classList.toggle("waiting", waits);
+  if (!shown) $("facets").hidden = !waits; // a place for them
   if (tasks) slow ??= setTimeout(() => { $("slow").hidden = false; }, SLOW);
   else {
     slow = clearTimeout(slow);
@@ -185,6 +195,7 @@ function busy(change) {
 function ask(text) {
   const query = text.trim();
   if (!query) return;
+  clearTimeout(typing);
   api.kept("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
   paintForm();
@@ -202,6 +213,15 @@ function turnTo(page) {
     await update();
     scrollTo({ top: 0 });
   });
+}
+
+/** The ranks that no mark changes, asked while one is noted unless they are known; undefined where a mark does. */
+function unmoved() {
+  if (state.left === "session") return undefined;
+  if (shown?.state === state && shown.base) return shown.base;
+  const base = ranks(state, known);
+  base.catch(() => undefined); // update waits for it
+  return base;
 }
 
 /** Judge a document; true if the session was somebody else's, so that a new one begins. */
@@ -225,38 +245,40 @@ const act = {
   // a hit, or a judgement: the same mark once more takes it back
   mark: (judged, grade) => attempt(async () => {
     const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
-    columns.press(key, wanted);
+    hits.press(key, wanted);
+    const base = unmoved();
     let other = false;
     try {
       other = await judge(key, wanted);
     } catch (error) {
-      columns.press(key, now); // it was not noted
+      hits.press(key, now); // it was not noted
       throw error;
     }
     // the shelf shows itself once, where there is room for it
     if (wanted && !had.length && wide.matches) go({ drawer: true }, { replace: true });
-    drawer.setOpen(state.drawer);
-    await update();
-    messages.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
+    panels.openShelf(state.drawer);
+    await update(base);
+    panels.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
   }),
   read: (card) => attempt(async () => {
-    if (card.snippet.hidden) return hideText(card);
+    if (card.snippet.hidden) return hits.hideText(card);
     const { _index: index, _id: id, resift: { card: { title } } } = card.hit;
     const _source = [...new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean))];
     const found = await api.call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1, ...(_source.length && { _source }) } });
-    showText(card, texts(found.hits.hits[0]?._source ?? {}).map(plain).filter((text) => text.trim() !== title).join("\n\n"));
+    hits.showText(card, texts(found.hits.hits[0]?._source ?? {}).map(plain).filter((text) => text.trim() !== title).join("\n\n"));
     return undefined;
   }),
   undo: () => attempt(async () => {
+    const base = unmoved();
     session = await api.undo(state.session);
-    await update();
-    messages.toast("Undone.");
+    await update(base);
+    panels.toast("Undone.");
   }),
   forget: () => attempt(async () => {
     await api.forget(state.session);
     session = null;
     go({ session: "", without: [] }, { replace: true });
-    messages.toast("The session is forgotten.");
+    panels.toast("The session is forgotten.");
     await update();
   }),
   without: (word) => {
@@ -274,8 +296,8 @@ const texts = (value) => typeof value === "string" ? [value] : Object.values(Obj
 function toggle(open) {
   if (state.drawer === open) return;
   go({ drawer: open }, { replace: true });
-  drawer.setOpen(open);
-  columns.drawLines();
+  panels.openShelf(open);
+  hits.drawLines();
   $(open ? "close" : "toggle").focus();
 }
 
@@ -285,14 +307,14 @@ function complete() {
   typing = setTimeout(async () => {
     const text = $("query").value.trim();
     // a search works without them
-    const found = text && state.index ? await describe(state.index, `/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null) : { suggestions: recent() };
+    const found = text && state.index ? await describe(`/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null) : { suggestions: recent() };
     if (found && text === $("query").value.trim()) $("completions").replaceChildren(...found.suggestions.map((value) => element("option", { value })));
   }, 120);
 }
 
 const on = (id, event, work) => $(id).addEventListener(event, work);
 
-listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close: () => toggle(false) });
+panels.listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close: () => toggle(false) });
 on("query", "input", complete);
 on("form", "submit", (event) => {
   event.preventDefault();
@@ -325,7 +347,7 @@ on("next", "click", () => turnTo(state.page + 1));
 on("again", "click", () => attempt(update));
 on("stop", "click", () => {
   running.abort();
-  if (!shown) messages.sayStopped(() => attempt(begin));
+  if (!shown) panels.sayStopped(() => attempt(begin));
 });
 on("clear", "click", () => {
   api.kept("localStorage", RECENT, "");
@@ -344,8 +366,8 @@ addEventListener("popstate", () => {
   state = read(location.search, defaultIndex);
   attempt(begin);
 });
-new ResizeObserver(columns.drawLines).observe($("columns"));
+new ResizeObserver(hits.drawLines).observe($("columns"));
 // not on a phone, whose keyboard would cover the page
 if (!state.query && innerWidth > 760) $("query").focus();
-complete();
+if (!state.query) complete();
 attempt(begin);

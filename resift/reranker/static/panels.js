@@ -1,0 +1,148 @@
+// What stands around the hits: facets, the shelf, messages in their place, and keys.
+
+import { marks, setKey } from "./api.js";
+import { $, cut, element, plural, shortName, thumb } from "./dom.js";
+import { cards } from "./hits.js";
+import { keyOf, named, shownValue, titleOf } from "./state.js";
+
+/** Show the facets that a search counted, by field, and the filters that are chosen. */
+export function showFacets(counted, filters, toggle) {
+  const chosen = new Set(filters.map(({ field, value }) => `${field}:${value}`));
+  const row = (field, { value, from, to, count }) => {
+    const said = value === undefined ? `[${from ?? ""},${to ?? ""})` : String(value);
+    return element("button", { "aria-pressed": String(chosen.has(`${field}:${said}`)), onclick: () => toggle(field, said) },
+      element("span", { dir: "auto" }, cut(shownValue(said), 60)), element("span", { class: "hint" }, count.toLocaleString("en")));
+  };
+  const groups = Object.entries(counted).map(([field, values]) => [field, values.filter(({ count }) => count)]).filter(([, values]) => values.length > 1);
+  $("facet-list").replaceChildren(...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": shortName(field) },
+    element("p", { class: "hint" }, shortName(field)), values.map((one) => row(field, one)))));
+  $("chosen").replaceChildren(...filters.map((one) => element("button", { class: "pill", "aria-label": `Remove the filter ${named(one)}`, onclick: () => toggle(one.field, one.value) },
+    element("span", { dir: "auto" }, named(one)), " ×")));
+}
+
+export function openShelf(open) {
+  $("drawer").hidden = !open;
+  document.body.classList.toggle("with-drawer", open);
+  $("toggle").setAttribute("aria-expanded", String(open));
+}
+
+export function showShelf(session, without, { vectors }, act) {
+  showMarks(session, act);
+  showWords(session?.learned?.asked, without, act);
+  $("bare").hidden = vectors;
+}
+
+const sign = (grade) => grade >= 1 ? [thumb(1), "relevant"] : grade > 0 ? ["○", "opened"] : grade <= -1 ? [thumb(-1), "not relevant"] : ["·", "passed over"];
+
+function showMarks(session, act) {
+  const counting = marks(session);
+  $("toggle").textContent = counting.length ? `Session · ${plural(counting.length, "mark")}` : "Session";
+  const told = new Map((session?.learned?.because ?? []).map((one) => [keyOf(one), titleOf(one)]));
+  const items = counting.map((one) => {
+    const name = told.get(keyOf(one)) ?? one.document, [symbol, spoken] = sign(one.grade);
+    return element("li", one.grade < 0 ? { class: "away" } : {}, element("span", { class: "sign", "aria-hidden": "true" }, symbol), element("span", { class: "unseen" }, spoken),
+      element("span", { class: "what", dir: "auto" }, cut(name, 200)),
+      element("button", { class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
+  });
+  const button = (name, work, disabled) => element("button", { disabled, onclick: work }, name);
+  $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Thumbs move your own searches, and nobody else’s."),
+    ...(session ? [element("div", { class: "tools" }, button("Undo", act.undo, !session.steps), button("Forget all", act.forget))] : []));
+}
+
+function showWords(asked, without, act) {
+  $("words").hidden = !asked;
+  const chip = (word) => {
+    const out = without.includes(word), says = `${out ? "Look for it again" : "Leave out"}: ${word}`;
+    return element("button", { class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
+  };
+  $("words").children[1].replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
+}
+
+let polling = null, timer = null;
+
+const button = (name, work, kind) => element("button", { class: kind, dir: "auto", onclick: work }, name);
+const hint = (text) => element("p", { class: "hint" }, text);
+
+function say(title, text, ...more) {
+  $("message").className = "";
+  $("message").setAttribute("role", "status");
+  $("message").replaceChildren(element("h2", {}, title), element("p", { dir: "auto" }, text), ...more);
+  $("message").hidden = false;
+}
+
+export function sayEmpty({ index, query, filters }, { examples, vectors }, again, unfilter) {
+  const within = filters.map(named).join(", "), tried = examples.filter((one) => one !== query).map((one) => button(one, () => again(one), "pill"));
+  say("Nothing found", `No document of ${index}${within && ` with ${within}`} has these words.${vectors ? "" : " Words alone are searched: try others."}`,
+    ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
+}
+
+export const sayBeyond = (page, found, first) => say(`There is no page ${page}`, `The search finds ${found} now.`, button("To the first page", first));
+
+export const sayStopped = (retry) => say("Stopped", "The search took longer than usual.", button("Search again", retry));
+
+export function sayError({ message, expected, code }, retry) {
+  say("That did not work", message, ...(expected ? [element("p", {}, "Expected: ", element("code", {}, expected))] : []), hint(`Code: ${code ?? "internal_error"}`), button("Try again", retry));
+  $("message").className = "error";
+  $("message").setAttribute("role", "alert");
+}
+
+export const sayNoIndex = () => say("No index yet", "Index some documents, and reload this page:", element("pre", {}, "resift index docs.jsonl --index my-docs"));
+
+/** Nobody answers. What is shown stays; every few seconds it is tried whether somebody is back. */
+export function sayOffline(retry) {
+  $("retry").onclick = retry;
+  $("offline").hidden = false;
+  polling ??= setInterval(() => fetch("healthz", { signal: AbortSignal.timeout(3000) }).then((answer) => answer.ok && retry(), () => undefined), 2000);
+}
+
+export function sayOnline() {
+  $("offline").hidden = true;
+  clearInterval(polling);
+  polling = null;
+}
+
+/** A short word that goes by itself; `work` is what its button does. */
+export function toast(text, work, name = "Undo") {
+  const hide = () => $("toast").classList.remove("shown");
+  $("toast").replaceChildren(text, ...(work ? [button(name, () => {
+    hide();
+    work();
+  })] : []));
+  $("toast").classList.add("shown");
+  clearTimeout(timer);
+  timer = setTimeout(hide, work ? 8000 : 4000);
+}
+
+export function askKey(reason, go) {
+  $("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`;
+  $("key").value = "";
+  $("key-form").onsubmit = () => {
+    setKey($("key").value.trim());
+    go();
+  };
+  if (!$("dialog").open) $("dialog").showModal();
+}
+
+export function listen({ mark, undo, close }) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
+    if (event.key === "Escape") {
+      if (document.activeElement === $("query")) $("query").blur();
+      else close();
+      return;
+    }
+    if (event.target.matches?.("input, textarea, select")) return;
+    const shown = cards($("left").contains(document.activeElement) ? "left" : "right");
+    const at = shown.findIndex((card) => card.node.contains(document.activeElement));
+    const steps = { j: 1, k: -1 }, grades = { y: 1, n: -1 };
+    if (event.key in steps && shown.length) {
+      const next = shown[Math.min(shown.length - 1, Math.max(0, at < 0 ? 0 : at + steps[event.key]))];
+      next.node.focus({ preventScroll: true });
+      next.node.scrollIntoView({ block: "nearest" });
+    } else if (event.key in grades && at >= 0) mark(shown[at].hit, grades[event.key]);
+    else if (event.key === "u") undo();
+    else if (event.key === "/") $("query").select();
+    else return;
+    event.preventDefault();
+  });
+}

@@ -1,0 +1,111 @@
+// What the page shows, as the address says it, and what is asked of the API for that: two rankings, and the ranks by
+// which their hits are linked.
+
+import { call } from "./api.js";
+import { plain, shortName } from "./dom.js";
+
+export const SIZE = 10;
+export const LAST = 1000; // page: the API gives the first 10,000 hits
+const DEPTH = 100; // ranks that are known beyond the page
+
+export const LABELS = { bm25: "As the engine ranks: BM25", hybrid: "Hybrid: words and meaning", trained: "Trained reranker", session: "Your session" };
+
+const FORM = /^\[([^,]*),([^,]*)\)$/;
+
+/** A filter's value as people read it; ranges of dates begin with a month or a year. */
+export function shownValue(value) {
+  const [, ...ends] = FORM.exec(value) ?? [];
+  if (!ends.length) return value;
+  const [from, to] = ends.map((one) => one.replace(/^(\d{4}-\d\d)-01.*/, "$1").replace(/^(\d{4})-01$/, "$1")), dated = from + to !== ends.join("");
+  if (!from) return `${dated ? "before" : "below"} ${to}`;
+  return to ? `${from} to ${to}` : `${from} and ${dated ? "later" : "more"}`;
+}
+
+export const named = ({ field, value }) => `${shortName(field)}: ${shownValue(value)}`;
+
+function clause({ field, value }) {
+  const [, from, to] = FORM.exec(value) ?? [];
+  if (from === undefined) return { term: { [field]: value } };
+  return { range: { [field]: { ...(from && { gte: limit(from) }), ...(to && { lt: limit(to) }) } } };
+}
+
+const limit = (text) => /^-?[\d.]+(e[-+]?\d+)?$/i.test(text) ? Number(text) : text;
+
+function asked(method, { session, without }) {
+  if (method === "bm25") return { method: "vectors", alpha: 0 };
+  if (method === "hybrid") return { method: "vectors" };
+  if (method === "trained") return { method: "late" };
+  return session ? { session, without } : {};
+}
+
+/** What a hit, or a judgement, is known by. */
+export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.stringify([index, document]);
+
+const titles = new Map(); // of the cards that were shown, by their keys
+
+/** What a judged document is called: as its card was, or as the service says. */
+export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.title);
+
+const common = ({ index, query, filters }) => ({ index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null });
+
+async function ask(state, known, side, body, signal) {
+  const found = await call("POST", "v1/search", { ...common(state), ...body, ...asked(state[side], state) }, signal);
+  // hits are named as their judgements are: an alias for one index outlives that index
+  if (known?.indices.length === 1) for (const hit of found.hits.hits) hit._index = state.index;
+  return found;
+}
+
+const depthOf = ({ page }) => Math.min((page - 1) * SIZE + DEPTH, LAST * SIZE);
+
+/** The ranks of hits by the left method. Unless that is the session, no mark changes them. */
+export async function ranks(state, known, signal) {
+  const found = await ask(state, known, "left", { size: depthOf(state), documents: "none" }, signal);
+  return new Map(found.hits.hits.map((hit, at) => [keyOf(hit), at + 1]));
+}
+
+/** Everything that a state shows: the pages of hits, and where there is something to compare its ranks(). */
+export async function search(state, known, facets, signal, base = state.compare || state.session ? ranks(state, known, signal) : null) {
+  const page = { from: (state.page - 1) * SIZE, size: SIZE, highlight: true, documents: "card" };
+  const [right, left, places] = await Promise.all([
+    ask(state, known, "right", { ...page, reasons: true, facets }, signal),
+    state.compare ? ask(state, known, "left", page, signal) : { hits: { hits: [] } },
+    base,
+  ]);
+  for (const hit of [...left.hits.hits, ...right.hits.hits]) {
+    const { card } = hit.resift;
+    for (const part of ["title", "text"]) card[part] = plain(card[part]).trim();
+    titles.set(keyOf(hit), card.title);
+  }
+  return { state, depth: depthOf(state), left, right, base: places };
+}
+
+const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "hybrid", right: "session", filters: [], drawer: false, compare: false, without: [] };
+
+/** The state that an address says, with the defaults for all that it leaves out or that makes no sense. */
+export function read(search, index) {
+  const given = new URLSearchParams(search);
+  const state = { ...DEFAULTS, index: given.get("index") || index, query: given.get("q") || "" };
+  const session = given.get("session") || "";
+  if (/^[A-Za-z0-9_.:-]{1,128}$/.test(session)) state.session = session;
+  const page = Number(given.get("page"));
+  if (Number.isInteger(page) && page > 0 && page <= LAST) state.page = page;
+  for (const side of ["left", "right"]) if (Object.hasOwn(LABELS, given.get(side))) state[side] = given.get(side);
+  state.filters = given.getAll("filter").filter((one) => one.indexOf(":") > 0).slice(0, 20).map((one) => {
+    const at = one.indexOf(":");
+    return { field: one.slice(0, at), value: one.slice(at + 1) };
+  });
+  state.compare = ["compare", "left", "right"].some((name) => given.get(name));
+  state.without = given.getAll("without").filter(Boolean).slice(0, 100);
+  state.drawer = given.get("drawer") === "1";
+  return state;
+}
+
+export function write(state) {
+  const said = new URLSearchParams();
+  for (const [name, value] of [["index", state.index], ["q", state.query], ["session", state.session]]) if (value) said.set(name, value);
+  for (const { field, value } of state.filters) said.append("filter", `${field}:${value}`);
+  for (const name of ["page", "left", "right"]) if (state[name] !== DEFAULTS[name]) said.set(name, state[name]);
+  for (const word of state.without) said.append("without", word);
+  for (const name of ["compare", "drawer"]) if (state[name]) said.set(name, "1");
+  return `?${said}`;
+}
