@@ -150,6 +150,14 @@ def test_modules_and_functions_can_be_read_in_one_sitting() -> None:
     assert long == []
 
 
+def test_placeholders_of_sql_have_no_numbers() -> None:
+    """Python 3.14 takes no sequence of values for them."""
+    numbered = [
+        path.name for path in (PACKAGE / "plugin/sqlite").glob("*.py") if re.search(r"\?\d", path.read_text("utf-8"))
+    ]
+    assert numbered == []
+
+
 def test_modules_are_small() -> None:
     assert statistics.median(len(path.read_text("utf-8").splitlines()) for path in PATHS) <= MEDIAN_LINES
 

@@ -24,7 +24,7 @@ _TIMEOUT = 30.0  # seconds that a writer waits for others
 _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
 _ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, for damaged ones need not be texts
 # of a list that is damaged, one without names is looked through
-_NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?1)"
+_NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS session_log (id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, "
     "indices TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
@@ -42,7 +42,8 @@ _LOG_SCHEMA = (
 )
 # of several rows of one query, as a second page makes one, the first
 _QUERY = "SELECT query, body FROM ubi_queries WHERE query IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
-_PERSON = " OR ".join(f"json_extract(body, '$.{name}') || '' = ?1" for name in ("client_id", "session_id", "user_id"))
+_IDS = ", ".join(f"json_extract(body, '$.{name}') || ''" for name in ("client_id", "session_id", "user_id"))
+_PERSON = f"? IN ({_IDS})"
 
 
 class Database:
@@ -221,8 +222,8 @@ class SqliteSessionStore(SessionStore):
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         with self._database.transaction(write=False) as db:
-            sql = f"SELECT id, {_ROW} FROM session_log WHERE ?1 IS NULL OR {_NAMES} ORDER BY id"
-            rows = db.execute(sql, (index,)).fetchall()
+            sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_NAMES} ORDER BY id"
+            rows = db.execute(sql, (index, index)).fetchall()
         return ((id, _stored(*row)) for id, *row in rows)
 
     def delete_index(self, index: str) -> int:
