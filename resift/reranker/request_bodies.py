@@ -149,7 +149,7 @@ class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many documents somebody wants to read."""
 
-    size: Annotated[int, Meta(ge=1, le=1000), said("how many documents")] = 10
+    size: Annotated[Whole | None, said("how many documents", "a tenth of those read, from 10 to 100")] = None
     by: _By = ""
     model: _Model = False
     sample: Annotated[bool, said("drawn at random, as a control of how many relevant ones are missed")] = False

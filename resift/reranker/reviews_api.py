@@ -98,7 +98,7 @@ def next_batch(review: str) -> dict[str, Any]:
     """
     body, found = body_of(BatchRequest), _open(review)
     source = MODEL if body.model else PERSON
-    ids = found.sample(body.size, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
+    ids = found.sample(body.size or 10, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
     # read with the caller's own rights
     held = current_service().engine.documents(found.begun["index"], ids, engine_headers()) if ids else {}
     words = found.reasons(held)

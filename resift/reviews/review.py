@@ -97,24 +97,27 @@ class Review:
         self._added = len(events)
         return self._state
 
-    def next(self, count: int = 10, by: str = "", source: str = PERSON) -> list[str]:
+    def next(self, count: int | None = None, by: str = "", source: str = PERSON) -> list[str]:
         """The ids of the next ``count`` documents for somebody, likeliest first; fewer where fewer are left.
 
-        They are ranked by all that was judged. What was given to somebody is given to nobody else for eight hours, and
-        first again to the same. A model (``source``) is given what neither persons nor models judged, and keeps
-        nothing from people. Raises BadInput for a count that is not from 1 to 1000.
+        By default they are a tenth of those read, from 10 to 100, as the batches of AutoTAR grow (Cormack and Grossman
+        2015, "Autonomy and reliability of continuous active learning"). They are ranked by all that was judged. What
+        was given to somebody is given to nobody else for eight hours, and first again to the same. A model
+        (``source``) is given what neither persons nor models judged, and keeps nothing from people. Raises BadInput
+        for a count that is not from 1 to 1000.
         """
-        _check_count(count)
+        _check_count(1 if count is None else count)
         with self._lock:
             found: list[str] = []
 
             def decide() -> list[Event]:
                 state, now = self.state(), self._clock()
+                wanted = count or min(100, max(10, len(state.read) // 10))
                 held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
                 mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
                 ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
-                free = [id for id in ranked if id in mine or id not in held][: max(count, len(mine))]
-                found[:] = sorted(free, key=lambda id: id not in mine)[:count]
+                free = [id for id in ranked if id in mine or id not in held][: max(wanted, len(mine))]
+                found[:] = sorted(free, key=lambda id: id not in mine)[:wanted]
                 new = [id for id in found if id not in mine]
                 return [self._event("give", by, documents=new)] if new and source == PERSON else []
 

@@ -153,6 +153,17 @@ def test_nothing_is_given_twice_unless_it_was_left_lying(review: Review, clock: 
     assert len(review.next(100, "carl")) == 21
 
 
+def test_batches_grow_with_what_was_read(clock: Clock, tmp_path: Path) -> None:
+    ids = [str(n) for n in range(400)]
+    log = ReviewLog(SqliteSessionStore(str(tmp_path / "reviews.db")), "r")
+    begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
+    log.append(lambda: [begun], "docs")
+    review = Review(log, DocumentSet(ids, [f"smoke {id}" for id in ids]), begun, clock)
+    assert len(review.next(by="anna")) == 10
+    review.judge([], ids[:150], by="anna")
+    assert len(review.next(by="ben")) == 15
+
+
 def test_undoing_brings_the_earlier_judgement_back(review: Review) -> None:
     review.judge(["f1"], by="anna")
     review.judge([], ["f1"], by="anna")

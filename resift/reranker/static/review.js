@@ -6,7 +6,7 @@ const $ = (id) => document.getElementById(id);
 const id = document.body.dataset.review;
 const path = `../v1/reviews/${encodeURIComponent(id)}`;
 const WAITING = `resift-review-${id}`;
-const BATCH = 10, AHEAD = 3;
+const AHEAD = 3;
 
 let queue = []; // documents to read; the first is shown
 let history = []; // those judged here, the last one last
@@ -108,7 +108,7 @@ async function fill() {
   await send();
   if (waiting.length) return;
   try {
-    const { documents } = await ask("POST", "/next", { size: BATCH, by: by() });
+    const { documents } = await ask("POST", "/next", { by: by() });
     const known = new Set([...queue, ...history].map((one) => one.id));
     const more = documents.filter((one) => !known.has(one.id));
     queue.push(...more);
