@@ -17,17 +17,18 @@ from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.similarity import unit_rows
 
 _TITLE_LENGTH, _READ_LENGTH = 80, 5000  # characters
+_COUNT = 5  # words of a kind
 
 
 def explain(
-    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], asked: Sequence[str] = (), count: int = 5
+    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], asked: Sequence[str] = ()
 ) -> dict[str, Any]:
     """What a session has taught, from the documents that were ``judged``, the feedback that was learned from them, and
     the words that are ``asked`` for, heaviest first.
 
-    ``because``: each judged document with the ``count`` of its words that pull or push most. ``towards`` and ``away``:
+    ``because``: each judged document with the five of its words that pull or push most. ``towards`` and ``away``:
     the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the first of these
-    words, twice ``count``. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
+    words, ten at most. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
     # without a direction, as query expansion alone has none, every word would be as near as any other
@@ -35,22 +36,22 @@ def explain(
     pulled = moves and any(one.judgement.grade > 0 for one in judged)
     pushed = moves and any(one.judgement.grade < 0 for one in judged)
     return {
-        "because": [_explain_judgement(model, direction, one, count) for one in judged],
-        "towards": _nearest_words(model, direction, count) if pulled else [],
-        "away": _nearest_words(model, -direction, count) if pushed else [],
-        "asked": list(asked[: 2 * count]),
+        "because": [_explain_judgement(model, direction, one) for one in judged],
+        "towards": _nearest_words(model, direction) if pulled else [],
+        "away": _nearest_words(model, -direction) if pushed else [],
+        "asked": list(asked[: 2 * _COUNT]),
     }
 
 
-def _nearest_words(model: Model, direction: Floats, count: int) -> list[str]:
+def _nearest_words(model: Model, direction: Floats) -> list[str]:
     """The vocabulary's words nearest to a direction (K,), but for function words, which tell a reader nothing."""
-    nearest = model.nearest_words(direction, 3 * count)
-    return [word for word in nearest if word not in FUNCTION_WORDS][:count]
+    nearest = model.nearest_words(direction, 3 * _COUNT)
+    return [word for word in nearest if word not in FUNCTION_WORDS][:_COUNT]
 
 
-def _explain_judgement(model: Model, direction: Floats, one: JudgedDocument, count: int) -> dict[str, Any]:
+def _explain_judgement(model: Model, direction: Floats, one: JudgedDocument) -> dict[str, Any]:
     sign = 1 if one.judgement.grade > 0 else -1
-    return {**_describe_judgement(one), "words": _characteristic_words(model, one.text, sign * direction, count)}
+    return {**_describe_judgement(one), "words": _characteristic_words(model, one.text, sign * direction)}
 
 
 def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
     }
 
 
-def _characteristic_words(model: Model, text: str, direction: Floats, count: int) -> list[str]:
+def _characteristic_words(model: Model, text: str, direction: Floats) -> list[str]:
     """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
     table = model.table
     tokens = dict.fromkeys(tokenize(text[:_READ_LENGTH]))
@@ -71,7 +72,7 @@ def _characteristic_words(model: Model, text: str, direction: Floats, count: int
         return []
     words, ids = list(rows), np.fromiter(rows.values(), np.int64)
     scores = (model.word_vectors(ids) @ direction) * table.weights[ids]
-    order = np.argsort(-scores, kind="stable")[:count]
+    order = np.argsort(-scores, kind="stable")[:_COUNT]
     return [words[i] for i in order if scores[i] > 0]
 
 

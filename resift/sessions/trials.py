@@ -263,34 +263,34 @@ def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bo
     return drafted
 
 
-def preference(outcomes: Sequence[float], error: float = ERROR) -> Preference:
+def preference(outcomes: Sequence[float]) -> Preference:
     """The mean of ``outcomes`` (n,), -1 to 1, in the order in which they came, with a confidence sequence.
 
     The hedged betting of Waudby-Smith and Ramdas (2024, "Estimating means of bounded random variables by betting",
     section 4.2, with the bets of eq. 26): for each mean that may be, a gambler bets against it, and one by whom he gets
-    rich, 1 / ``error`` times, is left out for good. By Ville's inequality the true mean is ever left out with a chance
-    of ``error`` at most, whenever one looks and stops. Nothing is supposed but that the mean, given what came before,
+    rich, 1 / ERROR times, is left out for good. By Ville's inequality the true mean is ever left out with a chance
+    of ERROR at most, whenever one looks and stops. Nothing is supposed but that the mean, given what came before,
     is always the same.
     """
     values = (np.asarray(outcomes, np.float64) + 1) / 2
     means = np.linspace(0.0, 1.0, _STEPS + 1)
-    bets = _bets(values, error)[:, None]
+    bets = _bets(values)[:, None]
     gains = values[:, None] - means
     with np.errstate(divide="ignore"):
         up = np.log1p(np.minimum(bets, _MOST / means) * gains).cumsum(axis=0)
         down = np.log1p(-np.minimum(bets, _MOST / (1 - means)) * gains).cumsum(axis=0)
     richest = np.maximum(up, down).max(axis=0, initial=0.0)
-    kept = means[richest < np.log(2 / error)]
+    kept = means[richest < np.log(2 / ERROR)]
     mean = float(values.mean()) if len(values) else 0.5
     # between two places that were tried the truth may be anywhere
     low, high = (kept[0] - 1 / _STEPS, kept[-1] + 1 / _STEPS) if len(kept) else (mean, mean)
     return Preference(len(values), 2 * mean - 1, float(max(-1.0, 2 * low - 1)), float(min(1.0, 2 * high - 1)))
 
 
-def _bets(values: NDArray[np.float64], error: float) -> NDArray[Any]:
+def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
     """What is staked on each of the values (n,), by those before it alone."""
     count = np.arange(1, len(values) + 1)
     mean = (0.5 + values.cumsum()) / (count + 1)
     variance = (0.25 + ((values - mean) ** 2).cumsum()) / (count + 1)
     before = np.concatenate([[0.25], variance[:-1]]) if len(values) else variance
-    return np.asarray(np.sqrt(2 * np.log(2 / error) / (before * count * np.log(count + 1))))
+    return np.asarray(np.sqrt(2 * np.log(2 / ERROR) / (before * count * np.log(count + 1))))

@@ -15,7 +15,7 @@ _AWS_SERVICES = ("es", "aoss")
 _FILES = {"ca_certs": "CA_CERTS", "client_cert": "CLIENT_CERT", "client_key": "CLIENT_KEY"}
 
 
-def credentials(nodes: Sequence[Node], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def credentials(nodes: Sequence[Node]) -> dict[str, Any]:
     """The settings of opensearch-py's connections for the credentials of a cluster's ``nodes`` and the environment.
 
     The first user in the address wins over OPENSEARCH_USER. The other variables are OPENSEARCH_PASSWORD or
@@ -23,7 +23,7 @@ def credentials(nodes: Sequence[Node], environment: Mapping[str, str] = os.envir
     OPENSEARCH_AWS_REGION and OPENSEARCH_AWS_SERVICE. Raises BadInput for what does not fit together, or a file that
     cannot be read, and MissingExtra if botocore is needed and not installed. No error quotes a password.
     """
-    given = {name.removeprefix("OPENSEARCH_"): value for name, value in environment.items() if value}
+    given = {name.removeprefix("OPENSEARCH_"): value for name, value in os.environ.items() if value}
     settings: dict[str, Any] = {key: _file(given, name) for key, name in _FILES.items() if name in given}
     if "client_key" in settings and "client_cert" not in settings:
         raise BadInput(
