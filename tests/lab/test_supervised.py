@@ -205,9 +205,10 @@ def test_resumed_equals_uninterrupted(
     resumed, again = train(*corpus, table, KINDS[kind], None, file)
     assert again == summary
     assert resumed.hash == whole.hash
-    other = RoBoewOptions(**{**SMALL, "epochs": 4})
-    anew = train(*corpus, table, other, None, file)[0]
-    assert anew.hash == train(*corpus, table, other)[0].hash, "another training's checkpoint counts for nothing"
+    if (kind, stop) == ("ro-boew", 2):  # whatever is trained, and however far: it is the same file
+        other = RoBoewOptions(**{**SMALL, "epochs": 4})
+        anew = train(*corpus, table, other, None, file)[0]
+        assert anew.hash == train(*corpus, table, other)[0].hash, "another training's checkpoint counts for nothing"
     file.write_bytes(b"damaged")
     with pytest.raises(BadInput, match="checkpoint is damaged"):
         train(*corpus, table, KINDS[kind], None, file)
