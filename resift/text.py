@@ -13,6 +13,7 @@ in two are different words.
 
 from __future__ import annotations
 
+import html
 import re
 import sys
 import unicodedata
@@ -42,6 +43,14 @@ _REFERRING = re.compile(
     re.IGNORECASE,
 )
 
+# as resift/reranker/static/dom.js has it: what else is between < and > is a text's own
+_TAG = re.compile(
+    r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?-->|</?(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\d|i?frame"
+    r"|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)(?:[\s/][^<>]*)?(?:>|$)",
+    re.IGNORECASE | re.DOTALL,
+)
+_WITHIN = re.compile(r"</?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b", re.IGNORECASE)
+
 
 def _stop_words() -> Iterator[frozenset[str]]:
     """The lists of stop words in ``data/stop_words.txt``, each below a line that says what it is."""
@@ -61,8 +70,17 @@ def tokenize(text: str) -> list[str]:
     >>> tokenize("東京 tower")
     ['東', '京', 'tower']
     """
-    plain = text if text.isascii() else _TYPED.sub(" ", text)
-    return plain.translate(_ASCII).split() if plain.isascii() else _word().findall(text.lower())
+    spaced = text if text.isascii() else _TYPED.sub(" ", text)
+    return spaced.translate(_ASCII).split() if spaced.isascii() else _word().findall(text.lower())
+
+
+def plain_text(text: str) -> str:
+    """What people read of a text that may hold HTML, as the search page shows it.
+
+    >>> plain_text("<h2>Soft <b>shoes</b></h2> &amp; a < b")
+    ' Soft shoes  & a < b'
+    """
+    return html.unescape(_TAG.sub(lambda tag: "" if _WITHIN.match(tag[0]) else " ", text))
 
 
 def word_places(text: str) -> list[tuple[int, int]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 import signal
 import sys
 import time
@@ -66,20 +64,6 @@ def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> No
         sys.exit(128 + (stop.signal or signal.SIGINT))
     print_report(result.to_dict(), as_json, str(result))
     sys.exit(0 if result.in_order else NOT_RIGHT)
-
-
-# as resift/reranker/static/dom.js has it: what else is between < and > is a text's own
-_TAG = re.compile(
-    r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?-->|</?(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\d|i?frame"
-    r"|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)(?:[\s/][^<>]*)?(?:>|$)",
-    re.IGNORECASE | re.DOTALL,
-)
-_WITHIN = re.compile(r"</?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b", re.IGNORECASE)
-
-
-def plain(text: str) -> str:
-    """What people read of a text that may hold HTML, as the search page shows it."""
-    return html.unescape(_TAG.sub(lambda tag: "" if _WITHIN.match(tag[0]) else " ", text))
 
 
 def require_consent(yes: bool, question: str, option: str = "--yes") -> None:

@@ -19,13 +19,14 @@ from resift.cli.options import (
     option_for,
     store_option,
 )
-from resift.cli.output import cut, display_width, plain
+from resift.cli.output import cut, display_width
 from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
 from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.words import PATIENCE
+from resift.text import plain_text
 
 _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
 _NUMBERS, _TEXT = 8, 200  # of which more are told by their count
@@ -169,7 +170,7 @@ def _reason(hit: library.Hit) -> str:
     arrow = f"{'▲' if places > 0 else '▼'} {abs(places)} " if places else ""
     if because["document"] == hit.id:
         return f"{arrow}you marked this as {'relevant' if because['grade'] > 0 else 'irrelevant'}"
-    return f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{plain(because['title']).strip()}”"
+    return f"{arrow}{'more' if because['grade'] > 0 else 'too much'} like “{plain_text(because['title']).strip()}”"
 
 
 def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
@@ -177,6 +178,6 @@ def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
 
     Where it has none, all that it holds.
     """
-    texts = [text for name in fields if (text := plain(document_text(hit.source, [name])).strip())]
+    texts = [text for name in fields if (text := plain_text(document_text(hit.source, [name])).strip())]
     texts = texts or [document_text(hit.source, ()).strip() or json.dumps(hit.source, ensure_ascii=False)]
     return " | ".join([*(cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]])

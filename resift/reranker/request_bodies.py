@@ -146,10 +146,15 @@ class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     target: Annotated[float, Meta(gt=0, lt=1), said("the recall at which it may stop")] = 0.95
 
 
+_Batch = Annotated[int, Meta(ge=1, le=1000)]
+
+
 class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many documents somebody wants to read."""
 
-    size: Annotated[Whole | None, said("how many documents", "a tenth of those read, from 10 to 100")] = None
+    size: Annotated[_Batch | None, said("how many documents", "a tenth of those read, 10 to 100; of a sample 10")] = (
+        None
+    )
     by: _By = ""
     model: _Model = False
     sample: Annotated[bool, said("drawn at random, as a control of how many relevant ones are missed")] = False

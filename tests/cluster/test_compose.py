@@ -90,9 +90,8 @@ def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
     before = [hit["_id"] for hit in ask(search, body)["hits"]["hits"]]
     marked = {"session": "anna", "index": "resift-demo", "query": "divorce", "relevant": [before[-1]]}
     assert ask(f"{composed.reranker}/v1/feedback", marked)["steps"] == 1
-    deadline = (
-        time.monotonic() + 120
-    )  # on a busy machine the cluster gives up on the reranker, and answers as it was asked
+    # on a busy machine the cluster gives up on the reranker, and answers as it was asked
+    deadline = time.monotonic() + 120
     while "matched_queries" not in (hits := ask(search, body)["hits"]["hits"])[0] and time.monotonic() < deadline:
         time.sleep(1)
     assert (hits[0]["_id"], hits[0]["matched_queries"]) == (before[-1], ["resift"])

@@ -34,7 +34,7 @@ def kinds(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
             n,
             id,
             {
-                "title": f"About {id}",
+                "title": f"About <b>{id}</b>",
                 "text": text * 9,
                 "url": f"https://a.example/{id}",
                 "kind": kind,
@@ -91,7 +91,22 @@ def test_an_index_says_how_it_is_shown(client: FlaskClient, kinds: str) -> None:
     assert sorted(answer["facets"]) == ["hot", "kind", "year"]
     assert 1 <= len(answer["examples"]) <= 3
     for example in answer["examples"]:
+        assert "b" not in example.split(), "no tag of a title"
         assert ids(post(client, "/v1/search", index=kinds, query=example))
+
+
+def test_a_service_reads_ahead_what_its_first_search_needs(
+    engine: Engine, kinds: str, model: Model, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in ("none", kinds):  # what cannot be read is no fault of the service's
+        client = create_app(Config(store=config.store, index=index), engine=engine, model=model).test_client()
+        client.application.extensions["resift"].warm_up()
+        wait_for_sample()
+    drawn: list[str] = []
+    monkeypatch.setattr(engine, "sample", lambda name, *_, **__: drawn.append(name))
+    assert get(client, f"/v1/indices/{kinds}")["facets"]
+    assert get(client, f"/v1/indices/{kinds}/suggestions?q=fire+fo")["suggestions"] == ["fire forest"]
+    assert drawn == []
 
 
 def test_an_empty_index_is_looked_at_again(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
@@ -108,7 +123,7 @@ def test_settings_win_over_guesses(engine: Engine, kinds: str, model: Model, con
     settings = Config(store=config.store, page_fields=("title=kind", "link=", "facet=year"))
     client = create_app(settings, engine=engine, model=model).test_client()
     answer = get(client, f"/v1/indices/{kinds}")
-    assert (answer["card"]["title"], answer["card"]["link"], answer["facets"]) == ("kind", None, ["year"])
+    assert (answer["card"]["title"], answer["card"]["link"], answer["facets"]) == ("kind", None, ["year", "hot"])
     card = post(client, "/v1/search", index=kinds, query="bush", documents="card")["hits"]["hits"][0]["resift"]["card"]
     assert (card["title"], "link" in card) == ("dry", False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -233,25 +233,56 @@ def test_a_search_that_takes_long_says_so_and_is_stopped(page: Page) -> None:
     assert page.click("#message button").all("#right .card")
 
 
-LATE = """
+NETWORK = """
 const soon = window.fetch;
 window.fetch = async (path, how) => {
-  if (path === 'v1/indices') await new Promise((done) => setTimeout(done, 500));
-  return soon(path, how);
+  if (path === 'PATH') await new Promise((done) => setTimeout(done, 500));
+  const fails = { error: { code: 'engine_unavailable', message: 'the engine is away' } };
+  return path === 'PATH' && FAILS ? Response.json(fails, { status: 503 }) : soon(path, how);
 };
 """
 
 
-def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
-    added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LATE})  # type: ignore[no-untyped-call]
+@contextmanager
+def late(page: Page, path: str, fails: bool = False) -> Iterator[None]:
+    """The page with a network on which what is asked at a path takes half a second, and fails."""
+    source = NETWORK.replace("PATH", path).replace("FAILS", str(fails).lower())
+    added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})  # type: ignore[no-untyped-call]
     try:
+        yield
+    finally:
+        page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_indices_that_are_listed_late_are_listed(page: Page) -> None:
+    with late(page, "v1/indices"):
         page.open(q=QUESTION)
         assert page.all("#right .card")
         assert page.texts("#index option") == ["resift-demo (447)"]
         page.wait("return document.getElementById('index').length === 2")
         assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
-    finally:
-        page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
+def test_hits_stay_where_indices_cannot_be_listed(page: Page) -> None:
+    with late(page, "v1/indices", fails=True):
+        page.open(q=QUESTION)
+        page.run_async("setTimeout(arguments[0], 1000)")
+        assert page.all("#right .card")
+        assert not page.one("#message").is_displayed()
+        page.open()
+        assert page.wait("return document.querySelector('#message h2')?.innerText") == "That did not work"
+
+
+def test_a_search_sent_while_a_mark_is_noted_has_arrows_of_its_own(page: Page) -> None:
+    arrows = "#right .card .moved"
+    with late(page, "v1/feedback"):
+        page.open(q="court", compare=1)
+        page.run("document.querySelector('#right .thumb').click()")
+        page.search("filing fee")
+        shown = page.texts(arrows)
+    assert len(shown) == 10
+    page.driver.refresh()
+    assert page.settle().texts(arrows) == shown
 
 
 def test_a_newer_search_ends_an_older_one(page: Page) -> None:

@@ -20,7 +20,7 @@ from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.bodies import filtered
 from resift.reranker.search.cards import ROLES, Bound, CardFields, card_fields
 from resift.rewriting.clauses import question_clause
-from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
+from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, plain_text
 
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3
@@ -156,7 +156,7 @@ def _is_searchable(info: IndexInfo, model: WeighedModel, queries: WeighedModel |
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Queries that should find something: how some of these titles and texts begin, which any script has.
 
-    >>> example_queries(["  The bush fires of Sydney"], ["As seen"])
+    >>> example_queries(["  The <b>bush</b> fires of Sydney"], ["As seen"])
     ['bush fires Sydney', 'seen']
     """
     begun = [list(filter(None, map(_beginning, some)))[:_EACH] for some in (titles, texts)]
@@ -165,7 +165,8 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 def _beginning(text: str) -> str:
     """The first words of a text that say something, at most three, or the first letters where there are no spaces."""
-    words = [word for word in _WORD.findall(text[:200]) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
+    read = plain_text(text[:5000])[:200]  # before which much of a text may be tags
+    words = [word for word in _WORD.findall(read) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
     begun = [" ".join(word[:_LONGEST] for word in words[:count]) for count in (3, 2, 1)]
     return next((some for some in begun if len(some) <= _WIDEST), begun[-1])
 

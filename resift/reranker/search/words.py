@@ -23,7 +23,7 @@ from resift.errors import ResiftError
 from resift.ranking.spelling import Speller
 from resift.ranking.vocabulary import Vocabulary, inflected_pairs
 from resift.reranker.search.cards import title_field
-from resift.text import FUNCTION_WORDS, tokenize
+from resift.text import FUNCTION_WORDS, plain_text, tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -158,7 +158,11 @@ class SampledWords:
             sources, named = self._sources(info, headers), title_field(info.fields)
             texts = (document_text(source, info.fields)[:_MAX_TEXT] for source in sources)
             documents = [tuple(dict.fromkeys(tokenize(text))) for text in texts]
-            titles = (str(one) for source in sources for one in (values_of(source, named) if named else ()))
+            titles = (
+                plain_text(str(one)).strip()
+                for source in sources
+                for one in (values_of(source, named) if named else ())
+            )
             frequency = Counter(word for document in documents for word in document)
             speller = Speller(dict(frequency.most_common()))
             speller.correct("aaaa")  # builds the speller's index here, and not in the first search

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import * as panels from "./panels.js";
 import { $, element, plain, plural } from "./dom.js";
 import * as hits from "./hits.js";
-import { LABELS, LAST, SIZE, keyOf, ranks, read, search, write } from "./state.js";
+import { LABELS, LAST, SIZE, keyOf, rankedBy, ranks, read, search, write } from "./state.js";
 
 const { index: defaultIndex } = document.body.dataset;
 const SLOW = 2000; // milliseconds
@@ -70,7 +70,7 @@ async function begin() {
   try {
     if (state.index) await open(renew());
   } finally {
-    if (isNamed) loadIndices().catch(explain); // many take long
+    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // many take long, and hits stay without them
   }
 }
 
@@ -140,9 +140,10 @@ function paintMethods() {
   }
 }
 
-async function update(base) {
+async function update({ by, base } = {}) {
   if (!state.query || !state.index) return hideResults();
-  shown = await search(state, known, $("facets").open ? known.facets : [], renew(), base);
+  // something else may be searched by now than when they were asked for
+  shown = await search(state, known, $("facets").open ? known.facets : [], renew(), by === rankedBy(state) ? base : undefined);
   paint();
 }
 
@@ -215,13 +216,14 @@ function turnTo(page) {
   });
 }
 
-/** The ranks that no mark changes, asked while one is noted unless they are known; undefined where a mark does. */
+/** The ranks that no mark changes, asked while one is noted unless they are known; none where a mark does. */
 function unmoved() {
-  if (state.left === "session") return undefined;
-  if (shown?.state === state && shown.base) return shown.base;
+  const by = rankedBy(state);
+  if (state.left === "session") return {};
+  if (shown?.base && rankedBy(shown.state) === by) return { by, base: shown.base };
   const base = ranks(state, known);
   base.catch(() => undefined); // update waits for it
-  return base;
+  return { by, base };
 }
 
 /** Judge a document; true if the session was somebody else's, so that a new one begins. */
@@ -246,7 +248,7 @@ const act = {
   mark: (judged, grade) => attempt(async () => {
     const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
     hits.press(key, wanted);
-    const base = unmoved();
+    const left = unmoved();
     let other = false;
     try {
       other = await judge(key, wanted);
@@ -257,7 +259,7 @@ const act = {
     // the shelf shows itself once, where there is room for it
     if (wanted && !had.length && wide.matches) go({ drawer: true }, { replace: true });
     panels.openShelf(state.drawer);
-    await update(base);
+    await update(left);
     panels.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
   }),
   read: (card) => attempt(async () => {
@@ -269,9 +271,9 @@ const act = {
     return undefined;
   }),
   undo: () => attempt(async () => {
-    const base = unmoved();
+    const left = unmoved();
     session = await api.undo(state.session);
-    await update(base);
+    await update(left);
     panels.toast("Undone.");
   }),
   forget: () => attempt(async () => {

@@ -57,6 +57,9 @@ async function ask(state, known, side, body, signal) {
 
 const depthOf = ({ page }) => Math.min((page - 1) * SIZE + DEPTH, LAST * SIZE);
 
+/** What ranks() depend on, as a text. */
+export const rankedBy = ({ index, query, filters, page, left }) => JSON.stringify([index, query, filters, page, left]);
+
 /** The ranks of hits by the left method. Unless that is the session, no mark changes them. */
 export async function ranks(state, known, signal) {
   const found = await ask(state, known, "left", { size: depthOf(state), documents: "none" }, signal);
