@@ -216,7 +216,7 @@ class Engine(ABC):
     ) -> list[SearchResult]:
         """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can.
 
-        ``vectors`` are read of the first one's hits alone.
+        ``vectors`` are read for the hits of the first one only.
         """
         return [self.search(index, body, None if at else vectors, headers) for at, body in enumerate(bodies)]
 

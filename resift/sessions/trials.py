@@ -166,7 +166,7 @@ class Trials:
         trial = Trial(index, uuid.uuid4().hex[:8], share, now)
         runs = before is not None and not before.verdict and now < before.started + _LONGEST
         if runs or not self._write(trial, stored):
-            raise BadInput(f"a trial of {index} runs already", value=index, expected="the end of the one that runs")
+            raise BadInput(f"a trial of {index} runs already", value=index, expected="that trial to end first")
         return trial
 
     def change(self, trial: Trial, **fields: Any) -> Trial | None:

@@ -25,8 +25,8 @@ from resift.plugin.cluster.settings import PRIVATE, TRUSTED
 __all__ = ["shop"]
 
 ROOT = Path(__file__).parents[2]
-# A shell of the reader's, in an environment with nothing in it, that stops the service which it has begun. A person
-# takes longer to read the plan than the service to start.
+# The reader's shell, in an empty environment; it stops the service that it started. The commands are run sooner after
+# each other than a person reads the plan, so WAIT waits for the service.
 SHELL = """
 exec 2>&1
 trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT

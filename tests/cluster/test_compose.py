@@ -71,7 +71,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         yield Composed(containers, folder, *(f"http://127.0.0.1:{port}" for port in ports.values()))
     finally:
         containers.composed(folder, "down", "-v")
-        # of Docker's and of podman's name; the steps in between stay for the next build
+        # as Docker and as podman name them; the layers stay for the next build
         images = [f"{folder.name}{between}{service}" for between in "-_" for service in ("reranker", "setup")]
         containers.run("rmi", "-f", *images, check=False)
 
