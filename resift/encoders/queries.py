@@ -130,3 +130,7 @@ class JointModel(Model):
         """The frequent words nearest to the first model's part of ``vector`` (K,), best first."""
         first = self.parts[0]
         return first.nearest_words(vector[: first.dim], count)
+
+    def word_vectors(self, ids: NDArray[Any]) -> Floats:
+        """Joined vectors of texts of one word, whose rows in the first model's table are ``ids`` (n,): (n, K)."""
+        return self.encode([self.table.words[row] for row in ids])
