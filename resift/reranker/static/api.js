@@ -42,7 +42,6 @@ export async function call(method, path, body, signal) {
   return answer;
 }
 
-
 export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 const path = (id) => `v1/sessions/${encodeURIComponent(id)}`;

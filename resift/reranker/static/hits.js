@@ -66,7 +66,8 @@ function link({ state, depth, base, right }, grades, learned, vectors) {
   }
   for (const [key, card] of others) {
     const rank = now.get(key);
-    point(card, rank === base.get(key) ? "same place" : rank ? `now ${rank}` : "now further down");
+    card.moved.className = "moved went";
+    card.moved.textContent = rank === base.get(key) ? "same place" : rank ? `now ${rank}` : "now further down";
   }
 }
 
@@ -80,7 +81,6 @@ export function drawLines() {
   }));
 }
 
-/** Let each card slide from where it was to where it is. */
 function animate(before) {
   if (still.matches || !before.size) return drawLines();
   // lines join places, so there are none while hits move
@@ -160,11 +160,6 @@ function shownWords({ title, facts, snippet }, learned) {
   const own = new Set(text.split(/[^\p{L}\p{N}]+/u));
   return learned.filter((word) => own.has(word.toLocaleLowerCase())).slice(0, 3);
 }
-
-const point = (card, text) => {
-  card.moved.className = "moved went";
-  card.moved.textContent = text;
-};
 
 export function showText(card, text) {
   hideText(card);

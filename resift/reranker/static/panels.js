@@ -44,9 +44,8 @@ function showMarks(session, act) {
       element("span", { class: "what", dir: "auto" }, cut(name, 200)),
       element("button", { class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
   });
-  const button = (name, work, disabled) => element("button", { disabled, onclick: work }, name);
   $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Thumbs move your own searches, and nobody else’s."),
-    ...(session ? [element("div", { class: "tools" }, button("Undo", act.undo, !session.steps), button("Forget all", act.forget))] : []));
+    ...(session ? [element("div", { class: "tools" }, element("button", { disabled: !session.steps, onclick: act.undo }, "Undo"), button("Forget all", act.forget))] : []));
 }
 
 function showWords(asked, without, act) {
@@ -88,7 +87,7 @@ export function sayError({ message, expected, code }, retry) {
 
 export const sayNoIndex = () => say("No index yet", "Index some documents, and reload this page:", element("pre", {}, "resift index docs.jsonl --index my-docs"));
 
-/** Nobody answers. What is shown stays; every few seconds it is tried whether somebody is back. */
+/** Nobody answers: what is shown stays, and every few seconds it is tried again. */
 export function sayOffline(retry) {
   $("retry").onclick = retry;
   $("offline").hidden = false;

@@ -70,7 +70,7 @@ async function begin() {
   try {
     if (state.index) await open(renew());
   } finally {
-    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // many take long, and hits stay without them
+    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // many take long
   }
 }
 
@@ -142,7 +142,7 @@ function paintMethods() {
 
 async function update({ by, base } = {}) {
   if (!state.query || !state.index) return hideResults();
-  // something else may be searched by now than when they were asked for
+  // they may be of what was searched before
   shown = await search(state, known, $("facets").open ? known.facets : [], renew(), by === rankedBy(state) ? base : undefined);
   paint();
 }
@@ -220,9 +220,8 @@ function turnTo(page) {
 function unmoved() {
   const by = rankedBy(state);
   if (state.left === "session") return {};
-  if (shown?.base && rankedBy(shown.state) === by) return { by, base: shown.base };
-  const base = ranks(state, known);
-  base.catch(() => undefined); // update waits for it
+  const base = shown?.base && rankedBy(shown.state) === by ? shown.base : ranks(state, known);
+  base.catch?.(() => undefined); // update waits for it
   return { by, base };
 }
 

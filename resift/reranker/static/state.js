@@ -1,5 +1,4 @@
-// What the page shows, as the address says it, and what is asked of the API for that: two rankings, and the ranks by
-// which their hits are linked.
+// The state that the address says, and what is asked of the API for it: two rankings, and ranks that link their hits.
 
 import { call } from "./api.js";
 import { plain, shortName } from "./dom.js";
@@ -57,7 +56,6 @@ async function ask(state, known, side, body, signal) {
 
 const depthOf = ({ page }) => Math.min((page - 1) * SIZE + DEPTH, LAST * SIZE);
 
-/** What ranks() depend on, as a text. */
 export const rankedBy = ({ index, query, filters, page, left }) => JSON.stringify([index, query, filters, page, left]);
 
 /** The ranks of hits by the left method. Unless that is the session, no mark changes them. */
