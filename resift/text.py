@@ -45,8 +45,8 @@ _REFERRING = re.compile(
 
 # as resift/reranker/static/dom.js has it: what else is between < and > is a text's own
 _TAG = re.compile(
-    r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?-->|</?(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\d|i?frame"
-    r"|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)(?:[\s/][^<>]*)?(?:>|$)",
+    r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|</?(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\d"
+    r"|i?frame|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)(?:[\s/][^<>]*)?(?:>|$)",
     re.IGNORECASE | re.DOTALL,
 )
 _WITHIN = re.compile(r"</?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b", re.IGNORECASE)

@@ -37,7 +37,7 @@ const unescaped = (text) => text.replace(/&(?:#(?:x([\da-f]{1,5})|(\d{1,6}))|([a
 
 // tags of documents that hold HTML; what else is between < and > is a text's own
 const NAME = "(?:[abipqsu]|[bh]r|blockquote|center|code|d[dlt]|div|em|font|h\\d|i?frame|img|li|[ou]l|section|small|span|strong|su[bp]|t[dhr]|table|tbody|thead)";
-const TAG = new RegExp(`<(script|style)\\b.*?(?:</\\1>|$)|<!--.*?-->|</?${NAME}(?:[\\s/][^<>]*)?(?:>|$)|^[^<>]*=["'][^<>]*["'/]>`, "gis");
+const TAG = new RegExp(`<(script|style)\\b.*?(?:</\\1>|$)|<!--.*?(?:-->|$)|</?${NAME}(?:[\\s/][^<>]*)?(?:>|$)|^[^<>]*=["'][^<>]*["'/]>`, "gis");
 const WITHIN = /^<\/?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b/i;
 
 /** What people read of a text that may hold HTML, whole or cut off. Nothing of it is ever parsed. */
