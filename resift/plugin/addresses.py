@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from resift.errors import BadInput
 
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-_PATH_START = re.compile(r"[:/.~\\]|[A-Za-z]:[\\/]")
+_PATH_START = re.compile(r":memory:|[/.~\\]|[A-Za-z]:[\\/]")
 _LIKE_HOST = re.compile(r"[:@,]|\..*\.|^localhost/?$")  # a port, a user, several; a.b.com: files have one ending
 _NEXT_URL = re.compile(r"[\s,]*,[\s,]*(?=\w+://)")  # a comma alone may stand in a password
 _ADDRESS = "http://HOST:PORT, or several of them separated by commas; in a password @ is %40, and / is %2F"

@@ -6,6 +6,7 @@ from typing import Any
 
 from browser import Page
 from flask import Flask
+from page_app import DOCUMENTS
 
 
 def progress(app: Flask) -> dict[str, Any]:
@@ -52,3 +53,15 @@ def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
     page.resize(420)
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
     assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors())
+
+
+def test_tags_of_a_document_are_not_shown(page: Page, page_app: Flask) -> None:
+    id = next(iter(DOCUMENTS))
+    review = {"index": "odd", "query": {"ids": {"values": [id]}}}
+    assert page_app.test_client().put("/v1/reviews/tags", json=review).status_code == 200
+    page.driver.get(f"{page.base}/reviews/tags")
+    page.wait("return !document.getElementById('actions').hidden")
+    shown = page.text("#title") + page.text("#text")
+    assert "fire" in shown
+    assert "<img" not in shown
+    assert "<script" not in shown

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from resift.cli.main import main
@@ -111,6 +111,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
 
 
 @given(TEXT, TEXT, st.sampled_from(["http://{}:{}@a:1", "{}:{}@a:1", "http://b:2,http://{}:{}@a:1"]))
+@example(":", "0", "{}:{}@a:1")
 @settings(deadline=None)
 def test_whatever_a_password_holds_it_is_not_shown(user: str, password: str, form: str) -> None:
     secret = f"begin{password}end"

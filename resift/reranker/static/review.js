@@ -1,6 +1,7 @@
 // A review, one document at a time: judgements are kept on this device until the service has them.
 
 import { ApiError, call, setKey } from "./api.js";
+import { plain } from "./dom.js";
 
 const $ = (id) => document.getElementById(id);
 const id = document.body.dataset.review;
@@ -124,7 +125,7 @@ function show() {
   $("end").hidden = Boolean(shown) || !ended;
   $("undo").disabled = !history.length;
   if (!shown) return;
-  const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value);
+  const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value).map(plain);
   const title = first && first.length <= 300 ? first : "";
   $("title").textContent = title || shown.id;
   $("why").textContent = shown.words.length ? `Ranked for: ${shown.words.join(", ")}` : "";
