@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
+_SHORTEST = 1e-15  # the squares of what is shorter have too few digits in 32 bits: it counts as zero
+
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
     dense = np.asarray(matrix, np.float32)
     norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
-    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > _SHORTEST)
     return units
 
 
@@ -39,9 +41,9 @@ def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     length = sqrt(direction.dot(direction))
     squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, 0]  # sooner than einsum
     cosines: Floats = np.zeros_like(squares)
-    if length > 0:
+    if length > _SHORTEST:
         lengths = np.sqrt(squares)
-        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > 0)
+        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > _SHORTEST)
     return cosines
 
 

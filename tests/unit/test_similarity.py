@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -13,6 +13,7 @@ floats = st.floats(-100, 100, width=32)
 
 
 @given(arrays(np.float32, 4, elements=floats), arrays(np.float32, (3, 4), elements=floats))
+@example(np.ones(4, np.float32), np.full((3, 4), 3.2664006e-22, np.float32))
 def test_similarities_are_bounded_and_never_nan(query: np.ndarray, documents: np.ndarray) -> None:
     assert (np.abs(cosine(query, documents)) <= 1 + 1e-5).all()
     jaccard = fuzzy_jaccard(query, documents)
