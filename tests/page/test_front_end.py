@@ -29,6 +29,7 @@ def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]
     host = Flask("host")
     text = {"page": ""}
     host.add_url_rule("/", view_func=lambda: text["page"])
+    host.add_url_rule("/favicon.ico", "icon", lambda: ("", 204))  # asked for whenever the browser finds the time
     with served(host) as other:
         origin = f"http://127.0.0.1:{other.server_port}"
         config = Config(engine=service.config.engine, store=str(tmp_path / "s.db"), cors=(origin,))
