@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import orjson
@@ -32,6 +33,7 @@ class View:
     def __init__(self, db: sqlite3.Connection, tables: IndexTables, kept: Kept) -> None:
         self.db, self.tables, self._kept = db, tables, kept
         self.bm25 = kept.bm25
+        self.texts: dict[Any, Matches] = {}  # what whole clauses matched, since a rewritten query holds some twice
 
     def vectors(self) -> Vectors:
         """The vectors of the index, which are read when they are asked for first."""
@@ -124,10 +126,23 @@ class Text(Clause):
     tie_breaker: float = 0.0
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        key = (*self.boosts.items(), self.terms, self.every, self.tie_breaker, self.boost)
+        if within is None:
+            return view.texts.get(key) or view.texts.setdefault(key, self._scored(view, None))
+        if key not in view.texts:
+            return self._scored(view, within)
+        rows, scores = view.texts[key]
+        held = np.isin(rows, within, assume_unique=True)
+        return rows[held], scores[held]
+
+    def _scored(self, view: View, within: Rows | None) -> Matches:
         found = [
             view.bm25.matches(view.db, field, self.terms, self.every, boost * self.boost, within)
             for field, boost in self.boosts.items()
         ]
+        found = [one for one in found if len(one[0])] or found[:1]
+        if len(found) == 1:
+            return found[0]
         rows, places = np.unique(np.concatenate([rows for rows, _ in found]), return_inverse=True)
         scores = np.concatenate([scores for _, scores in found])
         best = np.zeros(len(rows), np.float32)

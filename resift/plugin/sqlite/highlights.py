@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
 
 from resift.contracts.query_dsl import values_of
 from resift.errors import BadInput
-from resift.plugin.sqlite.analysis import Word, terms_of, words_of
+from resift.plugin.sqlite.analysis import words_of
 from resift.plugin.sqlite.clauses import Clause
 from resift.plugin.sqlite.query import Natural, parse_query, unsupported
 from resift.plugin.sqlite.tables import IndexTables
@@ -52,30 +51,25 @@ class Highlight:
 
     def _fragment(self, text: str, analyzer: str, terms: frozenset[str]) -> str | None:
         """The part of a text with the most different terms, or all of it; None if it holds none."""
-        words = terms_of(text, analyzer)  # a quarter of the time of their places, which few are asked for
-        places = [place for place, term in enumerate(words) if term in terms]
-        if not places:
+        words, places = words_of(text, analyzer)
+        if terms.isdisjoint(words):
             return None
-        first, end = 0, len(words)
+        kept = [at for at, term in enumerate(words) if term]
+        first, end = 0, len(kept)
         if self.fragments and end > _FRAGMENT_WORDS:
-            first = _densest(places, [words[place] for place in places])
+            found = [place for place, at in enumerate(kept) if words[at] in terms]
+            first = _densest(found, [words[kept[place]] for place in found])
             end = min(first + _FRAGMENT_WORDS, end)
-        shown = list(islice(words_of(text, analyzer), first, end))
-        start = shown[0].start if first else 0
-        stop = shown[-1].end if end < len(words) else len(text)
-        tagged = self._tagged(text, start, stop, [word for word in shown if word.term in terms])
+        start = places[kept[first]][0] if first else 0
+        stop = places[kept[end - 1]][1] if end < len(kept) else len(text)
+        tagged = self._tagged(text, start, stop, [places[at] for at in kept[first:end] if words[at] in terms])
         return f"{'…' if start else ''}{tagged}{'…' if stop < len(text) else ''}"
 
-    def _tagged(self, text: str, start: int, end: int, words: Sequence[Word]) -> str:
+    def _tagged(self, text: str, start: int, end: int, words: Sequence[tuple[int, int]]) -> str:
         parts, at = [], start
-        for word in words:
-            parts += [
-                self.escape(text[at : word.start]),
-                self.before,
-                self.escape(text[word.start : word.end]),
-                self.after,
-            ]
-            at = word.end
+        for begin, stop in words:
+            parts += [self.escape(text[at:begin]), self.before, self.escape(text[begin:stop]), self.after]
+            at = stop
         return "".join([*parts, self.escape(text[at:end])])
 
 

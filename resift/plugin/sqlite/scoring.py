@@ -30,9 +30,10 @@ from resift.rewriting.clauses import script_source
 from resift.schema import convert, read
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
-Postings = tuple[Rows, Scores, Rows]  # of a term in a field: rows, how often it is there, and how many terms are
+# Of a term in a field: rows in ascending order, and tf / (k1 · (1 − b + b · length / mean length)).
+Postings = Matches
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4
-_KEPT_POSTINGS = 1_000_000  # of 20 bytes
+_KEPT_POSTINGS = 1_000_000  # of 12 bytes
 
 
 class Bm25:
@@ -61,15 +62,14 @@ class Bm25:
         given, in ascending order, and their scores there."""
         found, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
-            rows, frequencies, lengths = self._postings(db, column, term)
+            rows, saturations = self._postings(db, column, term)
             if len(rows):
                 weight = np.float32(boost * times) * _idf(self._documents[column], len(rows))
-                mean = np.float32(self._terms[column] / self._documents[column])
                 if within is not None:
                     places = np.minimum(np.searchsorted(rows, within), len(rows) - 1)
                     places = places[rows[places] == within]
-                    rows, frequencies, lengths = rows[places], frequencies[places], lengths[places]
-                found.append((rows, _term_scores(weight, frequencies, lengths, mean)))
+                    rows, saturations = rows[places], saturations[places]
+                found.append((rows, np.asarray(weight - weight / (np.float32(1) + saturations), np.float32)))
         if not found or (every and len(found) < len(set(terms))):
             return np.empty(0, np.int64), np.empty(0, np.float32)
         return sum_by_row(found, len(found) if every else 1)
@@ -86,15 +86,18 @@ class Bm25:
         sql = (
             f"SELECT p.doc, p.frequency, l.c{column} FROM "
             f"(SELECT doc, count(*) AS frequency FROM {postings} WHERE term = ? AND col = ? GROUP BY doc) p "
-            f"JOIN {lengths} l ON l.row = p.doc"
+            f"JOIN {lengths} l ON l.row = p.doc ORDER BY p.doc"
         )
         found = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
-        read = found[:, 0].copy(), found[:, 1].astype(np.float32), found[:, 2].copy()
-        return self._kept.put((column, term), read, len(found) + 20)  # what a key and three empty arrays take
+        mean = np.float32(self._terms[column] / max(1, self._documents[column]))
+        read = found[:, 0].copy(), _saturations(found[:, 1].astype(np.float32), found[:, 2], mean)
+        return self._kept.put((column, term), read, len(found) + 20)  # what a key and two empty arrays take
 
 
 def sum_by_row(found: list[Matches], least: int) -> Matches:
     """The rows that at least ``least`` of several results have, in ascending order, and the sums of their scores."""
+    if len(found) == 1 == least:
+        return found[0]
     rows, places, counts = np.unique(
         np.concatenate([rows for rows, _ in found]), return_inverse=True, return_counts=True
     )
@@ -107,12 +110,10 @@ def _idf(documents: float, frequency: int) -> np.float32:
     return idf
 
 
-def _term_scores(
-    weight: np.float32, frequencies: NDArray[np.float32], lengths: NDArray[np.int64], mean: np.float32
-) -> Scores:
+def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
     """As in Lucene's ``BM25Similarity``, in the same order of operations."""
     inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _rounded(lengths).astype(np.float32) / mean))
-    return np.asarray(weight - weight / (np.float32(1) + frequencies * inverse), np.float32)
+    return np.asarray(frequencies * inverse, np.float32)
 
 
 def _rounded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 export const $ = (id) => document.getElementById(id);
 
 /** An element with properties, but for those that are null or undefined, and children; strings become text. */
-export function element(tag, properties = {}, ...children) {
+export function element(tag, properties, ...children) {
   const node = document.createElement(tag);
   if (tag === "button") node.type = tag;
   for (const [name, value] of Object.entries(properties)) {
@@ -17,7 +17,7 @@ export function element(tag, properties = {}, ...children) {
   return node;
 }
 
-export function shape(tag, attributes = {}, ...children) {
+export function shape(tag, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
@@ -27,8 +27,7 @@ export function shape(tag, attributes = {}, ...children) {
 const HAND = "M7 10v10H3.5V10H7zm0 .5 4-7.5c1.6 0 2.5 1 2.5 2.4V9h5.2c1.3 0 2.2 1.2 1.9 2.4l-1.7 6.9c-.2 1-1.1 1.7-2.1 1.7H10l-3-1.3";
 
 export function thumb(grade) {
-  const turned = grade < 0 ? { transform: "rotate(180 12 12)" } : {};
-  return shape("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, shape("path", { d: HAND, ...turned }));
+  return shape("svg", { viewBox: "0 0 24 24", class: "icon", "aria-hidden": "true" }, shape("path", { d: HAND, ...(grade < 0 && { transform: "rotate(180 12 12)" }) }));
 }
 
 const ENTITIES = { lt: "<", gt: ">", amp: "&", quot: '"', apos: "'", nbsp: " " };

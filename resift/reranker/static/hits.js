@@ -90,8 +90,7 @@ function animate(before) {
     if (was === undefined) return node.animate({ opacity: [0, 1] }, 350).finished;
     return way && node.animate({ transform: [`translateY(${way}px)`, "none"] }, { duration: 450, easing: "cubic-bezier(.2,.7,.2,1)" }).finished;
   });
-  Promise.allSettled(moving).then(drawLines);
-  return undefined;
+  return Promise.allSettled(moving).then(drawLines);
 }
 
 export function press(key, grade) {
@@ -103,7 +102,7 @@ export function press(key, grade) {
 /** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(card). */
 function makeCard(hit, act) {
   const part = (tag, name) => element(tag, { class: name, dir: "auto" });
-  const judging = (name, grade) => element("button", { class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) }, thumb(grade), element("span", { class: "unseen" }));
+  const judging = (name, grade) => element("button", { class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) }, thumb(grade));
   const card = {
     node: element("li", { class: "card", tabIndex: -1 }), hit, rank: part("span", "rank"), title: part("h3"), yes: judging("relevant", 1), no: judging("not relevant", -1),
     picture: element("span", { class: "picture", hidden: true }), facts: part("p", "facts"), snippet: part("p", "snippet"), moved: part("span", "moved"), why: part("p", "why"),
@@ -125,10 +124,10 @@ function fill(card, hit, titleField, rank, grade) {
   card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer" }, name) : name);
   const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
   card.snippet.replaceChildren(...(fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [at ? " … " : "", ...highlighted(one)]) : [text === title ? "" : text]));
-  card.yes.lastChild.textContent = `relevant: ${cut(name, 80)}`;
-  card.no.lastChild.textContent = `not relevant: ${cut(name, 80)}`;
-  card.node.classList.toggle("relevant", grade > 0);
-  card.node.classList.toggle("irrelevant", grade < 0);
+  const said = `relevant: ${cut(name, 80)}`;
+  card.yes.setAttribute("aria-label", said);
+  card.no.setAttribute("aria-label", `not ${said}`);
+  card.node.className = `card ${grade > 0 ? "relevant" : grade < 0 ? "irrelevant" : ""}`;
   pressed(card, grade);
   if (card.image === image) return; // one that cannot be loaded stays hidden
   card.image = image;

@@ -156,9 +156,8 @@ function paint() {
   if (other) $("suggestion").lastElementChild.replaceChildren(pill(other));
   panels.showFacets(right.resift.facets ?? {}, state.filters, act.filter);
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
-  if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
-  else if (total.value) panels.sayBeyond(state.page, count, () => turnTo(1));
-  else panels.sayEmpty(state, known, ask, () => filters([]));
+  if (none && total.value) panels.sayBeyond(state.page, count, () => turnTo(1));
+  else if (none) panels.sayEmpty(state, known, ask, () => filters([]));
   $("total").textContent = count;
   $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
   const more = total.relation === "gte" || state.page * SIZE < total.value;
@@ -170,6 +169,8 @@ function paint() {
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
   $("said").firstElementChild.textContent = `Ranked without a part: ${reason}. `;
   panels.showShelf(session, state.without, known, act);
+  // last, as it asks for places: all is laid out once
+  if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
 }
 
 function hideResults() {
@@ -197,10 +198,10 @@ function ask(text) {
   const query = text.trim();
   if (!query) return;
   clearTimeout(typing);
-  api.kept("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
+  attempt(known ? update : begin); // before what can wait
+  api.kept("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   paintForm();
-  attempt(known ? update : begin);
 }
 
 function filters(chosen) {
@@ -266,8 +267,7 @@ const act = {
     const { _index: index, _id: id, resift: { card: { title } } } = card.hit;
     const _source = [...new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean))];
     const found = await api.call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1, ...(_source.length && { _source }) } });
-    hits.showText(card, texts(found.hits.hits[0]?._source ?? {}).map(plain).filter((text) => text.trim() !== title).join("\n\n"));
-    return undefined;
+    return hits.showText(card, texts(found.hits.hits[0]?._source ?? {}).map(plain).filter((text) => text.trim() !== title).join("\n\n"));
   }),
   undo: () => attempt(async () => {
     const left = unmoved();
@@ -319,8 +319,8 @@ panels.listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close:
 on("query", "input", complete);
 on("form", "submit", (event) => {
   event.preventDefault();
-  $("query").blur(); // so that keys are about the hits
   ask($("query").value);
+  $("query").blur(); // so that keys are about the hits
 });
 on("index", "change", () => {
   go({ index: $("index").value, page: 1, filters: [] });
