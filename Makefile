@@ -13,7 +13,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chart demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart compose demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -25,6 +25,11 @@ test: .venv/dev
 	@mkdir -p build; { $(LINT); } > build/lint.txt 2>&1 & \
 	$(BIN)/pytest -q -n $(WORKERS); passed=$$?; \
 	wait $$! || { cat build/lint.txt; exit 1; }; exit $$passed
+
+# docker-compose.yml with real containers, where Docker or podman is there: minutes, for an image that is built and
+# OpenSearch's own, of a gigabyte.
+compose: .venv/dev
+	$(BIN)/pytest -q tests/compose
 
 # What needs no engine, no network and no browser: in less than a minute.
 test-fast: .venv/dev
@@ -41,8 +46,10 @@ mutants: .venv/dev
 test-versions: .venv/dev
 	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
 
-# Searches that nobody would think of, with a key that everybody may see, for so many SECONDS on a real node.
+# Searches that nobody would think of, with a key that everybody may see, for so many SECONDS on a real node; before
+# them other examples of what `make test` tries with the same ones each time.
 fuzz: .venv/dev
+	RESIFT_FRESH_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl '^from hypothesis' tests --include='test_*.py')
 	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_fuzz.py
 
 node: .venv/dev

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 # each other than a person reads the plan, so WAIT waits for the service.
 SHELL = """
 exec 2>&1
+export PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1  # most of what is installed is never imported
 trap 'kill $(jobs -p) 2>/dev/null; wait 2>/dev/null' EXIT
 {python} -m venv .venv && . .venv/bin/activate
 """

@@ -89,7 +89,7 @@ def wait_for(process: subprocess.Popen[str], engine: Engine, index: str, documen
     while (there := count(engine, index)) < documents:
         assert not ended, f"{there} of {documents}"
         ended = process.poll() is not None
-        time.sleep(0.02)
+        time.sleep(0.1)  # each look has the engine refresh the index, beside the process that fills it
 
 
 def wait_until_read(process: subprocess.Popen[str]) -> None:

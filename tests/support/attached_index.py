@@ -23,7 +23,7 @@ from resift.plugin.cluster.index_pipelines import remove_ingest_pipeline
 from resift.plugin.cluster.search_pipelines import rewriters, take_out
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
-COUNT = 150
+COUNT = 80
 SETTINGS: dict[str, Any] = {
     "number_of_shards": 2,
     "number_of_replicas": 0,

@@ -6,6 +6,8 @@ with it at the end.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,19 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 SECURED = tuple(
     f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
 )
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30  # free bytes that it must have for the files of tests
+
+
+def pytest_configure() -> None:
+    """Have the files of tests in memory where there is room: databases wait for a disk at each commit."""
+    if (
+        os.access(MEMORY, os.W_OK)
+        and shutil.disk_usage(MEMORY).free > ROOM
+        and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC  # tests run programs that they have written
+    ):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 class ByFile(LoadScopeScheduling):
