@@ -89,8 +89,10 @@ class Bm25:
             f"JOIN {lengths} l ON l.row = p.doc ORDER BY p.doc"
         )
         found = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
-        mean = np.float32(self._terms[column] / max(1, self._documents[column]))
-        read = found[:, 0].copy(), _saturations(found[:, 1].astype(np.float32), found[:, 2], mean)
+        read = found[:, 0].copy(), found[:, 1].astype(np.float32)
+        if len(found):
+            mean = np.float32(self._terms[column] / self._documents[column])
+            read = read[0], _saturations(read[1], found[:, 2], mean)
         return self._kept.put((column, term), read, len(found) + 20)  # what a key and two empty arrays take
 
 

@@ -17,7 +17,7 @@ let known = null; // how the index is shown: its card, facets and examples
 let methods = ["vectors"];
 let running = new AbortController(); // what is under way, which a newer search ends
 let tasks = 0; // that are under way
-let typing = null, slow = null; // timers: the pause in typing after which completions are asked for, and patience
+let typing = null, slow = null; // timers: the pause in typing before completions are asked for, and patience
 
 async function attempt(work) {
   busy(1);
@@ -248,10 +248,10 @@ const act = {
   mark: (judged, grade) => attempt(async () => {
     const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
     hits.press(key, wanted);
-    const left = unmoved();
+    const noted = judge(key, wanted), left = unmoved(); // the mark first
     let other = false;
     try {
-      other = await judge(key, wanted);
+      other = await noted;
     } catch (error) {
       hits.press(key, now); // it was not noted
       throw error;
@@ -320,7 +320,7 @@ on("query", "input", complete);
 on("form", "submit", (event) => {
   event.preventDefault();
   ask($("query").value);
-  $("query").blur(); // so that keys are about the hits
+  $("query").blur(); // keys are about the hits
 });
 on("index", "change", () => {
   go({ index: $("index").value, page: 1, filters: [] });
