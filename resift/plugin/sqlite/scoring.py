@@ -30,8 +30,6 @@ from resift.rewriting.clauses import script_source
 from resift.schema import convert, read
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
-# Of a term in a field: rows in ascending order, and tf / (k1 · (1 − b + b · length / mean length)).
-Postings = Matches
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4
 _KEPT_POSTINGS = 1_000_000  # of 12 bytes
 
@@ -47,7 +45,7 @@ class Bm25:
         sums = ", ".join(f"total({column} > 0), total({column})" for column in tables.columns)
         (found,) = db.execute(f"SELECT {sums} FROM {tables.lengths}").fetchall()
         self._tables, self._documents, self._terms = tables, found[::2], found[1::2]
-        self._kept = TtlCache[Postings](_KEPT_POSTINGS, math.inf)  # by column and term
+        self._kept = TtlCache[Matches](_KEPT_POSTINGS, math.inf)  # by column and term
 
     def matches(
         self,
@@ -78,7 +76,8 @@ class Bm25:
         """The rows that hold a term in a field."""
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
-    def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Postings:
+    def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:
+        """The rows of a term in a field, in ascending order, and tf / (k1 · (1 − b + b · length / mean length))."""
         kept = self._kept.get((column, term))
         if kept is not None:
             return kept
