@@ -1,12 +1,12 @@
 """What is carried over to the next question of a conversation, and what that is worth.
 
     RESIFT_DATA=… python benchmarks/carry_over.py            # without a session and in one, as it is served
-    RESIFT_DATA=… python benchmarks/carry_over.py choose     # the constants by the other two collections; half an hour
+    RESIFT_DATA=… python benchmarks/carry_over.py choose     # a mark's weight by the other two collections
 
 nDCG@5 · 100 of later turns of MTRAG's conversations, all documents, in brackets without the marked ones; by adapted and
 packaged vectors and by words alone (an index without vectors of ours); as people asked, and as a language model rewrote
 each question to stand by itself, where nothing needs to be carried over. ``choose`` leaves each collection out in turn:
-of a grid of constants those are taken that lose least where they lose most on the other two, and then gain most.
+of three weights that is taken which loses least where it loses most on the other two, and then gains most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import resift.ranking.feedback
-import resift.text
 from resift.cli.lab.served_search import ServedSearch
 from resift.cli.lab.systems import SystemChoice
 from resift.lab.evaluation.data import read_conversations
@@ -29,8 +28,7 @@ from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.evaluation.feedback.turns import METRICS, run_turns
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
-GRID = tuple(product((0.05, 0.15, 0.3), (8, 60), ((1, 3), (2, 5), (98, 99))))  # weight, words, what leans
-Constants = tuple[float, int, tuple[int, int]]
+WEIGHTS = (0.15, 0.3, 0.5)
 Case = tuple[str, str, bool]
 
 
@@ -54,13 +52,6 @@ def benches(name: str, kinds: tuple[str, ...]) -> dict[Case, tuple[FeedbackBench
     return found
 
 
-def set_constants(constants: Constants) -> None:
-    """Have sessions carry over by these."""
-    weight, words, leaning = constants
-    resift.ranking.feedback.SCOPE_WEIGHT, resift.ranking.feedback.SCOPE_TERMS = weight, words
-    resift.text.LEANING_WORDS = leaning
-
-
 def served() -> None:
     """Print the table of what is served."""
     for name in COLLECTIONS:
@@ -73,20 +64,20 @@ def served() -> None:
 
 def choose() -> None:
     """Print what is chosen by the other two collections, and what it gains on the one that was left out."""
-    gains: dict[Constants, dict[Case, float]] = {constants: {} for constants in GRID}
+    gains: dict[float, dict[Case, float]] = {weight: {} for weight in WEIGHTS}
     for name in COLLECTIONS:
         for case, (bench, turns) in benches(name, ("adapted", "packaged")).items():
-            for constants in GRID:
-                set_constants(constants)
+            for weight in WEIGHTS:
+                resift.ranking.feedback.SCOPE_WEIGHT = weight
                 values = run_turns(bench, turns).values
-                gains[constants][case] = 100 * float(np.nanmean(values[METRICS[0]] - values[METRICS[1]]))
+                gains[weight][case] = 100 * float(np.nanmean(values[METRICS[0]] - values[METRICS[1]]))
     for name in COLLECTIONS:
 
-        def worth(constants: Constants, left_out: str = name) -> tuple[float, float]:
-            others = [gain for case, gain in gains[constants].items() if case[0] != left_out]
+        def worth(weight: float, left_out: str = name) -> tuple[float, float]:
+            others = [gain for case, gain in gains[weight].items() if case[0] != left_out]
             return min(0.0, round(min(others), 1)), float(np.mean(others))
 
-        best = max(GRID, key=worth)
+        best = max(WEIGHTS, key=worth)
         own = {case: f"{gain:+.1f}" for case, gain in gains[best].items() if case[0] == name}
         print(f"without {name}: {best}, on it {' '.join(own.values())} (adapted, rewritten; packaged, rewritten)")
 

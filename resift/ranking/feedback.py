@@ -44,7 +44,7 @@ MAX_TERMS, TERM_WEIGHTS = 60, (4.0, 3.0)
 HALF = 3.0  # the evidence with which words and similarity have half of the weight that they come near to
 # the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
 # begins to count, what it counts then, and how many of the words of all such judgements are asked for
-SCOPE_DEVIATIONS, SCOPE_WEIGHT, SCOPE_TERMS = (1.0, 3.0), 0.15, 8
+SCOPE_DEVIATIONS, SCOPE_WEIGHT, SCOPE_TERMS = (1.0, 3.0), 0.5, 8
 _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 

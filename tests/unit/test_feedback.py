@@ -173,8 +173,8 @@ def test_scope() -> None:
     np.testing.assert_allclose(scoped.vectors, near)
     similarities = (candidates / np.linalg.norm(candidates, axis=1, keepdims=True))[:, 0]
     deviations = (1 - similarities.mean()) / similarities.std()
-    expected = 0.15 * (deviations - 1) / 2
-    assert 0 < expected < 0.15
+    expected = 0.5 * (deviations - 1) / 2
+    assert 0 < expected < 0.5
     assert scoped.evidence == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
     # too few to compare with: words decide, and it has none of these
@@ -183,7 +183,7 @@ def test_scope() -> None:
     assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
     assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
     # beside documents that are all alike, any that is more similar is unusually so
-    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.15)
+    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.5)
     nothing = feedback.scoped(-near[0], candidates, "new")
     np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
 
@@ -230,8 +230,8 @@ def test_without_vectors_documents_count_by_the_words_of_the_question_that_they_
     nothing = np.zeros((0, 0), np.float32)
     query = np.ones(2, np.float32)
     assert learned.scoped(query, nothing, "guinea pigs food").evidence == 0  # stands by itself
-    assert learned.scoped(query, nothing, "pigs").grades == pytest.approx([0.15])
-    assert learned.scoped(query, nothing, "What about them?").grades == pytest.approx([0.15, 0.15])
+    assert learned.scoped(query, nothing, "pigs").grades == pytest.approx([0.5])
+    assert learned.scoped(query, nothing, "What about them?").grades == pytest.approx([0.5, 0.5])
 
 
 def test_scope_at_a_query_of_unknown_words() -> None:
@@ -243,13 +243,11 @@ def test_scope_at_a_query_of_unknown_words() -> None:
     # of other queries a document counts by the words that it has, or was judged for; an irrelevant one never does
     for text in ("88729622", "TUF FX506HM-8G"):
         assert feedback.scoped(nowhere, vectors, text).evidence == 0
-    assert feedback.scoped(nowhere, vectors, "the Vostro 3515").grades == pytest.approx([0.0375])
+    assert feedback.scoped(nowhere, vectors, "the Vostro 3515").grades == pytest.approx([0.125])
     assert feedback.scoped(nowhere, vectors, "Akkuschrauber").grades == pytest.approx([1])
-    assert feedback.scoped(nowhere, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.0375])
+    assert feedback.scoped(nowhere, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.125])
     assert replace(feedback, bags=()).scoped(nowhere, vectors, "Vostro 3510").evidence == 0
-    assert replace(feedback, queries=()).scoped(nowhere, vectors, "Vostro 3510").grades == pytest.approx(
-        [0.075, 0.0375]
-    )
+    assert replace(feedback, queries=()).scoped(nowhere, vectors, "Vostro 3510").grades == pytest.approx([0.25, 0.125])
     assert replace(feedback, queries=("", "", "")).scoped(nowhere, vectors, "88729622").evidence == 3
 
 
@@ -316,7 +314,7 @@ def test_rocchio_weighs_clicks_and_skips_by_their_grades() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.0375), (2.0, 0.075), (3.0, 0.15), (4.0, 0.15)]
+    ("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.125), (2.0, 0.25), (3.0, 0.5), (4.0, 0.5)]
 )
 def test_scope_grows_from_one_to_three_deviations_above_other_documents(deviations: float, counts: float) -> None:
     query = np.array([1, 0], np.float32)
