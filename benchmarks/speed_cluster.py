@@ -152,6 +152,7 @@ def set_up(
         if not graph:
             bare = {**mappings(FIELDS, model)}
             bare["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
+            bare["_meta"]["resift"]["graph"] = False
             engine.client.indices.create(index=index, body={"settings": {"analysis": ANALYSIS}, "mappings": bare})
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
         ports = free_ports(2)

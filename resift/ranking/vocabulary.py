@@ -24,7 +24,7 @@ from resift.vectors.table import WordVectors
 ENOUGH, HALF, LITTLE, MAX_WORDS = 10, 0.5, 0.3, 16
 # How many other words a word of a query gets at most, where that finds little and where it finds more, and their weight
 # at a cosine of 1.
-MOST, FEW = (6, 0.85), (4, 0.4)
+MOST, FEW = (5, 0.85), (4, 0.4)
 # How near other words are at least, what counts that the query's other words are near to them, and how many forms each
 # has where the index does not stem.
 LEAST, CONTEXT, FORMS = 0.3, 0.3, 2
