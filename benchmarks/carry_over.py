@@ -2,11 +2,13 @@
 
     RESIFT_DATA=… python benchmarks/carry_over.py            # without a session and in one, as it is served
     RESIFT_DATA=… python benchmarks/carry_over.py choose     # a mark's weight by the other two collections
+    RESIFT_DATA=… python benchmarks/carry_over.py changed    # after a conversation about something else
 
 nDCG@5 · 100 of later turns of MTRAG's conversations, all documents, in brackets without the marked ones; by adapted and
 packaged vectors and by words alone (an index without vectors of ours); as people asked, and as a language model rewrote
 each question to stand by itself, where nothing needs to be carried over. ``choose`` leaves each collection out in turn:
-of three weights that is taken which loses least where it loses most on the other two, and then gains most.
+of three weights that is taken which loses least where it loses most on the other two, and then gains most. ``changed``:
+what the marks of the next conversation do to all turns of one, which should be nothing, with the standard error.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from resift.cli.lab.served_search import ServedSearch
 from resift.cli.lab.systems import SystemChoice
 from resift.lab.evaluation.data import read_conversations
 from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.evaluation.feedback.turns import METRICS, run_turns
+from resift.lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
 WEIGHTS = (0.15, 0.3, 0.5)
@@ -82,5 +84,27 @@ def choose() -> None:
         print(f"without {name}: {best}, on it {' '.join(own.values())} (adapted, rewritten; packaged, rewritten)")
 
 
+def changed() -> None:
+    """Print what marks of a conversation gain in another one, with another subject."""
+    for name in COLLECTIONS:
+        for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged")).items():
+            if rewritten:
+                continue
+            gains, query = list[float](), -1
+            for number, conversation in enumerate(turns):
+                marked = {
+                    one.judgement.document: one
+                    for turn in turns[(number + 1) % len(turns)]
+                    for one in bench.judged(turn.text, list(turn.marks.items()))
+                }
+                for turn in conversation:
+                    query += 1
+                    if marked and any(grade > 0 for grade in turn.grades.values()):
+                        found, plain = bench.served(query, [*marked.values()]), bench.served(query)
+                        gains.append(100 * (ndcg(found, turn, ()) - ndcg(plain, turn, ())))
+            error = np.std(gains) / len(gains) ** 0.5
+            print(f"{name} {kind} {len(gains)} turns {np.mean(gains):+.2f} ± {error:.2f}", flush=True)
+
+
 if __name__ == "__main__":
-    choose() if sys.argv[1:] == ["choose"] else served()
+    {"choose": choose, "changed": changed}.get(" ".join(sys.argv[1:]), served)()

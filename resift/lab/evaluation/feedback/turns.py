@@ -41,7 +41,7 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
             query += 1
             if any(one.judgement.grade > 0 for one in session.values()) and any(v > 0 for v in turn.grades.values()):
                 rankings = bench.served(query, list(session.values()), method), bench.served(query)
-                residual = [_ndcg(scores, turn, left) for left in ((), tuple(session)) for scores in rankings]
+                residual = [ndcg(scores, turn, left) for left in ((), tuple(session)) for scores in rankings]
                 rows.append(residual + _condensed(rankings, turn))
             for one in bench.judged(turn.text, list(turn.marks.items())):
                 session[int(one.judgement.document)] = one
@@ -52,7 +52,7 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
     return Run(values, {"queries": len(rows), "conversations": len(conversations), "documents": len(bench.documents)})
 
 
-def _ndcg(scores: Scores, turn: Turn, left_out: Sequence[int]) -> float:
+def ndcg(scores: Scores, turn: Turn, left_out: Sequence[int]) -> float:
     """nDCG@5 of a ranking, NaN if no relevant document is left."""
     grades = {row: grade for row, grade in turn.grades.items() if row not in left_out}
     kept = scores.copy()
@@ -69,7 +69,7 @@ def _condensed(rankings: Sequence[Scores], turn: Turn) -> list[float]:
     for scores in rankings:
         kept = np.full_like(scores, -np.inf)
         kept[known] = scores[known]
-        condensed.append(_ndcg(kept, turn, ()))
+        condensed.append(ndcg(kept, turn, ()))
         first = [row for row in np.argsort(-scores, kind="stable")[:_PAGE].tolist() if np.isfinite(scores[row])]
         judged.append(float(np.isin(first, known).mean()) if first else 0.0)
     return condensed + judged
