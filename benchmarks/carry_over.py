@@ -42,10 +42,12 @@ class WordsAlone(ServedSearch):
         self.info = replace(self.info, model=None, dim=None)
 
 
-def benches(name: str, kinds: tuple[str, ...]) -> dict[Case, tuple[FeedbackBench, Any]]:
-    """The benches of a collection, and the conversations that each is asked."""
+def benches(
+    name: str, kinds: tuple[str, ...], forms: tuple[bool, ...] = (False, True)
+) -> dict[Case, tuple[FeedbackBench, Any]]:
+    """The benches of a collection, and the conversations that each is asked; ``forms``: rewritten or not."""
     found: dict[Case, tuple[FeedbackBench, Any]] = {}
-    for kind, rewritten in product(kinds, (False, True)):
+    for kind, rewritten in product(kinds, forms):
         collection, turns = read_conversations(Path(os.environ["RESIFT_DATA"]) / f"mtrag-{name}", rewritten)
         texts = [turn.text for conversation in turns for turn in conversation]
         system = SystemChoice("adapted" if kind == "adapted" else "mean", "resift-en", None, 0, True).system()
@@ -87,9 +89,7 @@ def choose() -> None:
 def changed() -> None:
     """Print what marks of a conversation gain in another one, with another subject."""
     for name in COLLECTIONS:
-        for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged")).items():
-            if rewritten:
-                continue
+        for (_, kind, _), (bench, turns) in benches(name, ("adapted", "packaged"), (False,)).items():
             gains, query = list[float](), -1
             for number, conversation in enumerate(turns):
                 marked = {
