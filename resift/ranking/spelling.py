@@ -8,21 +8,19 @@ blank between them is read as both.
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.text import char_ngrams, tokenize
+from resift.text import tokenize
 
 _NGRAM_SIZES = (2, 3, 4)
 _MAX_CANDIDATES = 20
 _LETTERS_PER_EDIT = 4
 _MIN_LENGTH = 4
 _MIN_HALF = 3
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd one, whose bits look random: different n-grams, different numbers
 
 
 class Speller:
@@ -30,6 +28,7 @@ class Speller:
 
     def __init__(self, frequency: Mapping[str, int]) -> None:
         self.frequency = frequency
+        self._index = NgramIndex([word for word in frequency if len(word) >= _MIN_LENGTH])
 
     def correct(self, query: str) -> list[str]:
         """The query's words, unknown ones as they were meant; those that nothing is similar to stay as they are.
@@ -63,38 +62,46 @@ class Speller:
         best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
         return [self._index.words[row] for row in best if scores[row] > 0]
 
-    @cached_property
-    def _index(self) -> NgramIndex:
-        return NgramIndex([word for word in self.frequency if len(word) >= _MIN_LENGTH])
-
 
 class NgramIndex:
     """Postings of ``words`` by their character n-grams, weighed by idf, each word's weights at length 1."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        held = defaultdict[str, list[int]](list)
-        for row, word in enumerate(words):
-            for ngram in _ngrams(word):
-                held[ngram].append(row)
-        self._rows = {ngram: np.array(rows, np.int32) for ngram, rows in held.items()}
-        self._idf = {ngram: math.log((len(words) + 1) / len(rows)) for ngram, rows in held.items()}
-        squares = np.zeros(len(words))
-        for ngram, rows in self._rows.items():
-            np.add.at(squares, rows, self._idf[ngram] ** 2)
+        ngrams, rows = _ngrams(words)
+        # in arrays: as objects, the n-grams of an index's words would take 50 MB
+        order = np.argsort(ngrams, kind="stable")
+        self._ngrams, starts, counts = np.unique(ngrams[order], return_index=True, return_counts=True)
+        self._rows, self._offsets = rows[order], np.append(starts, len(rows))
+        self._weights = np.log((len(words) + 1) / counts) ** 2
+        squares = np.bincount(self._rows, np.repeat(self._weights, counts), len(words))
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
         """The inner product of the word's n-grams with those of each of ``words``, (V,)."""
-        found = np.zeros(len(self.words))
-        for ngram in filter(self._rows.__contains__, _ngrams(word)):
-            rows = self._rows[ngram]
-            np.add.at(found, rows, self._idf[ngram] ** 2 / self._lengths[rows])
+        found, asked = np.zeros(len(self.words)), _ngrams([word])[0]
+        for ngram, at in zip(asked, np.searchsorted(self._ngrams, asked), strict=True):
+            if at < len(self._ngrams) and self._ngrams[at] == ngram:
+                rows = self._rows[slice(*self._offsets[at : at + 2])]
+                np.add.at(found, rows, self._weights[at] / self._lengths[rows])
         return found
 
 
-def _ngrams(word: str) -> list[str]:
-    return char_ngrams(word, _NGRAM_SIZES)
+def _ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """The n-grams of "<word>" for each of the ``words``, as numbers (N,), and whose they are, (N,)."""
+    marked = [f"<{word}>" for word in words]
+    letters = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    owners = np.repeat(np.arange(len(words), dtype=np.int32), [len(one) for one in marked])
+    found, whose = [], []
+    for size in _NGRAM_SIZES:
+        count = max(0, len(letters) - size + 1)
+        numbers = np.full(count, size, np.uint64)
+        for place in range(size):
+            numbers = numbers * _MULTIPLIER + letters[place : place + count]  # modulo 2 ** 64
+        inside = owners[:count] == owners[size - 1 : size - 1 + count]
+        found.append(numbers[inside])
+        whose.append(owners[:count][inside])
+    return np.concatenate(found), np.concatenate(whose)
 
 
 def edit_distance(first: str, second: str) -> int:

@@ -164,11 +164,8 @@ class SampledWords:
                 for one in (values_of(source, named) if named else ())
             )
             frequency = Counter(word for document in documents for word in document)
-            speller = Speller(dict(frequency.most_common()))
-            speller.correct("aaaa")  # builds the speller's index here, and not in the first search
-            words = IndexWords(
-                speller, self._vocabulary(documents, info, headers), self.clock(), [*dict.fromkeys(titles)]
-            )
+            speller, vocabulary = Speller(dict(frequency.most_common())), self._vocabulary(documents, info, headers)
+            words = IndexWords(speller, vocabulary, self.clock(), [*dict.fromkeys(titles)])
         except Exception as error:
             log.warning("the words of %r are not known: %r", info.name, error)
         finally:
