@@ -43,9 +43,9 @@ _SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned fr
 _OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
 WORD_WEIGHT = 0.5  # of the session's words beside a query's own, where nothing else vouches for them
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
-_SAMPLE_SECONDS, _SAMPLES, _DRAWN = 600.0, 64, 300
-WORDS = 25  # of a session in a query: more of them cost more than they find
-_KEPT_WORDS, _FEW = 100_000, 100
+_SAMPLE_SECONDS, _SAMPLES, _DRAWN, _KEPT_WORDS, _FEW = 600.0, 64, 300, 100_000, 100
+# So many of a session's words are in a query, if of this share of the largest weight: others cost more than they find.
+WORDS, LEAST = 25, 0.1
 _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
 
@@ -188,8 +188,7 @@ class Samples:
             return _NO_BACKGROUND
         fields = fields or info.searched
         key = (info.name, fields if fields != info.searched else (fields, info.model), str(headers))
-        known = self._samples.get(key)
-        if known is not None:
+        if (known := self._samples.get(key)) is not None:
             return known
         try:
             drawn = self.engine.sample(info.name, _DRAWN, False, fields, headers).vectors
@@ -210,7 +209,7 @@ class WordValues:
         self._known: TtlCache[float] = TtlCache(_KEPT_WORDS, _SAMPLE_SECONDS)
 
     def terms(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
-        """The 25 of a feedback's expansion terms that find most in an index, heaviest first, and their weights.
+        """At most 25 of a feedback's expansion terms, heaviest first, and their weights, from the largest to a tenth.
 
         They have the largest weight · idf · log(1 + n), a selection value like Robertson's (1990, "On term selection
         for query expansion"), where n documents have the word. What one has, such as a serial number, finds no other;
@@ -221,7 +220,9 @@ class WordValues:
         keys = {word: (info.name, str(headers), word) for word in candidates}
         values = remembered(self._known, keys, lambda words: self._values(words, info, headers))
         best = sorted(filter(values.get, candidates), key=lambda word: -candidates[word] * values[word])[:WORDS]
-        return {word: candidates[word] * info.tuning.words for word in candidates if word in best}
+        least = LEAST * max((candidates[word] for word in best), default=0.0)
+        heavy = [word for word in candidates if word in best and candidates[word] >= least]
+        return {word: candidates[word] * info.tuning.words for word in heavy}
 
     def _values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
         clauses = [text_clause(word, info.fields) for word in words]
@@ -336,8 +337,7 @@ class KnowledgeLoader:
         key = tuple(
             (one.judgement.grade, one.judgement.query, hash(one.text), hash(one.vector.tobytes())) for one in judged
         )
-        known = self._learned.get(key)
-        if known is not None:
+        if (known := self._learned.get(key)) is not None:
             return known
         model = self.model
         learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part_of_documents)

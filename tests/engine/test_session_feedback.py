@@ -363,6 +363,17 @@ def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, mo
     assert set(often) <= asked
 
 
+def test_words_that_add_next_to_nothing_are_not_asked_for(client: FlaskClient, filled: str, model: Model) -> None:
+    service = client.application.extensions["resift"]
+    counts = {"zqa": 150, "xqa": 4, "yqa": 1}  # unknown words: each weighs the root of its count
+    marked = " ".join(f"{word} " * count for word, count in counts.items())
+    texts = {"marked": marked, "twin": marked, **{f"else{n}": "river" for n in range(200)}}
+    service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
+    service.engine.refresh(filled)
+    answer = post(client, "/v1/feedback", index=filled, query="gun", session="a", relevant=["marked"])
+    assert answer["learned"]["asked"] == ["zqa", "xqa"]
+
+
 def ext_of(session: str) -> dict[str, Any]:
     """What a body says of its session."""
     return {"ml_inference": {"session": session}}
