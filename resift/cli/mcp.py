@@ -25,7 +25,7 @@ from resift.cli.options import engine_option, model_option, opened_library, stor
 @model_option
 @store_option
 def mcp(index: str, about: str, port: int | None, engine: str, model: str, store: str) -> None:
-    """Serve the tools search, mark, explain_session and forget over INDEX to an agent, by the Model Context Protocol.
+    """Serve tools to search INDEX, and to screen its reviews, to an agent, by the Model Context Protocol.
 
     An agent's host starts this itself and talks to it by standard input and output, until it closes that.
     """

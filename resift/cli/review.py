@@ -10,6 +10,7 @@ import textwrap
 import click
 
 from resift.cli.options import engine_option, opened, opened_store, service_settings, store_option
+from resift.errors import BadInput
 from resift.plugin.connect import open_review_store
 from resift.reviews.review import FORMATS, Review
 from resift.reviews.reviews import Reviews
@@ -48,12 +49,13 @@ def _read(review: Review, by: str) -> None:
             pass
         if key == "q":
             return
-        if key == "u":
-            click.echo(_said(review.undo(by)))
-            continue
-        relevant, irrelevant = (batch, ()) if key == "y" else ((), batch)
-        click.echo(_said(review.judge(relevant, irrelevant, by)))
-    click.echo("Everything is read.")
+        try:
+            done = review.undo(by) if key == "u" else review.judge(batch * (key == "y"), batch * (key == "n"), by)
+            click.echo(_said(done))
+        except BadInput as error:  # nothing to undo
+            click.echo(error.message)
+    done = review.progress()
+    click.echo("Everything is read." if done.read == done.total else "What is left was given to others.")
 
 
 def _key() -> str:

@@ -18,7 +18,7 @@ from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, needs_extra
 from resift.library import Hit, Index
 from resift.ranking.explain import title
-from resift.reviews.review import MODEL
+from resift.reviews.review import MODEL, Review
 from resift.rewriting.outcome import Outcome
 from resift.version import __version__
 
@@ -195,18 +195,22 @@ class Agent:
     ) -> list[Passage]:
         """Answers the documents of a review, begun by a person, that are likeliest to be relevant and that nobody
         has judged. Judge each by `screen`."""
-        found = self._index.library.service.reviews.open(review)
-        if found.begun["index"] != self._index.name:
-            raise NotFound(f"no review {review!r} of {self._index.name!r}", value=review, expected="one that was begun")
+        found = self._review(review)
         ids = found.next(size, "agent", MODEL)
         return [{"id": id, "score": None, "text": _tidy(found.documents.text(id))[:characters]} for id in ids]
 
     def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
         """Tell which documents of a review are relevant. That helps to rank, and is counted apart: a person decides of
         each document, and when the review stops."""
-        found = self._index.library.service.reviews.open(review)
+        found = self._review(review)
         found.judge(relevant, irrelevant, "agent", MODEL)
         return {"review": review, "by_models": found.judged_by_models()}
+
+    def _review(self, id: str) -> Review:
+        found = self._index.library.service.reviews.open(id)
+        if found.begun["index"] != self._index.name:
+            raise NotFound(f"no review {id!r} of {self._index.name!r}", value=id, expected="one that was begun")
+        return found
 
     def _passage(self, hit: Hit, characters: int) -> Passage:
         text = _tidy(document_text(hit.source, self._index.fields))

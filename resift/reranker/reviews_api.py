@@ -8,6 +8,7 @@ from flask import Blueprint, Response, request
 from msgspec import structs
 from msgspec.structs import replace
 
+from resift.arrays import batched
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
 from resift.reranker.access.indices import index_not_served
 from resift.reranker.access.requests import current_caller, engine_headers
@@ -28,10 +29,10 @@ def check() -> None:
         raise Forbidden("without keys, reviews are for this machine alone", value="review", expected="a key")
 
 
-def _open(id: str) -> Review:
+def _open(id: str, anew: bool = False) -> Review:
     """A review of an index that is served to the caller."""
     service = current_service()
-    review: Review = service.reviews.open(id)
+    review: Review = service.reviews.open(id, anew)
     service.served(review.begun["index"], engine_headers())
     return review
 
@@ -96,11 +97,15 @@ def next_batch(review: str) -> dict[str, Any]:
 
     What was given to somebody is given to nobody else for eight hours.
     """
-    body, found = body_of(BatchRequest), _open(review)
-    source = MODEL if body.model else PERSON
+    body, found, engine = body_of(BatchRequest), _open(review), current_service().engine
+    index, source = found.begun["index"], MODEL if body.model else PERSON
     ids = found.sample(body.size or 10, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
     # read with the caller's own rights
-    held = current_service().engine.documents(found.begun["index"], ids, engine_headers()) if ids else {}
+    held = engine.documents(index, ids, engine_headers()) if ids else {}
+    if len(held) < len(ids) and not body.sample and len(engine.documents(index, ids)) < len(ids):  # some were deleted
+        found = _open(review, anew=True)
+        ids = found.next(body.size, _by(body.by), source)
+        held = engine.documents(index, ids, engine_headers()) if ids else {}
     words = found.reasons(held)
     documents = [{"id": id, "fields": held[id][0], "words": words[id]} for id in ids if id in held]
     return {"documents": documents, "progress": progress_of(found.progress())}
@@ -131,8 +136,8 @@ def export_review(review: str) -> Response:
 
     def may_read(ids: list[str]) -> set[str]:
         """Those of these ids that the caller's own rights at the engine give."""
-        engine, parts = current_service().engine, range(0, len(ids), _AT_ONCE)
-        return {id for at in parts for id in engine.documents(index, ids[at : at + _AT_ONCE], headers)}
+        engine = current_service().engine
+        return {id for some in batched(ids, _AT_ONCE) for id in engine.documents(index, some, headers)}
 
     return Response(
         found.export(format, may_read if headers else set), mimetype="text/csv" if format == "csv" else "text/plain"

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from resift.arrays import batched
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import MAX_RESULTS, PLAIN, Body, document_text, text_clause
 from resift.ranking.feedback import Feedback
 from resift.reviews.ranking import DocumentSet
+from resift.text import plain_text
 
 # Characters of a set that is held in memory, each document as EACH more; the features take some fifteen times as much.
 MAX_TEXT, EACH = 200_000_000, 100
@@ -20,6 +22,7 @@ HELD = 100_000  # documents of a larger set that are ranked by the classifier, b
 _BACKGROUND = 1000  # documents drawn at random, which words of relevant ones are told apart from
 _TERMS = 60
 _GROWTH = 1.5  # how many times as many relevant ones there are when the engine is asked again
+_AT_ONCE = 1000  # ids that the engine is asked for in one request
 _VECTORS = 300  # of documents judged last, by which the vector moves
 
 
@@ -35,12 +38,8 @@ class LargeSet(DocumentSet):
         super().__init__((), ())
         self._engine, self._index, self._fields, self._topic = engine, index, fields, topic
         self._query: Body = query or {"match_all": {}}
-        self._held, self._relevant = DocumentSet((), ()), -1
-        (self._total,) = engine.document_counts(index, [self._query])
-
-    @property
-    def total(self) -> int:
-        return self._total
+        self._held, self._relevant, self._there = DocumentSet((), ()), -1, set[str]()
+        (self.total,) = engine.document_counts(index, [self._query])
 
     def text(self, id: str) -> str:
         return self._held.text(id) if id in self._held.places else dict(self._stored(ids=[id])).get(id, "")
@@ -51,7 +50,7 @@ class LargeSet(DocumentSet):
         if (
             len(relevant) > _GROWTH * self._relevant
             or not relevant <= self._held.places.keys()
-            or unread < min(HELD / 2, self._total - len(read))
+            or unread < min(HELD / 2, self.unread(read))
         ):
             self._held, self._relevant = self._likeliest(labels), len(relevant)
         return self._held.ranked(labels, read)
@@ -59,21 +58,23 @@ class LargeSet(DocumentSet):
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
         return self._held.reasons(id, labels, count)
 
-    def has(self, ids: Sequence[str]) -> set[str]:
-        body = {"query": self._those(filter=[{"ids": {"values": ids}}]), "size": len(ids), "_source": False}
-        return {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
+    def has(self, ids: Collection[str]) -> set[str]:
+        for some in batched([id for id in ids if id not in self._there], _AT_ONCE):
+            body = {"query": self._those(filter=[{"ids": {"values": some}}]), "size": len(some), "_source": False}
+            self._there |= {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
+        return self._there.intersection(ids)
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         query, seed = self._those(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
         drawn = self._engine.sample(self._index, count, False, query=query, seed=seed).hits
-        return [hit["_id"] for hit in drawn], self._total - len(read)
+        return [hit["_id"] for hit in drawn], self.unread(read)
 
     def _likeliest(self, labels: Mapping[str, bool]) -> DocumentSet:
         """The judged documents, and those that the engine finds by them."""
         texts = {id: self._held.text(id) for id in labels if id in self._held.places}
         texts |= self._stored(ids=[id for id in labels if id not in texts])
         drawn = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
-        others = {hit["_id"]: document_text(hit["_source"], self._fields) for hit in drawn}
+        others = {hit["_id"]: readable(hit["_source"], self._fields) for hit in drawn}
         words = DocumentSet(*zip(*{**others, **texts}.items(), strict=True)).strongest(labels, _TERMS)
         should = [self._topic, *(text_clause(word, self._fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}
@@ -108,4 +109,10 @@ class LargeSet(DocumentSet):
 
     def _stored(self, **which: Any) -> Iterator[tuple[str, str]]:
         scanned = self._engine.scan(self._index, fields=self._fields or None, **which)
-        return ((one.id, document_text(one.source, self._fields)) for one in scanned)
+        return ((one.id, readable(one.source, self._fields)) for one in scanned)
+
+
+def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """What people read of a document: the texts of its ``fields``, or of all, one field a line and without tags."""
+    values = (plain_text(document_text(source, one)).strip() for one in [[name] for name in fields] or [[]])
+    return "\n".join(filter(None, values))

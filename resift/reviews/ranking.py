@@ -41,18 +41,18 @@ class DocumentSet:
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], first: Sequence[str] = ()) -> None:
         self.ids, self._texts, self._first = list(ids), list(texts), first
+        self.total = len(self.ids)
         self.places = {id: place for place, id in enumerate(self.ids)}
         self._weighed: tuple[dict[str, bool], NDArray[np.float32]] | None = None
         self._ranked: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
-    @property
-    def total(self) -> int:
-        """How many documents there are."""
-        return len(self.ids)
-
-    def has(self, ids: Sequence[str]) -> set[str]:
+    def has(self, ids: Collection[str]) -> set[str]:
         """Which of some ids are documents here."""
         return {id for id in ids if id in self.places}
+
+    def unread(self, read: Collection[str]) -> int:
+        """How many documents are not ``read``."""
+        return self.total - len(self.has(read))
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         """``count`` ids at random of those that are not ``read``, and how many these are."""
@@ -84,7 +84,7 @@ class DocumentSet:
         row = self._words.features[self.places[id]]
         parts = row.data * self._weighed[1][row.indices]
         best = np.argsort(-parts, kind="stable")[:count]
-        return [str(self._names[row.indices[place]]) for place in best if parts[place] > 0]
+        return [str(self._counted[1][row.indices[place]]) for place in best if parts[place] > 0]
 
     def strongest(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
         """The ``count`` words that speak most for all relevant documents together, and how much, the first one 1."""
@@ -92,8 +92,9 @@ class DocumentSet:
             return {}
         rows, targets = self._training(labels)
         parts = self._words.features[rows[targets]].sum(axis=0).A1 * self._words.weights(rows, targets)
-        best = [place for place in np.argsort(-parts, kind="stable") if " " not in self._names[place]][:count]
-        return {str(self._names[place]): float(parts[place] / parts[best[0]]) for place in best if parts[place] > 0}
+        names = self._counted[1]
+        best = [place for place in np.argsort(-parts, kind="stable") if " " not in names[place]][:count]
+        return {str(names[place]): float(parts[place] / parts[best[0]]) for place in best if parts[place] > 0}
 
     @cached_property
     def _counted(self) -> tuple[Any, NDArray[Any]]:
@@ -103,10 +104,6 @@ class DocumentSet:
         counter = CountVectorizer(ngram_range=(1, 2), max_features=_MOST_FEATURES, dtype=np.float32)
         counts = counter.fit_transform(text if _WORD.search(text) else "-empty-" for text in self._texts)
         return counts, counter.get_feature_names_out()
-
-    @property
-    def _names(self) -> NDArray[Any]:
-        return self._counted[1]
 
     @cached_property
     def _words(self) -> _NaiveBayes:

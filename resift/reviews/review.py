@@ -29,29 +29,37 @@ class _State:
     """
 
     def __init__(self) -> None:
-        self.decisions: dict[str, dict[str, Event]] = {}  # by document, then by whom; the last one last
+        # by document, then by whom, and whether by a model of that name; the last one last
+        self.decisions: dict[str, dict[tuple[str, str], Event]] = {}
         self.labels: dict[str, dict[str, bool]] = {PERSON: {}, MODEL: {}}
         self.given: dict[str, tuple[str, float]] = {}
+        self.undone: dict[str, None] = {}  # documents that wait for another judgement, the last one first
         self.samples: list[tuple[frozenset[str], int]] = []
-        self.done: dict[str, list[tuple[str, Event | None]]] = {}  # what each person can take back
+        self.done: dict[tuple[str, str], list[tuple[str, Event | None]]] = {}  # what each can take back
 
     def add(self, event: Event) -> None:
         """Let another event count. Not all are gone through again for one: there may be a hundred thousand."""
-        by = event["by"]
+        by = (event["by"], event.get("source", PERSON))
         if event["kind"] == "judge":
             document = event["document"]
             held = self.decisions.setdefault(document, {})
             self.done.setdefault(by, []).append((document, held.pop(by, None)))
             held[by] = event
-            self.given.pop(document, None)
             self._count(document)
+            if event["source"] == PERSON:  # a model takes nothing out of a person's hands
+                self.given.pop(document, None)
+                self.undone.pop(document, None)
         elif event["kind"] == "undo" and self.done.get(by):
             document, earlier = self.done[by].pop()
-            del self.decisions[document][by]
-            self.decisions[document] |= {} if earlier is None else {by: earlier}
+            left = {**self.decisions[document], by: earlier or event}
+            held = {who: one for who, one in sorted(left.items(), key=lambda item: item[1]["at"]) if one is not event}
+            self.decisions[document] = held
             self._count(document)
+            if document not in self.read:
+                self.given[document] = (event["by"], event["at"])
+                self.undone = {document: None, **self.undone}
         elif event["kind"] == "give":
-            self.given |= dict.fromkeys(event["documents"], (by, event["at"]))
+            self.given |= dict.fromkeys(event["documents"], (event["by"], event["at"]))
             if event.get("sample"):
                 self.samples.append((frozenset(event["documents"]), event["unread"]))
 
@@ -102,9 +110,9 @@ class Review:
 
         By default they are a tenth of those read, from 10 to 100, as the batches of AutoTAR grow (Cormack and Grossman
         2015, "Autonomy and reliability of continuous active learning"). They are ranked by all that was judged. What
-        was given to somebody is given to nobody else for eight hours, and first again to the same. A model
-        (``source``) is given what neither persons nor models judged, and keeps nothing from people. Raises BadInput
-        for a count that is not from 1 to 1000.
+        was given to somebody is given to nobody else for eight hours, and first again to the same, what was undone
+        before all. A model (``source``) is given what neither persons nor models judged, and keeps nothing from people.
+        Raises BadInput for a count that is not from 1 to 1000.
         """
         _check_count(1 if count is None else count)
         with self._lock:
@@ -116,7 +124,9 @@ class Review:
                 held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
                 mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
                 ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
-                free = [id for id in ranked if id in mine or id not in held][: max(wanted, len(mine))]
+                undone = sorted(self.documents.has(mine & state.undone.keys()), key=[*state.undone].index)
+                order = dict.fromkeys([*undone, *ranked])
+                free = [id for id in order if id in mine or id not in held][: max(wanted, len(mine))]
                 found[:] = sorted(free, key=lambda id: id not in mine)[:wanted]
                 new = [id for id in found if id not in mine]
                 return [self._event("give", by, documents=new)] if new and source == PERSON else []
@@ -170,7 +180,7 @@ class Review:
         with self._lock:
 
             def decide() -> list[Event]:
-                if not self.state().done.get(by):
+                if not self.state().done.get((by, PERSON)):
                     raise BadInput(f"{by!r} has no judgement left", value=by, expected="somebody who judged")
                 return [self._event("undo", by)]
 
@@ -182,7 +192,8 @@ class Review:
         :func:`resift.reviews.stopping.progress`."""
         with self._lock:
             target = self.begun.get("target", TARGET) if target is None else target
-            return progress(list(self.state().read.values()), self.documents.total, target)
+            read = self.state().read  # among which documents may be that are gone
+            return progress(list(read.values()), len(read) + self.documents.unread(read), target)
 
     def found_at(self) -> list[int]:
         """Of each relevant document found, how many had been read by then, itself included."""
@@ -205,12 +216,9 @@ class Review:
     def conflicts(self) -> dict[str, dict[str, bool]]:
         """Documents that persons judged differently: whether relevant, by whom. The last of them counts."""
         with self._lock:
-            decisions, found = self.state().decisions, {}
-            for id in (id for id, held in decisions.items() if len(held) > 1):
-                votes = {one["by"]: one["relevant"] for one in decisions[id].values() if one["source"] == PERSON}
-                if len(set(votes.values())) > 1:
-                    found[id] = votes
-            return found
+            several = {id: held.values() for id, held in self.state().decisions.items() if len(held) > 1}
+        said = {id: {one["by"]: one["relevant"] for one in several[id] if one["source"] == PERSON} for id in several}
+        return {id: votes for id, votes in said.items() if len(set(votes.values())) > 1}
 
     def judged_by_models(self) -> int:
         """How many documents models have judged and no person has."""

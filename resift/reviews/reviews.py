@@ -11,10 +11,10 @@ from itertools import islice
 from typing import Any
 
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import Body, document_text, text_clause
+from resift.contracts.query_dsl import Body, text_clause
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
-from resift.reviews.large import EACH, MAX_TEXT, LargeSet
+from resift.reviews.large import EACH, MAX_TEXT, LargeSet, readable
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
@@ -59,6 +59,9 @@ class Reviews:
             return self.open(id)
         progress((), 1, target)  # refused before anything is stored
         found = self._documents(index, topic, query, fields)
+        if len(found.ids) == found.total and not any(map(found.text, found.ids)):
+            message = f"no document with a text to review in {index!r}"
+            raise BadInput(message, value=query, expected="a query and fields that find some")
         wanted = {"index": index, "topic": topic, "query": query, "fields": list(fields), "target": target}
         now = round(time.time(), 3)
 
@@ -73,8 +76,8 @@ class Reviews:
             self._open[id] = Review(log, found, begun)
         return self.open(id)
 
-    def open(self, id: str) -> Review:
-        """A review that was begun, with its documents as they were when this process first opened it.
+    def open(self, id: str, anew: bool = False) -> Review:
+        """A review that was begun, with its documents as they were when this process first opened it, or ``anew``.
 
         Raises NotFound if there is none.
         """
@@ -83,7 +86,7 @@ class Reviews:
             begun, held = log.begun(), self._open.get(id)
             if begun is None:
                 raise NotFound(f"no review {id!r}", value=id, expected="one that was begun")
-            if held is None or held.begun != begun:
+            if held is None or anew or held.begun != begun:
                 found = self._documents(begun["index"], begun["topic"], begun["query"], begun["fields"])
                 held = self._open[id] = Review(log, found, begun)
             self._open.move_to_end(id)
@@ -115,7 +118,7 @@ class Reviews:
                 if one.id in texts:
                     message = f"document {one.id!r} is in {index!r} more than once"
                     raise AmbiguousDocument(message, value=one.id, expected="one index, or several that share no ids")
-                texts[one.id] = document_text(one.source, searched)
+                texts[one.id] = readable(one.source, searched)
                 left -= len(texts[one.id]) + EACH
                 if left < 0:
                     return LargeSet(self._engine, index, searched, query, clause)
@@ -124,8 +127,6 @@ class Reviews:
             first = [one.id for one in islice(hits, _FIRST)]
         except EngineError as error:
             raise BadInput(f"the query is refused: {error.message}", value=query, expected="a query clause") from error
-        if not texts:
-            raise BadInput(f"no document to review in {index!r}", value=query, expected="a query that finds some")
         return DocumentSet(list(texts), list(texts.values()), first)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -159,17 +158,11 @@ def sampled(read: int, relevant: int, unread: int) -> tuple[int, int]:
     ``read`` of them were drawn at random and read, of which ``relevant`` are: the exact interval of the hypergeometric
     distribution (2.5 % at each end). It assumes nothing of the ranking.
     """
-    hypergeom = _distribution()
+    with needs_extra("review", "A review"):
+        from scipy.stats import hypergeom
     possible = np.arange(relevant, unread - read + relevant + 1)
     tail = (1 - CONFIDENCE) / 2
     fits = (hypergeom.cdf(relevant, unread, possible, read) > tail) & (
         hypergeom.sf(relevant - 1, unread, possible, read) > tail
     )
     return int(possible[fits].min()), int(possible[fits].max())
-
-
-def _distribution() -> Any:
-    with needs_extra("review", "A review"):
-        from scipy.stats import hypergeom
-
-    return hypergeom

@@ -126,6 +126,26 @@ def test_an_agent_over_http(command: list[str]) -> None:
         served.communicate()
 
 
+def test_an_agent_screens_a_review_of_its_index(news: Index) -> None:
+    other = news.library.index("other", fields=["text"])
+    other.add([{"id": "x", "text": "fire"}])
+    other.review("elsewhere")
+    review = news.review("r")
+
+    async def scenario(client: Client) -> None:
+        found = await client.call_tool("next_to_screen", {"review": "r", "size": 2})
+        first, second = (one["id"] for one in found.structured_content["result"])
+        screened = await call(client, "screen", review="r", relevant=[first], irrelevant=[second])
+        assert screened == {"review": "r", "by_models": 2}
+        for tool, ids in (("next_to_screen", {}), ("screen", {"relevant": ["x"]})):
+            refused = await client.call_tool(tool, {"review": "elsewhere", **ids})
+            assert refused.is_error
+            assert "no review 'elsewhere' of 'news'" in text_of(refused)
+
+    asked(server(news), scenario)
+    assert review.progress().read == 0
+
+
 def test_tools_say_what_they_are_for(news: Index) -> None:
     async def scenario(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}

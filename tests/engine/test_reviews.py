@@ -181,6 +181,37 @@ def test_over_http(client: FlaskClient, filled: str) -> None:
     assert client.get("/v1/reviews/r").status_code == 404
 
 
+def test_a_review_goes_on_where_documents_were_deleted(client: FlaskClient, filled: str) -> None:
+    engine = client.application.extensions["resift"].engine
+    client.put("/v1/reviews/r", json={"index": filled})
+    batch = client.post("/v1/reviews/r/next", json={"size": 3}).json
+    judged, gone = batch["documents"][0]["id"], [one["id"] for one in batch["documents"][1:]]
+    client.post("/v1/reviews/r/judgements", json={"relevant": [judged]})
+    assert engine.delete(filled, [judged, *gone]) == 3
+    engine.refresh(filled)
+    rest = client.post("/v1/reviews/r/next", json={"size": 7}).json
+    assert (len(rest["documents"]), rest["progress"]["total"], rest["progress"]["read"]) == (4, 5, 1)
+    others = [one["id"] for one in rest["documents"]]
+    end = client.post("/v1/reviews/r/judgements", json={"irrelevant": others}).json["progress"]
+    assert (end["read"], end["may_stop"]) == (5, True)
+
+
+def test_tags_are_no_words_of_a_document(engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
+    engine.create(index, ["title", "text"], model)
+    sources = [{"title": "<i>Fire</i> &amp; smoke", "text": f"<p>The <b>forest</b> burns<br>{n} < 5</p>"} for n in "12"]
+    vectors = model.encode(["fire", "fire"])
+    documents = [Document(str(n), source, vectors[n]) for n, source in enumerate(sources)]
+    assert engine.bulk(index, documents) == []
+    engine.refresh(index)
+    reviews = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
+    review = reviews.begin("r", index, fields=["title", "text"])
+    assert review.documents.text("0") == "Fire & smoke\nThe forest burns 1 < 5"
+    review.judge(["0"])
+    assert "AB  - The forest burns 1 < 5\n" in review.export("ris")
+    with pytest.raises(BadInput, match="no document with a text to review"):
+        reviews.begin("none", index, fields=["nothing"])
+
+
 def test_without_keys_other_machines_get_no_review(client: FlaskClient, filled: str) -> None:
     client.put("/v1/reviews/r", json={"index": filled})
     answer = client.get("/v1/reviews/r", environ_base={"REMOTE_ADDR": "10.0.0.7"})
@@ -275,5 +306,11 @@ def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
     assert b"3 of 200 read, 2 relevant" in shown
     printed = CliRunner().invoke(main, ["review", "r", "--export", "qrels", *where])
     assert printed.output.count("\n") == 2
+    nothing = CliRunner().invoke(main, ["review", "s", "--index", "docs", *where], input="u\nn\nq\n")
+    assert (nothing.exit_code, "no judgement left" in nothing.output) == (0, True)
+    assert "1 of 200 read" in nothing.output
+    Reviews(many, lambda: open_review_store(where[3], "s")).open("s").next(1000, "anna")
+    others = CliRunner().invoke(main, ["review", "s", *where], input="n\n")
+    assert "What is left was given to others." in others.output
     missing = CliRunner().invoke(main, ["review", "other", *where])
     assert (missing.exit_code, "no review 'other'" in missing.output) == (2, True)

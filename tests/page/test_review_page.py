@@ -46,9 +46,13 @@ def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
     page.wait("return document.getElementById('notice').textContent.includes('kept on this device')")
     press(page, "n")
     assert progress(page_app)["read"] == 1
+    while not page.run("return document.getElementById('document').hidden"):  # all that was given is judged
+        press(page, "n")
     page.network()
-    assert state(page, f"3 of {total} read")
-    assert progress(page_app)["read"] == 3
+    page.wait("return !document.getElementById('document').hidden")
+    read = progress(page_app)["read"]
+    assert read >= 10
+    assert state(page, f"{read} of {total} read")
     assert page.run("return document.querySelector('#curve .line').getAttribute('d').startsWith('M0')")
     page.resize(420)
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
@@ -65,3 +69,32 @@ def test_tags_of_a_document_are_not_shown(page: Page, page_app: Flask) -> None:
     assert "fire" in shown
     assert "<img" not in shown
     assert "<script" not in shown
+
+
+def test_what_others_read_is_not_the_end(page: Page, page_app: Flask) -> None:
+    client, ids = page_app.test_client(), list(DOCUMENTS)[:2]
+    assert client.put("/v1/reviews/two", json={"index": "odd", "query": {"ids": {"values": ids}}}).status_code == 200
+    client.post("/v1/reviews/two/next", json={"size": 1, "by": "anna"})
+    page.driver.get(f"{page.base}/reviews/two")
+    page.wait("return !document.getElementById('document').hidden")
+    press(page, "n")
+    page.wait("return document.getElementById('ended').innerText === 'Others are reading what is left'")
+    assert state(page, "1 of 2 read")
+    page.one("#undo").click()
+    assert state(page, "0 of 2 read")
+    assert page.run("return !document.getElementById('document').hidden")
+
+
+def test_a_key_is_sent_for_an_export_too(page: Page, page_app: Flask) -> None:
+    client = page_app.test_client()
+    review = {"index": "odd", "query": {"ids": {"values": [next(iter(DOCUMENTS))]}}}
+    assert client.put("/v1/reviews/keyed", json=review).status_code == 200
+    page.driver.get(f"{page.base}/reviews/keyed")
+    page.wait("return !document.getElementById('document').hidden")
+    page.run(
+        "sessionStorage.setItem('resift-key', 'rsf_one'); const before = fetch;"
+        "window.fetch = (path, options) => { window.sent = [path, options.headers]; return before(path, options); };"
+    )
+    page.one("[data-format=ris]").click()
+    assert page.wait("return window.sent") == ["../v1/reviews/keyed/export?format=ris", {"X-Api-Key": "rsf_one"}]
+    page.run("sessionStorage.removeItem('resift-key')")

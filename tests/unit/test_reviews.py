@@ -256,3 +256,35 @@ def test_documents_without_a_word_are_ranked_too() -> None:
     numbers = DocumentSet(["a", "b", "c"], ["1", "", "x"])
     assert sorted(numbers.ranked({"a": True, "b": False}, ["a", "b"])) == ["c"]
     assert numbers.reasons("c", {"a": True, "b": False}, 3) == []
+
+
+def test_models_take_nothing_from_people(review: Review) -> None:
+    given = review.next(3, "anna")
+    review.judge(given[:1], by="anna", source=MODEL)
+    assert not {*given} & {*review.next(10, "ben")}
+    review.judge([], given[:1], by="anna")
+    review.judge(given[:1], by="anna", source=MODEL)  # of the same name
+    assert (review.progress().read, review.progress().relevant) == (1, 0)
+    assert review.undo("anna").read == 0
+
+
+def test_what_is_undone_is_as_it_was_before(review: Review) -> None:
+    review.judge(["f1"], by="anna")
+    review.judge([], ["f1"], by="ben")
+    review.judge([], ["f1"], by="anna")
+    assert review.undo("anna").relevant == 0  # ben said so last
+    unlikely = review.next(24, "carl")[-2:]
+    review.judge(unlikely, by="carl")
+    review.undo("carl")
+    review.undo("carl")
+    assert review.next(2, "carl") == unlikely
+    assert not {*unlikely} & {*review.next(24, "ben")}
+
+
+def test_documents_that_are_gone_stay_counted(review: Review, clock: Clock) -> None:
+    review.judge(["f1"], [id for id in TEXTS if id != "f1"][:20], by="anna")
+    ids = [*TEXTS][-5:]
+    fewer = Review(review._log, DocumentSet(ids, [TEXTS[id] for id in ids]), review.begun, clock)
+    unread = sum(id not in review.state().read for id in ids)
+    assert (fewer.progress().total, fewer.progress().read) == (21 + unread, 21)
+    assert fewer.undo("anna").read == 20

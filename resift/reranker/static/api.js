@@ -15,6 +15,7 @@ export function kept(storage, name, value) {
 }
 
 export const setKey = (key) => kept("sessionStorage", KEY, key);
+export const hasKey = () => Boolean(kept("sessionStorage", KEY));
 
 /** An answer that is an error. */
 export class ApiError extends Error {
@@ -26,14 +27,14 @@ export class ApiError extends Error {
 
 export class Unreachable extends Error {}
 
-/** The JSON answer to a request. Raises ApiError, Unreachable, or AbortError where it was given up. */
-export async function call(method, path, body, signal) {
+/** The answer to a request, as JSON or as a blob. Raises ApiError, Unreachable, or AbortError where it was given up. */
+export async function call(method, path, body, signal, kind = "json") {
   const headers = body ? { "Content-Type": "application/json" } : {}, key = kept("sessionStorage", KEY);
   if (key) headers["X-Api-Key"] = key;
   let response, answer;
   try {
     response = await fetch(path, { method, headers, signal, body: body && JSON.stringify(body) });
-    answer = await response.json();
+    answer = await response[response.ok ? kind : "json"]();
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Unreachable(error.message);

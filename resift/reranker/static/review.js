@@ -1,6 +1,6 @@
 // A review, one document at a time: judgements are kept on this device until the service has them.
 
-import { ApiError, call, setKey } from "./api.js";
+import { ApiError, call, hasKey, setKey } from "./api.js";
 import { plain } from "./dom.js";
 
 const $ = (id) => document.getElementById(id);
@@ -12,7 +12,7 @@ const AHEAD = 3;
 let queue = []; // documents to read; the first is shown
 let history = []; // those judged here, the last one last
 let waiting = JSON.parse(localStorage.getItem(WAITING) ?? "[]"); // judgements that the service does not have yet
-let busy = false, ended = false;
+let busy = false, ended = false, lost = false, left = 0; // lost: no answer; left: documents that nobody judged yet
 
 $("by").value = localStorage.getItem("resift-reviewer") ?? "";
 const by = () => $("by").value.trim();
@@ -22,17 +22,18 @@ function notice(text) {
   $("notice").hidden = !text;
 }
 
-async function ask(method, part, body) {
+async function ask(method, part, body, kind = "json") {
   try {
-    const answer = await call(method, path + part, body);
+    const answer = await call(method, path + part, body, undefined, kind);
     notice("");
+    lost = false;
     return answer;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
       const key = prompt("This review needs a key (rsf_…) with the scope review.");
       if (key) {
         setKey(key);
-        return ask(method, part, body);
+        return ask(method, part, body, kind);
       }
     }
     throw error;
@@ -52,6 +53,10 @@ async function send() {
       say(progress);
     }
   } catch (error) {
+    if (["bad_input", "not_found"].includes(error.code)) { // never to be taken
+      waiting.shift();
+      localStorage.setItem(WAITING, JSON.stringify(waiting));
+    }
     failed(error);
   } finally {
     busy = false;
@@ -59,10 +64,9 @@ async function send() {
 }
 
 function failed(error) {
-  if (error instanceof ApiError) {
-    notice(error.message + (error.expected ? `: expected ${error.expected}` : ""));
-    if (error.status < 500 && error.status !== 401 && error.status !== 429) waiting.shift();
-  } else notice(`The service does not answer. Go on: ${waiting.length} judgements are kept on this device and sent later.`);
+  lost = !(error instanceof ApiError);
+  if (!lost) notice(error.message + (error.expected ? `: expected ${error.expected}` : ""));
+  else notice(`The service does not answer. Go on: ${waiting.length} judgements are kept on this device and sent later.`);
 }
 
 function later(name, what) {
@@ -73,6 +77,7 @@ function later(name, what) {
 
 function say(progress) {
   const least = Math.round(100 * progress.recall.least);
+  left = progress.total - progress.read;
   const more = progress.may_stop
     ? `You may stop: ${Math.round(100 * progress.target)} % of the relevant documents are found, with 95 % confidence.`
     : progress.relevant
@@ -109,11 +114,12 @@ async function fill() {
   await send();
   if (waiting.length) return;
   try {
-    const { documents } = await ask("POST", "/next", { by: by() });
+    const { documents, progress } = await ask("POST", "/next", { by: by() });
     const known = new Set([...queue, ...history].map((one) => one.id));
     const more = documents.filter((one) => !known.has(one.id));
     queue.push(...more);
     ended = !documents.length;
+    say(progress);
   } catch (error) {
     failed(error);
   }
@@ -121,11 +127,13 @@ async function fill() {
 
 function show() {
   const shown = queue[0];
-  for (const name of ["document", "actions"]) $(name).hidden = !shown;
+  $("document").hidden = $("yes").hidden = $("no").hidden = !shown;
+  $("actions").hidden = !shown && !history.length;
   $("end").hidden = Boolean(shown) || !ended;
+  $("ended").textContent = left ? "Others are reading what is left" : "Everything is read";
   $("undo").disabled = !history.length;
   if (!shown) return;
-  const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value).map(plain);
+  const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value && value !== shown.id).map(plain);
   const title = first && first.length <= 300 ? first : "";
   $("title").textContent = title || shown.id;
   $("why").textContent = shown.words.length ? `Ranked for: ${shown.words.join(", ")}` : "";
@@ -194,10 +202,26 @@ document.addEventListener("keydown", (event) => {
   act();
 });
 for (const link of document.querySelectorAll("[data-format]")) {
-  link.href = `${path}/export?format=${link.dataset.format}`;
-  link.download = `${id}.${link.dataset.format}`;
+  const { format } = link.dataset;
+  link.href = `${path}/export?format=${format}`;
+  link.download = `${id}.${format}`;
+  link.addEventListener("click", async (event) => {
+    if (!hasKey()) return;
+    event.preventDefault(); // a link sends no key
+    try {
+      const file = document.createElement("a");
+      file.href = URL.createObjectURL(await ask("GET", `/export?format=${format}`, undefined, "blob"));
+      file.download = link.download;
+      file.click();
+      setTimeout(() => URL.revokeObjectURL(file.href), 60000);
+    } catch (error) {
+      failed(error);
+    }
+  });
 }
 setInterval(async () => {
-  if (waiting.length) await send();
+  const over = ended && left > 0; // unless others leave some
+  if (over) ended = false;
+  if (waiting.length || over || (lost && !queue.length)) await next();
 }, 5000);
 start();
