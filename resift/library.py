@@ -183,10 +183,9 @@ class Index:
         that ``resift index`` reads. Values of numpy, dates, UUIDs and decimals become what JSON has for them.
 
         A document's id is its ``_id`` or ``id``, that of a pandas frame its index if this has a name, or else a hash of
-        its content. Those that are refused are in the answer, and the others indexed; a UserWarning says so if none is.
+        its content. Those that are refused are in the answer; a UserWarning says so if none is indexed or has a text.
         Raises BadInput if ``documents`` is a single document or holds none, ModelMismatch if the index's vectors are
-        another model's, and EngineUnavailable if the engine does not come back: then it is safe to add all documents
-        again.
+        another model's, and EngineUnavailable if the engine does not come back: then it is safe to add all again.
         """
         refusals, rows = Refusals(), rows_in(documents)
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
@@ -196,8 +195,7 @@ class Index:
                 told = lambda so_far: progress(so_far.indexed + so_far.dead, total)  # noqa: E731
                 report = indexer.run(records_of(rows), self.fields, progress=told)
         except EngineUnavailable as error:
-            again = "add the documents again when the engine is back"
-            raise EngineUnavailable(error.message, value=error.value, expected=again) from error
+            raise EngineUnavailable(error.message, value=error.value, expected="add all again when it is up") from error
         finally:
             self.library.service.knowledge.forget()
         added = Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
@@ -205,6 +203,8 @@ class Index:
             first = f"all {report.dead} were refused, the first for: {added.refused[0].reason}" if report.dead else ""
             message = first or "documents is empty, or a generator that was read before"
             warnings.warn(f"no document was indexed: {message}", stacklevel=2)
+        elif report.without_text == report.indexed + report.dead:
+            warnings.warn(f"no document has a text in {', '.join(self.fields)}: no words find them", stacklevel=2)
         return added
 
     def get(self, id: str | int) -> dict[str, Any]:

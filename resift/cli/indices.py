@@ -8,7 +8,7 @@ import sys
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
+from resift.cli.options import engine_option, json_option, model_of, model_option, opened, service_settings
 from resift.cli.output import print_report, print_table, require_consent, shown_progress
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -79,7 +79,9 @@ def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_jso
     """
     stop = Stop()
     with stop.at_signals(), shown_progress("documents") as progress:
-        found = operations.verify(engine, *index, model=model, repair=repair, progress=progress, stop=stop)
+        with opened(engine) as engines:
+            encoder = model_of(engines, index[0], model) if len(index) == 1 else model
+        found = operations.verify(engine, *index, model=encoder, repair=repair, progress=progress, stop=stop)
     print_report(found.to_dict(), as_json, *found.lines)
     for name, why in found.not_checked.items():
         click.echo(f"not checked: index {name} has {why}", err=True)

@@ -128,11 +128,7 @@ def opened_library(engine: str, model: str, index: str, store: str = ":memory:")
     with opened(engine) as found:
         encoder = model_of(found, index, model)
     return library.open(
-        engine,
-        encoder,
-        sessions=store,
-        session_index=settings.session_index,
-        static_queries=settings.static_queries,
+        engine, encoder, sessions=store, session_index=settings.session_index, static_queries=settings.static_queries
     )
 
 

@@ -95,14 +95,7 @@ def search(
 @model_option
 @store_option
 def mark(
-    index: str,
-    query: str,
-    ids: tuple[str, ...],
-    session: str,
-    irrelevant: bool,
-    engine: str,
-    model: str,
-    store: str,
+    index: str, query: str, ids: tuple[str, ...], session: str, irrelevant: bool, engine: str, model: str, store: str
 ) -> None:
     """Mark documents of INDEX, by their IDS, as relevant to QUERY, and show what the session has learned.
 

@@ -11,15 +11,7 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
-from resift.contracts.query_dsl import (
-    PLAIN,
-    VECTOR_FIELD,
-    Body,
-    VectorFields,
-    is_ours,
-    values_of,
-    vector_field_names,
-)
+from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, VectorFields, is_ours, values_of, vector_field_names
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.ranking.tuning import Tuning
 

@@ -60,7 +60,11 @@ def guess_format(path: str) -> str:
     """The format that a file's ending stands for, ``.gz`` aside. Raises BadInput if the ending is unknown."""
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in _SUFFIXES:
-        raise BadInput(f"cannot tell the format of {path}", value=path, expected=f"--format {' | '.join(FORMATS)}")
+        raise BadInput(
+            f"cannot tell the format of {path}",
+            value=path,
+            expected=f"an ending of {', '.join(_SUFFIXES)}, or --format",
+        )
     return _SUFFIXES[suffix]
 
 
@@ -169,4 +173,5 @@ def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None =
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
         return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)
-    return Record(file, line, str(row[name]), source)
+    given = row[name]  # a whole number, also where a table or a database has it as 7.0
+    return Record(file, line, str(int(given) if isinstance(given, float) and given.is_integer() else given), source)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
+from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
@@ -30,9 +31,10 @@ _MISSING = ("NAType", "NaTType")  # pandas' values for nothing, told by name so 
 _CONVERTED: list[tuple[Any, Any]] = [
     ((date, time), lambda value: value.isoformat()),
     ((UUID, PurePath, str), str),
-    (Decimal, float),
-    ((int, float), lambda value: value),
+    (int, int),
+    ((Decimal, float), float),
 ]
+_ADVICE_ON = {"a bytes": "decode it to a text"} | dict.fromkeys(("nan", "inf", "-inf"), "leave it out, or give None")
 _ADVICE = {
     "LazyFrame": "documents.collect()",
     "Series": "a frame or a list of dictionaries, such as documents.to_frame()",
@@ -151,7 +153,7 @@ def mapping_of(document: Any) -> dict[str, Any] | None:
 
 def _plain(value: Any, name: str) -> Any:
     """A field's value as JSON has it: dates in ISO 8601, decimals as floats, arrays as lists, missing ones as null."""
-    if value is None or type(value) in (str, int, float, bool):
+    if value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value)):
         return value
     if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
         return [_plain(one, name) for one in value]
@@ -161,24 +163,26 @@ def _plain(value: Any, name: str) -> Any:
         return None
     if (held := _held(value)) is not value:
         return _plain(held, name)
-    for types, convert in _CONVERTED:
-        if isinstance(value, types):
-            return convert(value)
     if (inner := mapping_of(value)) is not None:
         return inner
-    told = "decode it to a text" if isinstance(value, bytes) else "expected a text, number, date, list or object"
-    raise TypeError(f"field {name!r} holds a {type(value).__name__}, which is not JSON: {told}")
+    kind = str(value) if type(value) is float else f"a {type(value).__name__}"
+    told = _ADVICE_ON.get(kind, "expected a text, number, date, list or object")
+    raise TypeError(f"field {name!r} holds {kind}, which is not JSON: {told}")
 
 
 def _held(value: Any) -> Any:
-    """What an enumeration's member, or a scalar or an array of numpy or torch, holds; any other value itself."""
+    """What an enumeration's member, a scalar or an array of numpy or torch, a date, an id or a decimal number holds;
+    any other value itself."""
     if isinstance(value, Enum):
         return value.value
     kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind == "m" or not hasattr(value, "tolist"):
-        return value
-    # nanoseconds, which datetime does not have, would come as numbers
-    return (value.astype("M8[us]") if kind == "M" else value).tolist()
+    if kind != "m" and hasattr(value, "tolist"):
+        # nanoseconds, which datetime does not have, would come as numbers
+        return (value.astype("M8[us]") if kind == "M" else value).tolist()
+    for types, convert in _CONVERTED:
+        if isinstance(value, types) and type(value) is not float:
+            return convert(value)
+    return value
 
 
 def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:

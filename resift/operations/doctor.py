@@ -84,10 +84,8 @@ def _refused(error: ResiftError, url: str) -> StatusRow:
     """A line for a cluster that does not answer, or not with what was asked of it."""
     if isinstance(error, EngineError) and error.status in (401, 403):
         return StatusRow("rights", url, "refused", f"the rights that resift role install prints ({error.message})")
-    fix = "is --engine right? (docs/opensearch.md, Reaching a cluster)"
-    if isinstance(error, UnsupportedCluster):
-        fix = error.expected or fix
-    return StatusRow("cluster", url, error.message, fix)
+    usual = "is --engine right? (docs/opensearch.md, Reaching a cluster)"
+    return StatusRow("cluster", url, error.message, (isinstance(error, UnsupportedCluster) and error.expected) or usual)
 
 
 def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
@@ -98,12 +96,11 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
     seconds = time.perf_counter() - started
     fix = "" if health["status"] != "red" else "some shards have no copy: GET _cluster/allocation/explain"
     nodes = f"{health['number_of_nodes']} node{'s' * (health['number_of_nodes'] > 1)}"
-    told = f"{version}, {nodes}, {health['status']}, {seconds * 1000:.0f} ms"
-    rows = [StatusRow("cluster", url, told, fix)]
+    row = StatusRow("cluster", url, f"{version}, {nodes}, {health['status']}, {seconds * 1000:.0f} ms", fix)
     stats = cluster.request("GET", "/_nodes/stats/process")["nodes"].values()
     passed = time.perf_counter() - started
     apart = max(abs(node["timestamp"] / 1000 - asked - passed / 2) for node in stats) - passed / 2
-    return [*rows, _clock_row(url, apart)]
+    return [row, _clock_row(url, apart)]
 
 
 def _clock_row(name: str, apart: float) -> StatusRow:
@@ -164,7 +161,7 @@ def _reranker_rows(installer: Installer) -> list[StatusRow]:
             found, date = json.load(answer), parsedate_to_datetime(answer.headers["Date"])
             model, version = found["model_hash"], found["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return [StatusRow("reranker", url, "no answer here", f"resift serve ({error})")]
+        return [StatusRow("reranker", url, "no answer here", f"resift serve ({getattr(error, 'reason', error)})")]
     passed, state = time.perf_counter() - started, f"other model {model}"
     known, fix = f"{installer.model.name} ({installer.model.hash})", ""
     if model != installer.model.hash:
@@ -182,13 +179,9 @@ def _connector_rows(installer: Installer) -> Iterator[StatusRow]:
     """Whether the cluster reaches the reranker, and how long it takes: it has a word encoded."""
     if installer.missing_plugins or not (found := installer.cluster.named("models", f"{installer.name}-embed")):
         return
-    path, body = f"/_plugins/_ml/models/{found[0][0]}/_predict", {"parameters": {"input": ["fire"]}}
     started = time.perf_counter()
-    try:
-        installer.cluster.request("POST", path, body)
-    except ResiftError as error:
-        fix = _unreached(installer, error.message)
-        yield StatusRow("connector", installer.url, "the cluster gets no answer", fix)
+    if wrong := installer.cluster.wrong_with(found[0][0], {"input": ["fire"]}):
+        yield StatusRow("connector", installer.url, "the cluster gets no answer", _unreached(installer, wrong))
     else:
         seconds = time.perf_counter() - started
         yield StatusRow("connector", installer.url, f"the cluster gets an answer, {seconds * 1000:.0f} ms")

@@ -24,7 +24,7 @@ from resift.vectors.packaged import DEFAULT
 def verify(
     url: str,
     *indices: str,
-    model: str = DEFAULT,
+    model: str | Model = DEFAULT,
     repair: bool = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
@@ -36,7 +36,7 @@ def verify(
     Where a ``stop`` is requested, the result is of what was checked until then. Raises ModelMismatch if there is
     nothing to check.
     """
-    encoder, started = load_model(model), time.perf_counter()
+    encoder, started = model if isinstance(model, Model) else load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
         chosen, others = choose(engine, encoder, indices)
         is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}

@@ -41,6 +41,8 @@ def is_cluster(address: str) -> bool:
     >>> is_cluster("http://127.0.0.1:9200, http://127.0.0.1:9201"), is_cluster("resift.db")
     (True, False)
     """
+    if not isinstance(address, str):
+        raise BadInput(f"url is {address!r}", value=address, expected="a cluster's URL or a file, as a text")
     address = address.strip(", \t\n")
     if not address:
         raise BadInput("no address", value="", expected="http://HOST:PORT, or a file")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from opensearch_fixture import reranker_host
+from served import serving
 
 from resift import Model
+from resift.cli.main import main
 from resift.errors import BadInput
 from resift.operations.doctor import status_rows
 from resift.plugin.cluster.client import Cluster
@@ -48,3 +53,24 @@ def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) 
             assert connector["actions"][0]["headers"]["Authorization"] == "Bearer ${credential.key}"
     finally:
         installer().uninstall()
+
+
+def test_whose_refusal_it_is_is_told_where_the_reranker_knows_another_key(
+    cluster: OpenSearchEngine, packaged: Model, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    keys = str(tmp_path / "keys.jsonl")
+    made = CliRunner().invoke(main, ["keys", "create", "page", "--scopes", "search"], env={"RESIFT_KEYS": keys})
+    with serving(tmp_path, RESIFT_KEYS=keys) as server:
+        url, name = f"http://{reranker_host(pytestconfig)}:{server.port}", f"resift-{uuid.uuid4().hex[:8]}"
+        for key, told in (
+            (KEY, "this API key is not known (401)"),
+            (made.stdout.strip(), "key 'page' has no scope 'embed' (403)"),
+        ):
+            installer = Installer(cluster, packaged, ["text"], url, name, key)
+            installer.install()
+            try:
+                (row,) = [row for row in status_rows(installer) if row.kind == "connector"]
+                assert row.state == "the cluster gets no answer"
+                assert row.fix.endswith(f"--key KEY (a remote model's service answers: {told})")
+            finally:
+                installer.uninstall()

@@ -281,6 +281,8 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
     result = CliRunner().invoke(main, ["eval", "index", "shop", ".", "--engine", "shop.db"])
     assert (result.exit_code, "such as 'MED-1'" in result.stderr) == (2, True), result.output
     assert library.tune("shop", url="shop.db").lines == ["shop: the usual constants"]
+    result = CliRunner().invoke(main, ["verify", "shop", "--engine", "shop.db"])
+    assert (result.exit_code, result.stdout.splitlines()[-1].partition(":")[0]) == (0, "2 documents in index shop")
     Path("shop-model").rename("elsewhere")
     result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
     assert result.exit_code != 0

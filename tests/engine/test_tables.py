@@ -129,7 +129,24 @@ def test_missing_cells_are_left_out_and_the_index_is_the_id(news: Index) -> None
     assert news.get(7) == {"sku": 7, "text": "one"}
     assert news.get(8) == {"sku": 8, "n": 2, "when": EXPECTED["when"]}
     many = pandas.DataFrame({"text": [f"word {i}" for i in range(1200)]})
-    assert news.add(many).indexed == news.add(polars.from_pandas(many).rename({"text": "t"})).indexed == 1200
+    assert news.add(many).indexed == news.add(polars.from_pandas(many)).indexed == 1200
+
+
+def test_what_no_search_could_find_or_json_hold_is_told(news: Index) -> None:
+    with pytest.warns(UserWarning, match="no document has a text in text: no words find them"):
+        assert news.add(pandas.DataFrame({"body": ["fire", "rain"]})).indexed == 2
+    numbers = [float("nan"), np.float32("-inf"), decimal.Decimal("nan")]
+    with pytest.warns(UserWarning, match="no document was indexed"):
+        refused = news.add([{"text": "a", "n": [one]} for one in numbers]).refused
+    shown = [one.reason.partition(", ")[0] for one in refused]
+    assert shown == [f"field 'n' holds {one}" for one in ("nan", "-inf", "nan")]
+    assert {one.reason.partition(": ")[2] for one in refused} == {"leave it out, or give None"}
+
+
+def test_ids_are_whole_where_a_table_has_them_as_decimals(news: Index) -> None:
+    assert news.add(pandas.DataFrame({"id": [11, 12.5, None], "text": ["a", "b", "c"]})).indexed == 3
+    assert news.add([{"id": decimal.Decimal(13), "text": "d"}]).indexed == 1
+    assert [news.get(id)["text"] for id in (11, "12.5", 13)] == ["a", "b", "d"]
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -206,6 +223,13 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
         resift.evaluate(news, queries, {"3": {"e1": 0}})
     with pytest.raises(BadInput, match="qrels has a query '9'"):
         resift.evaluate(news, queries, {"9": {"e1": 1}})
+    with pytest.raises(BadInput, match=r"qrels holds no judgements: '>' not supported .*document id → a number"):
+        resift.evaluate(news, queries, {"1": {"e3": "yes"}})  # type: ignore[dict-item]
+    with pytest.raises(BadInput, match=r"index is 'news' .expected resift.open\(URL\).index\(NAME\)"):
+        resift.evaluate("news", queries, qrels)
+    for takes_a_name in (resift.tune, resift.prove):
+        with pytest.raises(BadInput, match=r"index is <.*expected its name"):
+            takes_a_name(news)  # type: ignore[operator]
     for searched in (news, news.session("anna")):
         with pytest.raises(BadInput, match=r"such as 'none' .expected its own ids, such as '.+'"):
             resift.evaluate(searched, queries, {"1": {"none": 3, "e1": 0}})

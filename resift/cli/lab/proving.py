@@ -68,6 +68,7 @@ def prove(
     Nothing is written. Raises BadInput for a file or body that does not fit, and where nothing can be replayed, and
     what the engine raises.
     """
+    require_name(index)
     skipped = Skipped()
     with closing(open_engine(url)) as engine:
         searching = Replayed(engine, model, index, body)  # before a long log is read
@@ -79,6 +80,13 @@ def prove(
         asked, unstable = searching.asked_twice()
     drawn = (sample.events, len(sample.of_client), sample.share, sample.robots)
     return Report(index, rows_of(found, seed), false_alarms(found, seed), asked, unstable, skipped, *drawn)
+
+
+def require_name(index: Any) -> None:
+    """Raise BadInput for the object that :func:`resift.evaluate` takes in place of its name."""
+    if not isinstance(index, str):
+        expected = "its name, and the address of its engine as url"
+        raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
 def nothing_in(replay: str | Path) -> BadInput:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from resift.cli.lab.proving import Replayed, nothing_in, observations, read_log
+from resift.cli.lab.proving import Replayed, nothing_in, observations, read_log, require_name
 from resift.cli.lab.served_search import ServedSearch
 from resift.cli.options import model_of, service_settings
 from resift.contracts.documents import IndexInfo
@@ -66,6 +66,7 @@ def tune(
 
     Raises BadInput for a source that says nothing, and what the engine raises.
     """
+    require_name(index)
     settings = service_settings()
     with closing(open_engine(url)) as engine:
         encoder = model_of(engine, index, model)

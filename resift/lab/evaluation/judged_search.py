@@ -16,6 +16,7 @@ from resift.lab.evaluation.significance import bootstrap_mean
 from resift.notebook import Progress, data_frame, html_table, shown_progress
 
 DEPTH = 100
+_QRELS = "query id → document id → a number, above 0 where it is relevant"
 _ASKED = 1000  # ids that are looked for together
 
 
@@ -79,9 +80,9 @@ def evaluate(
     Raises BadInput if a judged query is missing, none has a relevant document or the index has none of these, and what
     the search raises.
     """
-    judged = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
+    judged = _judged(qrels)
     if not judged:
-        raise BadInput("no query has a relevant document", expected="query id → document id → a grade above 0")
+        raise BadInput("no query has a relevant document", expected=_QRELS)
     if missing := next((query for query in judged if query not in queries), None):
         raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
     _require_documents(index, [str(id) for grades in judged.values() for id, grade in grades.items() if grade > 0])
@@ -95,9 +96,19 @@ def evaluate(
     return Evaluation(list(judged), values, len(qrels) - len(judged))
 
 
+def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, float]]:
+    """The grades of each query that has a relevant document."""
+    try:
+        return {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
+    except (AttributeError, TypeError) as error:
+        raise BadInput(f"qrels holds no judgements: {error}", value=qrels, expected=_QRELS) from error
+
+
 def _require_documents(index: Any, ids: list[str]) -> None:
     """Raise BadInput if an index has no document with any of the ``ids``: all figures would be 0."""
     asked = getattr(index, "index", index)  # of a session
+    if not hasattr(asked, "library"):
+        raise BadInput(f"index is {index!r}", value=index, expected="resift.open(URL).index(NAME), or a session of it")
     engine, name = asked.library.engine, asked.name
     for some in batched(ids, _ASKED):
         if engine.search(name, {"query": {"ids": {"values": some}}, "size": 1, "_source": False, **PLAIN}).hits:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from resift.errors import NotFound
+from resift.errors import NotFound, ResiftError
 from resift.plugin.opensearch.client import call
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -72,6 +72,14 @@ class Cluster:
             return []
         hits = [(hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"]]
         return [(id, source) for id, source in hits if source.get("name") == name]
+
+    def wrong_with(self, model: str, parameters: Mapping[str, Any]) -> str:
+        """Have a remote model answer, by its id. Returns what is wrong, "" if nothing is."""
+        try:
+            self.request("POST", f"/_plugins/_ml/models/{model}/_predict", {"parameters": parameters})
+        except ResiftError as error:
+            return error.message
+        return ""
 
     def settings(self) -> dict[str, Any]:
         """Return the cluster settings in force by their flat names: transient over persistent over default values."""

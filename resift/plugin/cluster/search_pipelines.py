@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.contracts.query_dsl import PIPELINE_PREFIX
-from resift.errors import NotFound, ResiftError
+from resift.errors import NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.resources import Resource
@@ -122,12 +122,7 @@ class SearchPipeline(Resource):
 
         Returns what is wrong, which a search that fails open does not tell; "" if nothing is.
         """
-        parameters = {**self.body[_KIND]["model_config"], "body": "{}"}
-        try:
-            self.cluster.request("POST", f"/_plugins/_ml/models/{self.model_id}/_predict", {"parameters": parameters})
-        except ResiftError as error:
-            return error.message
-        return ""
+        return self.cluster.wrong_with(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
 
 
 def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> Pipeline:

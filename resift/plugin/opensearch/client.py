@@ -124,6 +124,7 @@ _IMPOSSIBLE = re.compile(
     r"no_such_element|null_pointer|number_format|search|status|string_index_out_of_bounds|too_complex_to_determinize|"
     r"too_many_buckets|unsupported_operation)_)?exception|too_many_(?:nested_)?clauses"
 )
+_REMOTE = re.compile(r'Error from remote service: \{"error":.*?"message":("(?:[^"\\]|\\.)*")')
 
 
 def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -166,9 +167,8 @@ def translated(error: TransportError) -> EngineError | NotFound:
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
     reason = error_reason(detail)
-    if status == 401:
-        expected = "a user and a password, a client certificate or a signature that it knows"
-        return EngineError("OpenSearch does not accept these credentials (401)", status=status, expected=expected)
+    if told := _refusing(status, reason):
+        return told
     # a refusal of OpenSearch is JSON: with a type or a text, or {} for a pipeline that is not there; what has no body
     # at all is an answer to HEAD
     if (error.error and not isinstance(error.info, Mapping)) or (isinstance(detail, Mapping) and "type" not in detail):
@@ -188,6 +188,15 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if status >= 500 and _IMPOSSIBLE.fullmatch(str(_innermost(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
+
+
+def _refusing(status: int, reason: str) -> EngineError | None:
+    """Our error where a remote model's service refuses, whose status OpenSearch hands on, or OpenSearch itself does."""
+    if told := _REMOTE.search(reason):
+        return EngineError(f"a remote model's service answers: {orjson.loads(told[1])} ({status})", status=status)
+    expected = "a user and a password, a client certificate or a signature that it knows"
+    message = "OpenSearch does not accept these credentials (401)"
+    return EngineError(message, status=status, expected=expected) if status == 401 else None
 
 
 def _innermost(error: Any) -> Mapping[str, Any]:
