@@ -92,18 +92,6 @@ def word_places(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _word().finditer(text)]
 
 
-def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
-    """The character n-grams of "<word>" for each of ``sizes``; the whole of it where it is shorter than a size.
-
-    The brackets tell the beginning and the end of a word from its middle (fastText, Bojanowski et al. 2017).
-
-    >>> char_ngrams("fire", (3, 5))
-    ['<fi', 'fir', 'ire', 're>', '<fire', 'fire>']
-    """
-    marked = f"<{word}>"
-    return [marked[start : start + size] for size in sizes for start in range(max(1, len(marked) - size + 1))]
-
-
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
     """A text's words, each weighing sqrt(count) · idf(word), scaled to length 1 (l2); empty for a text without words.
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, needs_extra
-from resift.text import char_ngrams, tokenize
+from resift.text import tokenize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -45,6 +45,18 @@ def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
         frequency.update(dict.fromkeys(tokenize(text)).keys())
         documents += 1
     return documents, frequency
+
+
+def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
+    """The character n-grams of "<word>" for each of ``sizes``; the whole of it where it is shorter than a size.
+
+    The brackets tell the beginning and the end of a word from its middle (fastText, Bojanowski et al. 2017).
+
+    >>> char_ngrams("fire", (3, 5))
+    ['<fi', 'fir', 'ire', 're>', '<fire', 'fire>']
+    """
+    marked = f"<{word}>"
+    return [marked[start : start + size] for size in sizes for start in range(max(1, len(marked) - size + 1))]
 
 
 def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from resift.lab.corpus import (
     DocumentFrequencies,
+    char_ngrams,
     document_frequency,
     hashed_ngrams,
     lucene_idf,
@@ -18,7 +19,7 @@ from resift.lab.corpus import (
     sparse_counts,
     tfidf_idf,
 )
-from resift.text import FUNCTION_WORDS, STOP_WORDS, char_ngrams
+from resift.text import FUNCTION_WORDS, STOP_WORDS
 
 
 def test_ngrams_of_short_words_and_of_lone_surrogates() -> None:
