@@ -88,6 +88,9 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
 
     assert "no such index" in refused("none-of-these")
     assert "no index 'none-of-*'" in refused("none-of-*")
+    for nothing in ("", f"{name},", " "):  # which the cluster takes for all of its indices
+        assert f"index is {nothing!r}" in refused(nothing)
+        assert f"index is {nothing!r}" in run("detach", nothing, opensearch_url, status=2).output
     assert "--no-adapt with --model" in refused(name, "--no-adapt", "--model", own[1])
     assert "--field v without --model" in refused(name, "--field", "v")
     assert "'title' is text of None in index" in refused(name, "--field", "title", "--model", own[1])

@@ -197,6 +197,8 @@ def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The flat settings of all indices that a name stands for. Raises IndexNotFound if there is none, and BadInput."""
     if _is_system(name):
         raise BadInput(f"{name} is a system index", value=name, expected="an index of your own documents")
+    if not all(map(str.strip, name.split(","))):  # to the cluster no name is all indices
+        raise BadInput(f"index is {name!r}", value=name, expected="a name, or several with commas between; * for all")
     found = cluster.index_settings(name)
     indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
     if not indices:
