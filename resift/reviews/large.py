@@ -50,7 +50,7 @@ class LargeSet(DocumentSet):
         if (
             len(relevant) > _GROWTH * self._relevant
             or not relevant <= self._held.places.keys()
-            or unread < min(HELD / 2, self.unread(read))
+            or unread < min(HELD / 2, self.total - len(self.has(read)))
         ):
             self._held, self._relevant = self._likeliest(labels), len(relevant)
         return self._held.ranked(labels, read)
@@ -67,7 +67,7 @@ class LargeSet(DocumentSet):
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         query, seed = self._those(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
         drawn = self._engine.sample(self._index, count, False, query=query, seed=seed).hits
-        return [hit["_id"] for hit in drawn], self.unread(read)
+        return [hit["_id"] for hit in drawn], self.total - len(self.has(read))
 
     def _likeliest(self, labels: Mapping[str, bool]) -> DocumentSet:
         """The judged documents, and those that the engine finds by them."""

@@ -50,10 +50,6 @@ class DocumentSet:
         """Which of some ids are documents here."""
         return {id for id in ids if id in self.places}
 
-    def unread(self, read: Collection[str]) -> int:
-        """How many documents are not ``read``."""
-        return self.total - len(self.has(read))
-
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         """``count`` ids at random of those that are not ``read``, and how many these are."""
         unread = [id for id in self.ids if id not in read]
@@ -183,7 +179,7 @@ class _NaiveBayes:
         from sklearn.metrics import roc_auc_score
 
         known = self.features[rows]
-        others, columns = self._others(known), np.unique(known.indices)  # no other feature counts here
+        others, columns = self._others(known), np.flatnonzero(np.bincount(known.indices))  # no other counts here
         known, others = known[:, columns], others._replace(sums=others.sums[columns])
         scores, folds = np.empty(len(rows), np.float32), np.empty(len(rows), int)
         for side in (targets, ~targets):

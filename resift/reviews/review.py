@@ -96,12 +96,15 @@ class Review:
         self._log, self._clock = log, clock
         self._lock = threading.RLock()
         self._state, self._added = _State(), 0  # of how many events
+        self._gone: set[str] = set()  # judged, and not among the documents (any more)
 
     def state(self) -> _State:
         """What the log says now."""
         events = self._log.refresh()
         for event in events[self._added :]:
             self._state.add(event)
+        judged = {event["document"] for event in events[self._added :] if event["kind"] == "judge"}
+        self._gone |= judged - self.documents.has(judged)
         self._added = len(events)
         return self._state
 
@@ -192,8 +195,9 @@ class Review:
         :func:`resift.reviews.stopping.progress`."""
         with self._lock:
             target = self.begun.get("target", TARGET) if target is None else target
-            read = self.state().read  # among which documents may be that are gone
-            return progress(list(read.values()), len(read) + self.documents.unread(read), target)
+            read = self.state().read
+            total = self.documents.total + sum(id in read for id in self._gone)
+            return progress(list(read.values()), total, target)
 
     def found_at(self) -> list[int]:
         """Of each relevant document found, how many had been read by then, itself included."""
