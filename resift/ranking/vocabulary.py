@@ -22,9 +22,9 @@ from resift.vectors.table import WordVectors
 # A query finds enough if a fiftieth of the documents, or this many, have half of its words' idf, and little if fewer
 # have even three tenths of it. More words than that find enough.
 ENOUGH, HALF, LITTLE, MAX_WORDS = 10, 0.5, 0.3, 16
-# How many other words a word of a query gets at most, where that finds little and where it finds more, and their weight
-# at a cosine of 1.
-MOST, FEW = (5, 0.85), (4, 0.4)
+# How many other words a word of a query gets at most, and their weight at a cosine of 1 where that finds little, and
+# where it finds more.
+MOST, STRONG, WEAK = 4, 0.85, 0.4
 # How near other words are at least, what counts that the query's other words are near to them, and how many forms each
 # has where the index does not stem.
 LEAST, CONTEXT, FORMS = 0.3, 0.3, 2
@@ -62,7 +62,7 @@ class Vocabulary:
         """Word of a text → the words nearest to it and what they weigh beside it, 0 to 1, nearest first.
 
         Nothing where the text's own words find enough: ten documents, or a fiftieth of all, as far as the sample tells,
-        that have half of its words, each as much as it is rare. Few and weak ones where so many have three tenths.
+        that have half of its words, each as much as it is rare. Weak ones where so many have three tenths.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         near = [word for word in words if _is_content(word) and self.table.index[word] >= 0]
@@ -71,13 +71,13 @@ class Vocabulary:
         share = self._share_found(words)
         if share >= HALF:
             return {}
-        most, weight = MOST if share < LITTLE else FEW
+        weight = STRONG if share < LITTLE else WEAK
         rows = [self.table.index[word] for word in near]
         vectors = unit_rows(self.table.rows(rows))
         context = unit_rows(self.table.weights[rows] @ vectors)
         probed = self._probes @ vectors[:, :_PROBED].T
         found = {
-            word: {other: weight * cosine for other, cosine in self._nearest(word, vector, context, scores, most)}
+            word: {other: weight * cosine for other, cosine in self._nearest(word, vector, context, scores)}
             for word, vector, scores in zip(near, vectors, probed.T, strict=True)
         }
         return {word: others for word, others in found.items() if others}
@@ -96,10 +96,8 @@ class Vocabulary:
         enough = int(np.ceil(min(ENOUGH, max(1, self.total // 50)) * self.size / self.total - 1e-9))
         return float(np.partition(held, -enough)[-enough]) / whole + 1e-9 if whole else 1.0
 
-    def _nearest(
-        self, word: str, vector: Floats, context: Floats, scores: Floats, most: int
-    ) -> Iterator[tuple[str, float]]:
-        """The ``most`` words nearest to one with a ``vector`` (D,), and their cosines; of one stem, one or two.
+    def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
+        """The words nearest to one with a ``vector`` (D,), and their cosines; of one stem, one or two.
 
         ``context`` (D,) is the query's direction, and ``scores`` (V,) what the probes say.
         """
@@ -115,7 +113,7 @@ class Vocabulary:
             root = self._stems[row]
             if cosine < LEAST or self.words[row] == word or (self.stems and root == own):
                 continue
-            if taken[root] >= (1 if self.stems else FORMS) or (not taken[root] and len(taken) >= most):
+            if taken[root] >= (1 if self.stems else FORMS) or (not taken[root] and len(taken) >= MOST):
                 continue
             taken[root] += 1
             yield self.words[row], cosine

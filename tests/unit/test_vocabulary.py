@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from resift.contracts.query_dsl import Body
-from resift.ranking.vocabulary import FEW, MAX_WORDS, MOST, Vocabulary, inflected_pairs
+from resift.ranking.vocabulary import MAX_WORDS, MOST, STRONG, WEAK, Vocabulary, inflected_pairs
 from resift.rewriting.clauses import WIDENED
 from resift.rewriting.request import RewriteSettings
 from resift.rewriting.rewrite import rewrite
@@ -34,16 +34,16 @@ def test_what_finds_nothing_gets_the_nearest_words_of_the_index(table: WordVecto
     assert {"invoice", "fee"} <= set(near["billing"]) <= {word for document in DOCUMENTS for word in document}
     weights = list(near["billing"].values())
     assert all(0 < weight < 1 for weight in weights)
-    assert len(near["billing"]) <= MOST[0]
+    assert len(near["billing"]) <= MOST
     assert len({"charged", "charges", "charge"} & set(near["billing"])) <= 1, "to the index they are one word"
 
 
-def test_what_finds_hardly_enough_gets_few_words_that_weigh_less(table: WordVectors) -> None:
+def test_what_finds_hardly_enough_gets_words_that_weigh_less(table: WordVectors) -> None:
     others = ("fee", "payment", "bank", "charge", "customer", "account", "price", "cost")
     vocabulary = Vocabulary([("invoice",)] * 4 + [others] * 76, 80, stems=True, table=table)
-    few, many = (vocabulary.other_words(text)["billing"] for text in ("billing invoice", "billing"))
-    assert 0 < len(few) <= FEW[0] < len(many)
-    assert max(few.values()) == pytest.approx(max(many.values()) * FEW[1] / MOST[1])
+    weak, strong = (vocabulary.other_words(text)["billing"] for text in ("billing invoice", "billing"))
+    assert 0 < len(weak) <= len(strong) == MOST
+    assert max(weak.values()) == pytest.approx(max(strong.values()) * WEAK / STRONG)
 
 
 def test_inflections_are_other_words_where_the_index_does_not_stem(table: WordVectors) -> None:
