@@ -46,9 +46,9 @@ def rewrite(
         timeout: seconds to wait, for a connection and for the answer.
         options: what else ``ext.ml_inference`` may say, such as ``query``, ``judged`` or ``window``.
 
-    Where the reranker is away, slow or fails, the body comes back as it was, and a warning is logged: a search never
-    fails because of this. Raises what the reranker says is wrong with the request: BadInput for a malformed session,
-    IndexNotFound, Unauthorized, ….
+    Where the reranker is away, slow or fails, or a session or an option is malformed, the body comes back as it was,
+    and a warning is logged: a search never fails because of this. Raises what else the reranker says is wrong with the
+    request: IndexNotFound, Unauthorized, ….
     """
     base = (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
     token = key or os.environ.get("RESIFT_API_KEY")
@@ -71,9 +71,7 @@ def rewrite(
         return body
     if answer.status >= 400:
         raise _error(received.get("error", {}), answer.status)
-    if not received["resift"]["rewritten"]:
-        return body
-    return with_ext_of(received["body"], body)
+    return _rewritten(received, body)
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -104,6 +102,14 @@ def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     """The rewritten body with the ``ext`` of the original one: without ML Commons, OpenSearch refuses ours."""
     changed = {name: value for name, value in rewritten.items() if name != "ext"}
     return {**changed, "ext": body["ext"]} if "ext" in body else changed
+
+
+def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """The body that was received, or the caller's own where nothing was added; what was malformed is logged."""
+    told = received["resift"]
+    if told.get("outcome") == "failed":
+        log.warning("searching without the session: %s", told["reason"].removeprefix("failed: "))
+    return with_ext_of(received["body"], body) if told["rewritten"] else body
 
 
 def _error(given: dict[str, Any], status: int) -> ResiftError:

@@ -126,6 +126,17 @@ def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pyte
     assert "the body is not JSON" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"), [({"session": "a b"}, "session id 'a b'"), ({"window": -4}, "window is -4")]
+)
+def test_a_malformed_session_costs_nothing_but_a_warning(
+    backend: Backend, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any], told: str
+) -> None:
+    assert resift.rewrite("papers", BODY, url=backend.reranker, **{"session": "anna", **wrong}) is BODY
+    assert "searching without the session: " in caplog.text
+    assert told in caplog.text
+
+
 def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
     with pytest.raises(IndexNotFound, match="nowhere"):
         resift.rewrite("nowhere", BODY, session="anna", url=backend.reranker)
