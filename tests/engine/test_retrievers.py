@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.retrievers import BaseRetriever
+from langchain_tests.integration_tests import RetrieversIntegrationTests
 from reranker_app import ids, post
 from test_joint_search import QUERY, application, both, queries, saved, stored
 from test_library import DOCUMENTS, blocks
@@ -24,18 +26,15 @@ from transcripts import assert_prints
 import resift
 from resift import Model
 from resift.errors import BadInput, NotFound
+from resift.integrations import langchain
 from resift.library import Index
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
 
-from haystack import Pipeline
-from haystack.utils import Secret
-from langchain_core.retrievers import BaseRetriever
-from langchain_tests.integration_tests import RetrieversIntegrationTests
-from llama_index.core.schema import QueryBundle
-
-from resift.integrations import haystack, langchain, llamaindex
+# LlamaIndex and Haystack take seconds to import, and each process collects these tests: whoever needs them does it.
+if TYPE_CHECKING:
+    from resift.integrations import haystack
 
 __all__ = ["both", "queries", "saved", "stored"]
 
@@ -68,6 +67,8 @@ def news(folder: Path) -> Iterator[Index]:
 
 def haystack_of(folder: Path, **settings: Any) -> haystack.ResiftRetriever:
     """A Haystack retriever of that index in a session of anna's."""
+    from resift.integrations import haystack
+
     where = {"url": str(folder / "news.db"), "model": str(folder / "model")}
     return haystack.ResiftRetriever("news", "anna", **{**where, **settings})
 
@@ -90,6 +91,8 @@ class Framework:
                 one.metadata["relevance_score"],
             )
         elif name == "llamaindex":
+            from resift.integrations import llamaindex
+
             self.retriever = llamaindex.ResiftRetriever(session, similarity_top_k=4)
             self.ask = self.retriever.retrieve
             self.plain = lambda one: (one.node_id, one.text, one.metadata, one.score)
@@ -159,6 +162,10 @@ def test_ids_and_hits_of_the_library_are_marked_too(framework: Framework, news: 
 def test_static_queries_count_in_all_of_them(
     cluster: OpenSearchEngine, opensearch_url: str, model: Model, both: str, saved: str, tmp_path: Path
 ) -> None:
+    from haystack import Pipeline
+
+    from resift.integrations import haystack, llamaindex
+
     where = {"model": str(model.save(tmp_path / "model")), "sessions": str(tmp_path / "s.db"), "static_queries": saved}
     expected = ids(post(application(cluster, model, saved, tmp_path), "/v1/search", index=both, query=QUERY))
     with resift.open(opensearch_url, **where) as library:
@@ -215,12 +222,18 @@ def test_langchain_takes_options_of_a_search(news: Index) -> None:
 
 
 def test_llamaindex_searches_beside_its_loop(news: Index) -> None:
+    from llama_index.core.schema import QueryBundle
+
+    from resift.integrations import llamaindex
+
     retriever = llamaindex.ResiftRetriever(news.session("anna"), filter={"term": {"n": 3}})
     (node,) = asyncio.run(retriever.aretrieve(QueryBundle("fire")))
     assert node.node_id == "tree"
 
 
 def test_haystack_runs_it_in_a_pipeline_that_was_written_down(news: Index, folder: Path) -> None:
+    from haystack import Pipeline
+
     pipeline = Pipeline()
     pipeline.add_component("retriever", haystack_of(folder, top_k=2))
     again = Pipeline.loads(pipeline.dumps(), allowed_modules=TRUSTED)
@@ -240,6 +253,9 @@ def test_haystack_takes_options_of_a_search_in_each_run(news: Index, folder: Pat
 
 
 def test_haystack_writes_no_password_down(folder: Path, news: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    from haystack import Pipeline
+    from haystack.utils import Secret
+
     monkeypatch.setenv("NEWS_ADDRESS", str(folder / "news.db"))
     pipeline = Pipeline()
     pipeline.add_component("retriever", haystack_of(folder, url=Secret.from_env_var("NEWS_ADDRESS")))
