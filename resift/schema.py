@@ -206,6 +206,8 @@ def expected(schema: Mapping[str, Any]) -> str:
         return " | ".join(str(value) for value in schema["enum"] if value is not None)
     if kind in ("integer", "number"):
         number = "a whole number" if kind == "integer" else "a number"
+        if {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
+            return f"{number} above {schema['exclusiveMinimum']:.15g} and below {schema['exclusiveMaximum']:.15g}"
         low, high = schema.get("minimum"), schema.get("maximum")
         return number if low is None else f"{number} from {low:.15g}" + ("" if high is None else f" to {high:.15g}")
     if kind == "array":

@@ -177,6 +177,8 @@ def test_over_http(client: FlaskClient, filled: str) -> None:
     for wrong in ({"size": 0}, {"size": 0, "sample": True}, {"size": 1001}):
         assert client.post("/v1/reviews/r/next", json=wrong).status_code == 400
     assert len(client.post("/v1/reviews/r/next", json={"by": "anna"}).json["documents"]) == 3
+    wrong = client.put("/v1/reviews/s", json={"index": filled, "target": 1.5}).json["error"]
+    assert wrong["expected"] == "a number above 0 and below 1"
     assert client.delete("/v1/reviews/r").json == {"review": "r", "deleted": True}
     assert client.get("/v1/reviews/r").status_code == 404
 
