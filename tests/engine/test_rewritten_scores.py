@@ -93,7 +93,8 @@ def test_the_order_is_that_of_the_formula(
         query, mask = compared.encode_one(QUERY), np.ones(compared.dim)
         terms: dict[str, float] = {}
         if feedback is not None:
-            query, terms = feedback.transform_query(query), feedback.expansion_terms
+            query, candidates = feedback.transform_query(query), feedback.expansion_terms
+            terms = {word: weight for word, weight in candidates.items() if weight >= 0.1 * max(candidates.values())}
             mask = feedback.mask.astype(float) if feedback.method.masked else mask
         length = sum(count**2 for count in Counter(tokenize(QUERY)).values()) ** 0.5
         own = engine_scores(engine, corpus, QUERY)

@@ -1,9 +1,8 @@
 // Calls of the HTTP API, and what the browser keeps for the page.
 
-const KEY = "resift-key"; // where the service has keys: the one that was given, in this tab
 const memory = {};
 
-/** What the browser keeps under a name, once set to a value if there is one. Where that is blocked, the page itself remembers. */
+/** What the browser keeps under a name, first set to a value if there is one. Where that is blocked, the page does. */
 export function kept(storage, name, value) {
   if (value !== undefined) memory[name] = value;
   try {
@@ -14,8 +13,8 @@ export function kept(storage, name, value) {
   }
 }
 
-export const setKey = (key) => kept("sessionStorage", KEY, key);
-export const hasKey = () => Boolean(kept("sessionStorage", KEY));
+/** The key that was given in this tab, "" without one. */
+export const ownKey = (key) => kept("sessionStorage", "resift-key", key);
 
 /** An answer that is an error. */
 export class ApiError extends Error {
@@ -27,9 +26,9 @@ export class ApiError extends Error {
 
 export class Unreachable extends Error {}
 
-/** The answer to a request, as JSON or as a blob. Raises ApiError, Unreachable, or AbortError where it was given up. */
+/** The answer to a request, as JSON or a blob. Raises ApiError, Unreachable, or AbortError where it was given up. */
 export async function call(method, path, body, signal, kind = "json") {
-  const headers = body ? { "Content-Type": "application/json" } : {}, key = kept("sessionStorage", KEY);
+  const headers = body ? { "Content-Type": "application/json" } : {}, key = ownKey();
   if (key) headers["X-Api-Key"] = key;
   let response, answer;
   try {

@@ -1,6 +1,6 @@
 // What stands around the hits: facets, the shelf, messages in their place, and keys.
 
-import { marks, setKey } from "./api.js";
+import { marks, ownKey } from "./api.js";
 import { $, cut, element, plural, shortName, thumb } from "./dom.js";
 import { cards } from "./hits.js";
 import { keyOf, named, shownValue, titleOf } from "./state.js";
@@ -116,7 +116,7 @@ export function askKey(reason, go) {
   $("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`;
   $("key").value = "";
   $("key-form").onsubmit = () => {
-    setKey($("key").value.trim());
+    ownKey($("key").value.trim());
     go();
   };
   if (!$("dialog").open) $("dialog").showModal();

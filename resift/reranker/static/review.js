@@ -1,6 +1,6 @@
 // A review, one document at a time: judgements are kept on this device until the service has them.
 
-import { ApiError, call, hasKey, setKey } from "./api.js";
+import { ApiError, call, ownKey } from "./api.js";
 import { plain } from "./dom.js";
 
 const $ = (id) => document.getElementById(id);
@@ -32,7 +32,7 @@ async function ask(method, part, body, kind = "json") {
     if (error instanceof ApiError && error.status === 401) {
       const key = prompt("This review needs a key (rsf_…) with the scope review.");
       if (key) {
-        setKey(key);
+        ownKey(key);
         return ask(method, part, body, kind);
       }
     }
@@ -206,7 +206,7 @@ for (const link of document.querySelectorAll("[data-format]")) {
   link.href = `${path}/export?format=${format}`;
   link.download = `${id}.${format}`;
   link.addEventListener("click", async (event) => {
-    if (!hasKey()) return;
+    if (!ownKey()) return;
     event.preventDefault(); // a link sends no key
     try {
       const file = document.createElement("a");
