@@ -161,7 +161,7 @@ def test_a_browser_that_keeps_nothing_shows_hits(page: Page) -> None:
     try:
         page.open(q="fire", index="odd").click("#right .card .thumb")
         assert page.text("#toggle") == "Session · 1 mark"
-        assert page.run("return import('./static/api.js').then((api) => api.setKey('rsf_x') === 'rsf_x')")
+        assert page.run("return import('./static/api.js').then((api) => api.ownKey('rsf_x') === 'rsf_x')")
     finally:
         page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
 
