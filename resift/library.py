@@ -187,15 +187,15 @@ class Index:
         Raises BadInput if ``documents`` is a single document or holds none, ModelMismatch if the index's vectors are
         another model's, and EngineUnavailable if the engine does not come back: then it is safe to add all again.
         """
-        refusals, rows = Refusals(), rows_in(documents)
+        refusals, records = Refusals(), records_of(rows_in(documents))
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
         total = len(documents) if isinstance(documents, Sized) else 0
         try:
-            with shown_progress(f"adding to {self.name}") as progress:
-                told = lambda so_far: progress(so_far.indexed + so_far.dead, total)  # noqa: E731
-                report = indexer.run(records_of(rows), self.fields, progress=told)
+            with shown_progress(f"adding to {self.name}") as tell:
+                report = indexer.run(records, self.fields, progress=lambda done: tell(done.indexed + done.dead, total))
         except EngineUnavailable as error:
-            raise EngineUnavailable(error.message, value=error.value, expected="add all again when it is up") from error
+            again = "add the documents again when the engine is back"
+            raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
             self.library.service.knowledge.forget()
         added = Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))

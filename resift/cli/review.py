@@ -49,9 +49,9 @@ def _read(review: Review, by: str) -> None:
             pass
         if key == "q":
             return
+        relevant, irrelevant = (batch, ()) if key == "y" else ((), batch)
         try:
-            done = review.undo(by) if key == "u" else review.judge(batch * (key == "y"), batch * (key == "n"), by)
-            click.echo(_said(done))
+            click.echo(_said(review.undo(by) if key == "u" else review.judge(relevant, irrelevant, by)))
         except BadInput as error:  # nothing to undo
             click.echo(error.message)
     done = review.progress()

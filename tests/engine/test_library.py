@@ -462,7 +462,7 @@ def test_an_engine_that_is_away(model: Model, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(library.engine, "bulk", away)
         with pytest.raises(EngineUnavailable, match="did not take") as caught:
             index.add([{"text": "fire"}])
-        assert caught.value.expected == "add all again when it is up"
+        assert caught.value.expected == "add the documents again when the engine is back"
 
 
 def test_the_service_reads_what_the_library_wrote(tmp_path: Path, model: Model) -> None:
