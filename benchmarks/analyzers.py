@@ -12,10 +12,10 @@ from pathlib import Path
 from multilingual import figure
 
 from resift import load_model
-from resift.cli.lab.served_search import ServedSearch
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.protocol import run_hybrid
-from resift.lab.evaluation.system import Encoder
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.protocol import run_hybrid
+from resift_lab.evaluation.system import Encoder
 
 ANALYZERS = {
     "ca": "catalan",

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from resift.ranking.mask import FUZZINESS, RATE
+from resift.feedback.mask import FUZZINESS, RATE
 
 
 def autograd_mask(relevant: Any, irrelevant: Any, iterations: int) -> np.ndarray[Any, Any]:
-    """What ``resift.ranking.mask.learn_mask`` learns, by torch: the same entropy, by autograd and Adam."""
+    """What ``resift.feedback.mask.learn_mask`` learns, by torch: the same entropy, by autograd and Adam."""
     vectors = torch.as_tensor(np.concatenate([relevant, irrelevant]), dtype=torch.float64)
     sides = torch.as_tensor([0] * len(relevant) + [1] * len(irrelevant))
     member = torch.nn.functional.one_hot(sides, 2).to(torch.float64)

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-import resift.ranking.feedback
-from resift.cli.lab.served_search import ServedSearch
-from resift.cli.lab.systems import SystemChoice
-from resift.lab.evaluation.data import read_conversations
-from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
+import resift.feedback.feedback
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.commands.systems import SystemChoice
+from resift_lab.evaluation.data import read_conversations
+from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.turns import METRICS, ndcg, run_turns
 
 COLLECTIONS = ("clapnq", "govt", "fiqa")
 WEIGHTS = (0.15, 0.3, 0.5)
@@ -72,7 +72,7 @@ def choose() -> None:
     for name in COLLECTIONS:
         for case, (bench, turns) in benches(name, ("adapted", "packaged")).items():
             for weight in WEIGHTS:
-                resift.ranking.feedback.SCOPE_WEIGHT = weight
+                resift.feedback.feedback.SCOPE_WEIGHT = weight
                 values = run_turns(bench, turns).values
                 gains[weight][case] = 100 * float(np.nanmean(values[METRICS[0]] - values[METRICS[1]]))
     for name in COLLECTIONS:

@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import node
-from served_reranker import Reranker
+from served_reranker import ServiceProcess
 
 from resift import Model, load_model
 from resift.plugin.cluster.install import Installer
@@ -39,7 +39,7 @@ class Cluster:
     nodes: list[node.Node]
     engine: OpenSearchEngine
     model: Model
-    rerankers: list[Reranker] = field(default_factory=list)
+    rerankers: list[ServiceProcess] = field(default_factory=list)
     attaching: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -127,7 +127,7 @@ def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes
         undone.callback(engine.close)
         cluster = Cluster(folder, started, engine, load_model())
         for _ in range(2):
-            cluster.rerankers.append(Reranker(folder, cluster.address, SESSIONS))
+            cluster.rerankers.append(ServiceProcess(folder, cluster.address, SESSIONS))
             undone.callback(cluster.rerankers[-1].kill)
             cluster.rerankers[-1].start()
         _create(cluster)

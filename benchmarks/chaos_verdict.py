@@ -13,7 +13,7 @@ import numpy as np
 from chaos_cluster import INDEX, LATER, TWIN, TWIN_SESSIONS, Cluster
 from chaos_load import CALM, NODES, PARTIAL, UNAVAILABLE, Indexing, Log, tally
 
-from resift.contracts.query_dsl import COMPACT_FIELD
+from resift.query.dsl import COMPACT_FIELD
 
 _LACKING = {"bool": {"must_not": {"exists": {"field": COMPACT_FIELD}}}}
 CLUSTERS_OWN = {UNAVAILABLE, PARTIAL}  # what a cluster that loses a node answers

@@ -21,7 +21,7 @@ from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 import resift
-from resift.cli.lab.transcript import corpus_file, load_questions
+from resift.cli.transcript import corpus_file, load_questions
 from resift.contracts.ubi import timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.cluster.install import Installer

@@ -30,16 +30,16 @@ from speed_timing import seconds
 import resift
 from resift import Model, load_model
 from resift.arrays import Floats, batched
-from resift.cli.lab.served_search import ServedSearch
 from resift.contracts.documents import Document, IndexInfo
-from resift.ingest.attaching import fill
 from resift.ingest.stopping import Stop
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.protocol import run_hybrid
-from resift.lab.evaluation.registry import build_system
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.write_vectors import fill
 from resift.reranker import Config, create_app
 from resift.vectors.compact import compact, expanded
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.protocol import run_hybrid
+from resift_lab.evaluation.registry import build_system
 
 QUERIES = ("space shuttle launch", "graphics card driver", "fire of the army", "encryption key", "hockey team wins")
 COLLECTIONS = "cranfield,cisi,medline,vaswani,squad-train-part,wiki-titles,mtrag-clapnq,mtrag-govt,mtrag-fiqa,chorus"

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from autograd_mask import autograd_mask
 
-from resift.ranking.feedback import Feedback
-from resift.ranking.mask import ITERATIONS, learn_mask
+from resift.feedback.feedback import Feedback
+from resift.feedback.mask import ITERATIONS, learn_mask
 from resift.text import bag_of_words
 
 

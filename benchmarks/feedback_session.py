@@ -17,9 +17,9 @@ from typing import Any
 from resift import Model, load_model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.lab.evaluation.data import Classes, read_classes
-from resift.plugin.connect import open_engine
 from resift.reranker import Config, create_app
+from resift.service.connect import open_engine
+from resift_lab.evaluation.data import Classes, read_classes
 
 Hit = dict[str, Any]
 

@@ -118,7 +118,7 @@ def attach(typist: Typist) -> str:
     address = typist.serve(free_port(), "resift serve --model INDEX-model &", model)
     typist.undone.callback(lambda: typist.type(f"resift uninstall --name {name}"))
     typist.type(
-        f"resift install --yes --name {name} --reranker {address} --model {model}",
+        f"resift install --yes --name {name} --service {address} --model {model}",
         "resift install --yes --model INDEX-model",
     )
     search = json.dumps({"query": {"match": {"text": "fee"}}, "ext": {"ml_inference": {"session": "anna"}}})
@@ -140,7 +140,7 @@ def hybrid(typist: Typist) -> str:
     typist.environment["PATH"] = f"{typist.folder}/own/bin:{typist.environment['PATH']}"
     typist.type(f"python3 -m venv own && own/bin/pip install --quiet {ROOT}", "pip install resift")
     address = typist.serve(free_port(), "resift serve &")
-    typist.type(f"resift install --settings --reranker {address}")
+    typist.type(f"resift install --settings --service {address}")
     typist.typed.pop()  # at the usual port attach does it
     typist.undone.callback(lambda: typist.type(f"resift detach {index} --yes && resift uninstall"))
     typist.type(f"resift attach {index} --default-pipelines --yes", "resift attach INDEX --default-pipelines --yes")

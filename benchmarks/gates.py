@@ -22,25 +22,25 @@ from pathlib import Path
 import numpy as np
 
 from resift import Model, load_model
-from resift.cli.lab.served_search import ServedSearch
+from resift.encoders.late_interaction import factors_of
 from resift.encoders.model import ALPHA
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
-from resift.lab.corpus import DocumentFrequencies
-from resift.lab.evaluation.baselines.late_interaction import SPELLING, some_of
-from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
-from resift.lab.evaluation.metrics import ndcg_at
-from resift.lab.evaluation.served import Served, served_by
-from resift.lab.evaluation.system import Encoder, Taught
-from resift.lab.training.late_interaction_selection import learn
-from resift.lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
-from resift.lab.training.queries import train_queries
-from resift.lab.training.queries import weigh as weigh_by_spread
-from resift.lab.training.self_supervised import adapt
-from resift.lab.training.teachers import Teacher, folder_teacher
-from resift.lab.training.weighing import weigh
-from resift.lab.vectors.mixture import mix_vectors
-from resift.ranking.late_interaction import factors_of
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.corpus import DocumentFrequencies
+from resift_lab.evaluation.baselines.late_interaction import SPELLING, some_of
+from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
+from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.evaluation.served import Served, served_by
+from resift_lab.evaluation.system import Encoder, Taught
+from resift_lab.training.late_interaction_selection import learn
+from resift_lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
+from resift_lab.training.queries import train_queries
+from resift_lab.training.queries import weigh as weigh_by_spread
+from resift_lab.training.self_supervised import adapt
+from resift_lab.training.teachers import Teacher, folder_teacher
+from resift_lab.training.weighing import weigh
+from resift_lab.vectors.mixture import mix_vectors
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus", "mtrag-clapnq", "mtrag-govt", "mtrag-fiqa")
 COLLECTIONS += ("squad-train-part", "wiki-titles")

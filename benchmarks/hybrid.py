@@ -33,10 +33,10 @@ from opensearchpy import OpenSearch, helpers
 from speed_cluster import Client, opensearch_url
 from speed_timing import Spread, seconds
 
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.metrics import ndcg_at
-from resift.lab.evaluation.significance import bootstrap_mean
 from resift.reranker import Config, create_app
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.evaluation.significance import bootstrap_mean
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus")
 CONDENSED = ("chorus",)

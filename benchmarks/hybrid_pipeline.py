@@ -32,11 +32,11 @@ from speed_search import QUERIES
 from speed_timing import Spread, seconds
 
 from resift import Model, load_model
-from resift.operations.searching import Searches
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.attach_searches import Searches
 
 DIM, DEPTH, WARM, BATCH = 64, 100, 3, 2000
 MIXED = {"phase_results_processors": [{"normalization-processor": {}}]}

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from resift import load_model
-from resift.cli.lab.served_search import ServedSearch
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.evaluation.feedback.graded import Graded
-from resift.lab.evaluation.system import Encoder
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.system import Encoder
 
 COLLECTIONS, BUDGETS, FIRST, DEPTH = ("cranfield", "cisi", "medline", "vaswani", "chorus"), (3, 5, 10), 10, 100
 HEADS = ("before", *(f"{budget} scores" for budget in BUDGETS), "10 marks", "part")

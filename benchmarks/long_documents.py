@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 import resift
-from resift.lab.evaluation.data.collection import read_collection
-from resift.lab.evaluation.data.lines import json_objects
-from resift.lab.evaluation.metrics import ndcg_at
 from resift.library import Index
+from resift_lab.evaluation.data.collection import read_collection
+from resift_lab.evaluation.data.lines import json_objects
+from resift_lab.evaluation.metrics import ndcg_at
 
 FIELDS, PASSAGES = ("title", "text"), 50
 

@@ -13,16 +13,16 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from resift.cli.lab.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.protocol import Run, run_hybrid, run_retrieval
-from resift.lab.evaluation.registry import build_system, load_system
-from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt
 from resift.text import tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.protocol import Run, run_hybrid, run_retrieval
+from resift_lab.evaluation.registry import build_system, load_system
+from resift_lab.training.options import AdaptOptions
+from resift_lab.training.self_supervised import adapt
 
 HEADS = ("known", "BM25", "en", "table", "en +", "table +", "en ad. +", "ad. +", "across en", "across")
 

@@ -79,10 +79,10 @@ ENGINE_TESTS = (
 )
 TARGETS = {
     "feedback": Target(
-        ["resift/ranking/feedback.py"],
+        ["resift/feedback/feedback.py"],
         ["test_feedback", "test_explain"],
     ),
-    "judgements": Target(["resift/ranking/judgements.py"], ["test_judgements"]),
+    "judgements": Target(["resift/feedback/judgements.py"], ["test_judgements"]),
     "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),
     "model": Target(
         ["resift/encoders/model.py"],
@@ -91,7 +91,7 @@ TARGETS = {
         "test_model.py or model.py or a_seed_gives_the_same_model",
     ),
     "sqlite": Target(
-        ["resift/plugin/sqlite/"],
+        ["resift/embedded/"],
         [
             *ENGINE_TESTS,
             "test_query_limits",
@@ -121,7 +121,7 @@ TARGETS = {
         f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out or waits_for_its_session)",
         needs_node=True,
     ),
-    "search": Target(["resift/reranker/search/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
+    "search": Target(["resift/service/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
     "rewriting": Target(
         ["resift/rewriting/"],
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],

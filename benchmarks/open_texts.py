@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resift.lab.training.refine import sentences
+from resift_lab.training.refine import sentences
 
 
 def wikipedia(folder: Path) -> Iterator[str]:

@@ -30,16 +30,16 @@ from speed_timing import seconds
 
 import resift
 from resift import load_model
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.metrics import ndcg_at
-from resift.lab.evaluation.pairwise import similarity_blocks
-from resift.lab.evaluation.registry import build_system
 from resift.library import Index
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.porter import stem
 from resift.reranker import Config, create_app
 from resift.rewriting.clauses import WIDENED
 from resift.text import FUNCTION_WORDS, tokenize
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.metrics import ndcg_at
+from resift_lab.evaluation.pairwise import similarity_blocks
+from resift_lab.evaluation.registry import build_system
 
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")

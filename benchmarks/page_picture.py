@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from browser import Page, served, started
 
-from resift.cli.lab.transcript import PRODUCTS, corpus_file
+from resift.cli.transcript import PRODUCTS, corpus_file
+from resift.embedded.engine import SqliteEngine
 from resift.encoders.registry import load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 
 WIDTH, HEIGHT = 1440, 880

@@ -13,8 +13,8 @@ import numpy as np
 import paper_plots
 from paper_rows import WORK, Figure, Report, Row, Table
 
+from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
-from resift.lab.encoders.builders import build_model
 from resift.vectors.table import WordVectors
 
 MAP_DOCUMENTS = 2000

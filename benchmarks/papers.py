@@ -24,7 +24,7 @@ from paper_report import cells, pages, percent, plots
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
-from resift.lab.vectors.tables import build_table
+from resift.encoders.tables import build_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESIFT = [sys.executable, "-m", "resift"]

@@ -22,11 +22,12 @@ from itertools import islice
 from pathlib import Path
 
 import resift
-from resift.cli.lab.transcript import corpus_file, load_questions
+import resift_lab
+from resift.cli.transcript import corpus_file, load_questions
 from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import open_engine, open_ubi_log
+from resift.service.connect import open_engine, open_ubi_log
 
 FIELDS, SHOWN, BATCH = ["title", "text"], 10, 500
 Row = tuple[str, list[str], str, str, float]
@@ -63,7 +64,7 @@ def main() -> None:
 def replay(index: str, log: str, url: str) -> None:
     """Replay the log, and say how long that took."""
     started = time.perf_counter()
-    report = resift.prove(index, log, url)
+    report = resift_lab.prove(index, log, url)
     seconds = time.perf_counter() - started
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{report.events} events: {seconds:.0f} s, at most {megabytes:.0f} MB; {report.rows['all'].clicks} clicks")

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
-from resift.lab.evaluation.baselines.dynamax import DynaMax
 from resift.vectors.table import WordVectors
+from resift_lab.evaluation.baselines.dynamax import DynaMax
 
 Floats = NDArray[Any]
 YEARS, COLLECTIONS = ("2012", "2013", "2014"), ("cranfield", "cisi", "medline", "vaswani")

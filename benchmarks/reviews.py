@@ -34,13 +34,13 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.reviews import simulate
-from resift.plugin.sqlite.database import SqliteSessionStore
+from resift.embedded.database import SqliteSessionStore
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
 from resift.reviews.stopping import CONFIDENCE, p_value
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.reviews import simulate
 
 SETS, BATCH, TARGET = {"tar-nudging": 34, "tar-wilson": 33, "tar-kitchenham": 33}, 10, 0.95
 

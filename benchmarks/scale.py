@@ -27,7 +27,7 @@ import scale_vectors
 from plotting import logarithmic, panels, save, style
 from scale_data import short_documents
 from scale_index import Target
-from served_reranker import Reranker
+from served_reranker import ServiceProcess
 from speed_cluster import FIELDS, ROOT
 from speed_growth import Points, printed, read
 
@@ -54,7 +54,7 @@ def target(nodes: int, heap: str) -> Iterator[Target]:
         urls = [one.url for one in started]
         engine = OpenSearchEngine(",".join(urls), timeout=120)
         undone.callback(engine.close)
-        reranker = Reranker(folder, ",".join(urls), SESSIONS)
+        reranker = ServiceProcess(folder, ",".join(urls), SESSIONS)
         undone.callback(reranker.kill)
         reranker.start()
         Installer(engine, load_model(), FIELDS, reranker.url, "resift").install()
@@ -166,7 +166,7 @@ def serve(there: Target, parts: Sequence[str], searches: int, out: Path) -> None
     """The parts that measure rerankers."""
     rows = scale_serving.filled(there.engine, there.folder)
     if "replicas" in parts:
-        other = Reranker(there.folder, there.reranker.engine, SESSIONS)
+        other = ServiceProcess(there.folder, there.reranker.engine, SESSIONS)
         other.start()
         print(json.dumps(scale_serving.replicas([there.reranker, other])), flush=True)
         other.kill()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from opensearchpy.helpers import parallel_bulk
 from scale_vectors import store_bytes
-from served_reranker import Reranker
+from served_reranker import ServiceProcess
 from speed_cluster import FIELDS, Client, hits_body
 from speed_search import QUERIES
 
@@ -37,7 +37,7 @@ class Target:
     folder: Path
     urls: list[str]
     engine: OpenSearchEngine
-    reranker: Reranker
+    reranker: ServiceProcess
 
 
 def measure(

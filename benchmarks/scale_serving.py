@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from served_reranker import Reranker
+from served_reranker import ServiceProcess
 from speed_cluster import Client, hits_body
 from speed_data import messages
 from speed_timing import seconds
@@ -31,7 +31,7 @@ def filled(engine: OpenSearchEngine, folder: Path, count: int = 3000) -> list[tu
     return rows
 
 
-def memory(reranker: Reranker, rows: list[tuple[str, str]], searches: int) -> Iterator[dict[str, Any]]:
+def memory(reranker: ServiceProcess, rows: list[tuple[str, str]], searches: int) -> Iterator[dict[str, Any]]:
     """MiB of a worker that it shares with nobody, after so many searches for other words, a tenth of them in a session
     of their own with two marks."""
     client = Client(reranker.url)
@@ -56,7 +56,7 @@ def private(process: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 
 
-def replicas(two: list[Reranker], rounds: int = 100) -> dict[str, Any]:
+def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
     """Marks at one reranker, searched at the other at once; and marks in one session at both at the same time."""
     clients = [Client(one.url) for one in two]
     unknown, marked, searched = 0, [], []

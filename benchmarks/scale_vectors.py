@@ -13,14 +13,14 @@ from opensearchpy.exceptions import TransportError
 
 from resift import load_model
 from resift.arrays import Floats, batched
-from resift.cli.lab.served_search import ServedSearch
 from resift.contracts.documents import Document
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.protocol import run_hybrid
-from resift.lab.evaluation.registry import build_system
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.clauses import similarity_clause
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.protocol import run_hybrid
+from resift_lab.evaluation.registry import build_system
 
 INDEX, FIELD = "scale-kinds", "resift_vector"
 _GRAPH = {"method": {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}}

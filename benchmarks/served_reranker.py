@@ -24,7 +24,7 @@ _LINE = re.compile(r"^(resift_\w+?_total)\{(.*)\} ([\d.e+]+)$", re.MULTILINE)
 
 
 @dataclass
-class Reranker:
+class ServiceProcess:
     """``resift serve`` over the cluster ``engine``, which keeps its sessions in ``sessions``, an index of it."""
 
     folder: Path

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from resift.contracts.documents import Document
+from resift.embedded.database import SqliteSessionStore
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
+from resift.feedback.judgements import Judgement
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import Sessions
 

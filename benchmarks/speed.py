@@ -28,7 +28,7 @@ from speed_data import documents, messages, pieces
 from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, seconds
 
 from resift import Model, load_model
-from resift.ranking.mask import learn_mask
+from resift.feedback.mask import learn_mask
 from resift.vectors.compiled import loaded
 from resift.vectors.table import LOOPS
 

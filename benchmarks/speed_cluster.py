@@ -24,12 +24,12 @@ from ports import free_ports
 from speed_peers import Missing
 
 from resift import Model
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
+from resift.query.dsl import VECTOR_FIELD
 
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["title", "text"]

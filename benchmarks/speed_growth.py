@@ -25,7 +25,7 @@ from speed_data import documents, messages
 from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
-from resift.lab.vectors.tables import quantized
+from resift.encoders.tables import quantized
 
 Points = list[dict[str, Any]]
 

@@ -14,7 +14,7 @@ from flask import Flask, Response, request
 from resift.cli.http_server import HttpServer, bind
 from resift.plugin.opensearch.client import call_for_text, connect
 from resift.reranker.api import as_text
-from resift.reranker.config import Config
+from resift.service.config import Config
 
 
 def proxy(engine: str) -> Flask:

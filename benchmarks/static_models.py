@@ -18,11 +18,11 @@ import numpy as np
 from model2vec import StaticModel
 from speed_timing import rates, ratio
 
+from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
-from resift.lab.encoders.builders import build_model
-from resift.lab.evaluation.data import read_collection
-from resift.lab.vectors.convert import convert
 from resift.text import tokenize
+from resift_lab.evaluation.data import read_collection
+from resift_lab.vectors.convert import convert
 
 if __name__ == "__main__":
     # in float32, for the sums of a model in float16 lose digits there

@@ -29,22 +29,22 @@ import torch
 
 from resift import load_model
 from resift.arrays import Floats
-from resift.cli.lab.served_search import ServedSearch
 from resift.encoders.queries import StaticQueries
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.evaluation.feedback.graded import Graded
-from resift.lab.evaluation.feedback.methods import BASELINES
-from resift.lab.evaluation.feedback.options import FeedbackOptions
-from resift.lab.evaluation.feedback.runs import run_feedback
-from resift.lab.evaluation.protocol import run_hybrid
-from resift.lab.evaluation.system import Encoder, Joint, System, Taught
-from resift.lab.training.distill import load
-from resift.lab.training.options import AdaptOptions, QueryOptions
-from resift.lab.training.queries import train_queries
-from resift.lab.training.self_supervised import adapt
-from resift.lab.training.teachers import CALL, Encode, Teacher
-from resift.ranking.feedback import DEFAULT_METHOD
+from resift.feedback.feedback import DEFAULT_METHOD
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.methods import BASELINES
+from resift_lab.evaluation.feedback.options import FeedbackOptions
+from resift_lab.evaluation.feedback.runs import run_feedback
+from resift_lab.evaluation.protocol import run_hybrid
+from resift_lab.evaluation.system import Encoder, Joint, System, Taught
+from resift_lab.training.distill import load
+from resift_lab.training.options import AdaptOptions, QueryOptions
+from resift_lab.training.queries import train_queries
+from resift_lab.training.self_supervised import adapt
+from resift_lab.training.teachers import CALL, Encode, Teacher
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 MEMORY = Path(".resift/static-queries")

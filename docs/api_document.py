@@ -21,7 +21,6 @@ from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import OPEN, SCOPES, scope_of
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
-from resift.reranker.config import Config
 from resift.reranker.request_bodies import (
     BatchRequest,
     EmbeddingsRequest,
@@ -34,6 +33,7 @@ from resift.reranker.request_bodies import (
 )
 from resift.rewriting.request import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.schema import fields_of, schema_of, without_links
+from resift.service.config import Config
 from resift.version import __version__
 
 Schema = dict[str, Any]

@@ -21,9 +21,10 @@ from api_document import document
 from resift.cli.main import main as command_line
 from resift.contracts.search_options import SearchRequest
 from resift.plugin.opensearch.client import ClientSettings
-from resift.reranker import config, request_bodies
+from resift.reranker import request_bodies
 from resift.rewriting.outcome import Outcome
 from resift.schema import Field, fields_of, schema_of
+from resift.service import config
 
 DOCS = Path(__file__).resolve().parent
 OPENAPI = DOCS.parent / "resift" / "reranker" / "openapi.json"

@@ -24,7 +24,7 @@ OUTSIDE = {
     "SECURITY.md": "security-policy.md",  # not beside security.md, which is the same name on some disks
     "resift/data/demo/NOTICE": "NOTICE.txt",
     "resift/reranker/openapi.json": "openapi.json",
-    "resift/reranker/access/search_list.json": "search_list.json",
+    "resift/query/allow_list.json": "allow_list.json",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
 }
 _LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")

@@ -5,25 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from resift.encoders.builders import build_model
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import ResiftError
-from resift.ranking.feedback import Feedback
+from resift.feedback.feedback import Feedback
 from resift.vectors.packaged import load_vectors
 from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
-    from resift.cli.lab.proving import prove
-    from resift.cli.lab.tuning import tune
     from resift.client import rewrite, rewrite_async
-    from resift.lab.encoders.builders import build_model
-    from resift.lab.evaluation.judged_search import evaluate
+    from resift.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
-    from resift.operations.attach import attach, detach
-    from resift.operations.doctor import doctor
-    from resift.operations.indices import drop, verify
-    from resift.operations.installing import guard, install, uninstall
+    from resift.plugin.operations.attach import attach, detach
+    from resift.plugin.operations.doctor import doctor
+    from resift.plugin.operations.install import guard, install, uninstall
+    from resift.service.index_operations import drop, verify
 
 __all__ = [
     "Added",
@@ -44,31 +42,22 @@ __all__ = [
     "detach",
     "doctor",
     "drop",
-    "evaluate",
     "guard",
     "install",
     "load_model",
     "load_vectors",
     "open",
-    "prove",
     "rewrite",
     "rewrite_async",
-    "tune",
     "uninstall",
     "verify",
 ]
-_HOMES = {
-    "build_model": "lab.encoders.builders",
-    "evaluate": "lab.evaluation.judged_search",
-    "prove": "cli.lab.proving",
-    "tune": "cli.lab.tuning",
-    "doctor": "operations.doctor",
-}
-_HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
-    ("drop", "verify"), "operations.indices"
+_HOMES = {"doctor": "plugin.operations.doctor"}
+_HOMES |= dict.fromkeys(("attach", "detach"), "plugin.operations.attach") | dict.fromkeys(
+    ("drop", "verify"), "service.index_operations"
 )
 _HOMES |= dict.fromkeys(("rewrite", "rewrite_async"), "client")
-_HOMES |= dict.fromkeys(("guard", "install", "uninstall"), "operations.installing")
+_HOMES |= dict.fromkeys(("guard", "install", "uninstall"), "plugin.operations.install")
 
 if not TYPE_CHECKING:  # to whom a module that may have any name has all of them
 

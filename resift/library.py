@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from resift.client import for_event_loop, with_ext_of, with_options
-from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
+from resift.feedback.explain import title
+from resift.feedback.judgements import collect_marks
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
 from resift.notebook import HitTable, Shown, shown_progress
-from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.explain import title
-from resift.ranking.judgements import collect_marks
-from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search
-from resift.reranker.search.service import Reranker
+from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.rewriting.request import find_text
 from resift.schema import check_text, fields_of, takes
+from resift.service.bodies import Search
+from resift.service.config import Config
+from resift.service.connect import open_engine, open_session_store
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT
 
@@ -132,7 +132,7 @@ class Library:
     ``engine``, ``model`` and ``service`` are its parts: search engine, encoder, and what answers HTTP requests, too.
     """
 
-    def __init__(self, service: Reranker) -> None:
+    def __init__(self, service: SearchService) -> None:
         self.service, self.engine, self.model = service, service.engine, service.model
 
     def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
@@ -364,7 +364,7 @@ def open(
 
     ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
     file: by default, as for the service and the commands, the engine's file, or ``sessions.db`` for a cluster.
-    ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``, …
+    ``settings`` are further fields of :class:`resift.service.config.Config`: ``alpha``, ``window``, ``knn``, …
 
     Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that is
     none, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when an index is.
@@ -379,7 +379,7 @@ def open(
     engine = open_engine(config.engine)
     try:
         kept = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
-        return Library(Reranker(engine, encoder, kept, config, queries=load_queries(config.static_queries)))
+        return Library(SearchService(engine, encoder, kept, config, queries=load_queries(config.static_queries)))
     except BaseException:
         engine.close()
         raise

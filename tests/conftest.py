@@ -22,7 +22,7 @@ from engine_documents import CONTENT_WORDS
 from hypothesis import HealthCheck, settings
 
 from resift import Model, WordVectors, build_model, load_model
-from resift.lab.vectors.tables import build_table
+from resift.encoders.tables import build_table
 
 # How long an example takes says something of the machine, and nothing of what is tested. The examples are the same each
 # time, so that what fails by chance fails where somebody looks for it: in `make fuzz`.

@@ -55,7 +55,7 @@ resource "opensearch_roles_mapping" "serve" {
 resource "terraform_data" "installation" {
   input = { url = var.opensearch_url, reranker = var.reranker }
   provisioner "local-exec" {
-    command     = "resift install --reranker \"$RERANKER\" --settings"
+    command     = "resift install --service \"$RERANKER\" --settings"
     environment = { OPENSEARCH_URL = self.input.url, RERANKER = self.input.reranker }
   }
   provisioner "local-exec" {

@@ -20,12 +20,12 @@ from resift.cli.output import carry_out, print_report, print_table, require_cons
 from resift.cli.paths import NewFolder
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
-from resift.plugin.cluster.installation import NAME, PROVIDERS, RERANKER
+from resift.plugin.cluster.installation import NAME, PROVIDERS, SERVICE_URL
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
-    from resift.operations.doctor import StatusRow
-    from resift.operations.installing import InstallPlan
+    from resift.plugin.operations.doctor import StatusRow
+    from resift.plugin.operations.install import InstallPlan
 
 ROLES = ("install", "attach", "vectors", "serve")
 _PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
@@ -93,22 +93,24 @@ key_option = click.option(
     help="The documents' text fields, separated by commas.",
 )
 @click.option(
-    "--reranker",
-    show_default=f"the installed one, else {RERANKER}",
+    "--service",
+    show_default=f"the installed one, else {SERVICE_URL}",
     metavar="URL",
-    help="URL at which OpenSearch reaches the reranker (resift serve).",
+    help="URL at which OpenSearch reaches the service (resift serve).",
 )
+@click.option("--reranker", "old_service", metavar="URL", hidden=True)
 @name_option
 @key_option
-def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: Any) -> None:
+def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service: str | None, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 
     Where settings of the whole cluster have to change, it first shows each with its value now and then and the reason,
     and asks. The cluster remembers the model, the fields, the reranker's address, the name and who manages it: what is
     not given again stays.
     """
-    from resift.operations.installing import install as plan_install
+    from resift.plugin.operations.install import install as plan_install
 
+    options["service"] = options["service"] or old_service  # --reranker is the name of the option before 0.2
     plan = plan_install(url, **options)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)
@@ -124,7 +126,7 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: A
 @name_option
 def uninstall(url: str, name: str | None, dry_run: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
-    from resift.operations.installing import uninstall as plan_uninstall
+    from resift.plugin.operations.install import uninstall as plan_uninstall
 
     _carry_out(plan_uninstall(url, name), dry_run)
 
@@ -139,7 +141,7 @@ def guard(url: str, name: str | None) -> None:
     switches the cluster's remote models off, until it answers again. Run it on another machine than the reranker, until
     a signal ends it; it then switches them on.
     """
-    from resift.operations.installing import guard as watch
+    from resift.plugin.operations.install import guard as watch
 
     stop = Stop()
     with stop.at_signals():
@@ -227,7 +229,7 @@ def attach(
 
     The exit status is 3 if documents were refused, or if settings could not be made as they were wanted.
     """
-    from resift.operations.attach import attach as plan_attach
+    from resift.plugin.operations.attach import attach as plan_attach
 
     if not options["vectors"] and context.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
         options["model"] = None
@@ -247,7 +249,7 @@ def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) ->
 
     The exit status is 3 if documents kept their vectors.
     """
-    from resift.operations.attach import detach as plan_detach
+    from resift.plugin.operations.attach import detach as plan_detach
 
     carry_out(plan_detach(url, index, model=model), dry_run, yes)
 
@@ -268,7 +270,7 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
 
     The exit status is 3 unless everything is in order.
     """
-    from resift.operations.doctor import doctor as examine
+    from resift.plugin.operations.doctor import doctor as examine
 
     found = examine(url, **options)
     if as_json:

@@ -11,8 +11,8 @@ import click
 
 from resift import library
 from resift.cli import serve
-from resift.cli.lab.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, play
 from resift.cli.options import port_option
+from resift.cli.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, play
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
 

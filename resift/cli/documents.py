@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.lab.train_self import adapt_files
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
@@ -25,7 +24,7 @@ from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Files, Record
 from resift.ingest.stopping import Stop
-from resift.lab.training.weighing import weigh_index
+from resift.plugin.adaptation import adaptation
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 
@@ -49,7 +48,7 @@ _REMEMBERED = 1_000_000  # ids that later ones are compared with
     "--adapt",
     type=NewFolder(),
     metavar="DIR",
-    help="First adapt the packaged vectors to these documents, and save that model in DIR. Needs the extra 'adapt'.",
+    help="First adapt the packaged vectors to these documents, and save that model in DIR. Needs the extra 'lab'.",
 )
 @click.option(
     "--dead-letters",
@@ -95,7 +94,7 @@ def index(
         with stop.at_signals():
             chosen, records = choose_fields(source, fields if own is None else own, None if own is None else index)
         if adapt:
-            encoder, records = adapt_files(source, chosen, adapt), iter(source)
+            encoder, records = adaptation().adapt_files(source, chosen, adapt), iter(source)
         ids: Counter[str] = Counter()
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
@@ -111,7 +110,7 @@ def index(
 def _finished(engine: Engine, index: str, model: Model) -> list[str]:
     """Give a new index its pipelines and its vectors their weight, and return what is to be said of this."""
     _add_pipelines(engine, index)
-    weighed = weigh_index(engine, engine.info(index), model)
+    weighed = adaptation().weigh_index(engine, engine.info(index), model)
     return weighed.lines() if weighed else []
 
 

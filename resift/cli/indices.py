@@ -15,8 +15,8 @@ from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
-from resift.operations import indices as operations
-from resift.operations.plan import count_documents
+from resift.plugin.operations.plan import count_documents
+from resift.service import index_operations as operations
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
 
 class LazyGroup(click.Group):
-    """A group of commands, some of which are ``lazy``: by their names where they are, as ``module:name``."""
+    """A group that imports its commands when they are first used.
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, str] | None = None, **options: Any) -> None:
+    Args:
+        lazy: Maps a command name to its location, ``module:attribute``.
+        group: An entry point group that other packages add commands to.
+    """
+
+    def __init__(
+        self, *arguments: Any, lazy: Mapping[str, str] | None = None, group: str | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         self._lazy = dict(lazy or {})
+        self._group = group
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands, sorted."""
+        self._add_entry_points()
         return sorted({*super().list_commands(ctx), *self._lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command; None if there is none of this name."""
+        """Return the command of this name, or None if there is none."""
+        if cmd_name not in self._lazy and cmd_name not in self.commands:
+            self._add_entry_points()
         if (place := self._lazy.pop(cmd_name, None)) is not None:
             module, _, name = place.partition(":")
             self.add_command(getattr(import_module(module), name), cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def _add_entry_points(self) -> None:
+        # Reading the metadata of all installed packages takes some milliseconds, so it happens once, when it is needed.
+        group, self._group = self._group, None
+        for entry in entry_points(group=group) if group else ():
+            self._lazy.setdefault(entry.name, entry.value)

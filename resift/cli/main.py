@@ -16,17 +16,9 @@ _COMMANDS = {
     "drop": "resift.cli.indices:drop",
     "review": "resift.cli.review:review",
     "sessions": "resift.cli.sessions:sessions",
-    "vectors": "resift.cli.lab.vectors:vectors",
-    "model": "resift.cli.lab.vectors:build",
-    "train": "resift.cli.lab.train:train",
-    "eval": "resift.cli.lab.evaluate:evaluate",
-    "prove": "resift.cli.lab.prove:prove",
-    "tune": "resift.cli.lab.prove:tune",
-    "export": "resift.cli.lab.export:export",
     "serve": "resift.cli.serve:serve",
     "mcp": "resift.cli.mcp:mcp",
     "keys": "resift.cli.keys:keys",
-    "reranker": "resift.cli.lab.reranker:reranker_group",
     "attach": "resift.cli.cluster:attach",
     "detach": "resift.cli.cluster:detach",
     "install": "resift.cli.cluster:install",
@@ -62,6 +54,7 @@ def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -
 @click.group(
     cls=_Main,
     lazy=_COMMANDS,
+    group="resift.commands",
     epilog="Example: resift index corpus.jsonl --index news && resift search news 'bush fire'\n\n"
     "resift --help-all shows all commands.",
 )

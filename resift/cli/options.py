@@ -13,14 +13,22 @@ from msgspec import Struct
 from resift import library
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
+from resift.contracts.ubi import UbiLog
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, ResiftError
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import SESSIONS_FILE, default_store, open_engine, open_session_store
-from resift.reranker.config import Config
 from resift.schema import fields_of, plain, schema_of
+from resift.service.config import Config
+from resift.service.connect import (
+    SESSIONS_FILE,
+    default_store,
+    open_engine,
+    open_session_store,
+    open_ubi_log,
+    ubi_address,
+)
 from resift.vectors.packaged import DEFAULT
 
 Command = Callable[..., Any]
@@ -161,3 +169,9 @@ def opened(url: str) -> AbstractContextManager[Engine]:
 def opened_store(store: str) -> AbstractContextManager[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
     return closing(open_session_store(store, service_settings().session_index))
+
+
+def opened_ubi_log(engine: str, store: str) -> AbstractContextManager[UbiLog]:
+    """UBI's log beside an engine and its sessions, closed at the end."""
+    settings = service_settings()
+    return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))

@@ -17,7 +17,7 @@ import click
 from resift.cli.failures import NOT_RIGHT
 from resift.errors import BadInput, Interrupted
 from resift.ingest.stopping import Stop
-from resift.operations.plan import Plan, Progress, as_bars
+from resift.plugin.operations.plan import Plan, Progress, as_bars
 
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
 _JOINERS = "\u200c\u200d"  # without which words of Persian or Hindi, and many an emoji, fall apart

@@ -11,10 +11,10 @@ import click
 
 from resift.cli.options import engine_option, opened, opened_store, service_settings, store_option
 from resift.errors import BadInput
-from resift.plugin.connect import open_review_store
 from resift.reviews.review import FORMATS, Review
 from resift.reviews.reviews import Reviews
 from resift.reviews.stopping import Progress
+from resift.service.connect import open_review_store
 
 _KEYS = "y relevant · n not relevant · u undo · q leave"
 

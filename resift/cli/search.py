@@ -20,12 +20,12 @@ from resift.cli.options import (
     store_option,
 )
 from resift.cli.output import cut, display_width
-from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.reranker.search.bodies import Search, asked_by, search_body
-from resift.reranker.search.words import PATIENCE
+from resift.query.dsl import document_text
+from resift.service.bodies import Search, asked_by, search_body
+from resift.service.words import PATIENCE
 from resift.text import plain_text
 
 _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8

@@ -89,7 +89,7 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
 def _require_keys_beyond_this_machine(host: str) -> None:
     from resift.plugin.addresses import is_loopback
     from resift.reranker.access.requests import Keys
-    from resift.reranker.config import Config
+    from resift.service.config import Config
 
     config = Config.from_environment()
     if Keys.from_config(config).required:

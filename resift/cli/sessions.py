@@ -9,8 +9,7 @@ from datetime import datetime
 
 import click
 
-from resift.cli.lab.options import opened_ubi_log
-from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, store_option
+from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, opened_ubi_log, store_option
 from resift.cli.output import print_table, require_consent
 from resift.errors import BadInput, SessionNotFound
 from resift.sessions.sessions import Sessions, is_id

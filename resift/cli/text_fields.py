@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT, Failure
-from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.ingest.fields import fields_of, guess_fields, sample
 from resift.ingest.readers import BadLine, Files, Record
+from resift.query.dsl import document_text
 
 _SHOWN = 20
 Fields = Sequence[str]

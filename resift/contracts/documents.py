@@ -12,10 +12,10 @@ import numpy as np
 from msgspec import structs
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
+from resift.contracts.tuning import USUAL, Tuning
 from resift.encoders.model import lengths_of
 from resift.errors import BadInput, ModelMismatch
-from resift.ranking.tuning import USUAL, Tuning
+from resift.query.dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 
 # Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
 # different versions of its rules, or nobody has compared them.

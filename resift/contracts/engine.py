@@ -11,9 +11,9 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
-from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, VectorFields, is_ours, values_of, vector_field_names
+from resift.contracts.tuning import Tuning
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.ranking.tuning import Tuning
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, VectorFields, is_ours, values_of, vector_field_names
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 # Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from resift.contracts.query_dsl import MAX_RESULTS, MAX_WINDOW
+from resift.query.dsl import MAX_RESULTS, MAX_WINDOW
 from resift.schema import said
 
 MAX_FACETS = 10  # fields whose values are counted for one search

@@ -26,11 +26,11 @@ import pytest
 from resift.arrays import Floats
 from resift.contracts.documents import Document, check_name
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, document_text
 from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError, IndexNotFound, ResiftError
-from resift.ranking.tuning import Tuning
+from resift.query.dsl import VECTOR_FIELD, Body, document_text
 
 TEXTS = [
     "Bush fires in the forest",

@@ -9,5 +9,5 @@ module            what of the papers it holds
 ``registry``      saved models by their folders
 ================  ==================================================================================
 
-Memberships in codewords or a universe are in :mod:`resift.lab.encoders`.
+Memberships in codewords or a universe are in :mod:`resift_lab.encoders`.
 """

@@ -1,6 +1,6 @@
 """Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
 
-By the names that :func:`resift.lab.encoders.builders.build_model` and the trainings give them:
+By the names that :func:`resift.encoders.builders.build_model` and the trainings give them:
 
 ================  =========================================  =====  ==========
 name              row of a word                              pool   similarity

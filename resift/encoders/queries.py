@@ -24,7 +24,7 @@ class StaticQueries(Model):
     """Puts a query where its ``teacher`` would put it: the weighted mean of rows that were learned for that.
 
     Documents are the teacher's: their vectors are in ``field`` of the index (None: whichever the index names), and are
-    not made by us. :mod:`resift.lab.training.queries` learns the ``table`` and the ``centre``.
+    not made by us. :mod:`resift_lab.training.queries` learns the ``table`` and the ``centre``.
 
     Many transformers put all texts into one narrow cone: the mean of their vectors is long, and what tells texts apart
     is short. The words' mean, at length 1, is what tells a text apart, and ``centre`` (K,) is added to it: the mean of

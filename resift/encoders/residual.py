@@ -8,7 +8,7 @@ With x_1 … x_k a text's rows times their words' weights, a text is o = s · X�
 =========  ==========================================================================
 
 Words beyond a text's ends count as zeros. One source of the words' rows is their spelling (``SPELLING``: dimensions
-and weight, see :func:`resift.lab.vectors.mixture.mix_vectors`). :mod:`resift.lab.training.emboost` learns W and b.
+and weight, see :func:`resift_lab.vectors.mixture.mix_vectors`). :mod:`resift_lab.training.emboost` learns W and b.
 """
 
 from __future__ import annotations

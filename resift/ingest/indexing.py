@@ -9,13 +9,13 @@ from typing import Any
 
 from resift.contracts.documents import Document, Rejection
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.encoders.model import Model
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import UNFIT, Batch, BatchWriter, is_temporary
+from resift.query.dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 

@@ -16,10 +16,10 @@ import numpy as np
 from resift.arrays import Floats, batched
 from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import vector_writer
+from resift.query.dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.vectors.compact import HALF_UNIT
 
 TOLERANCE = 1e-4

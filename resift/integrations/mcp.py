@@ -13,11 +13,11 @@ from html import unescape
 from inspect import cleandoc
 from typing import Annotated, Any
 
-from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, needs_extra
+from resift.feedback.explain import title
 from resift.library import Hit, Index
-from resift.ranking.explain import title
+from resift.query.dsl import document_text
 from resift.reviews.review import MODEL, Review
 from resift.rewriting.outcome import Outcome
 from resift.version import __version__

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resift.contracts.query_dsl import document_text
 from resift.library import Explanation, Hits, Session
+from resift.query.dsl import document_text
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from resift.reranker.config import Config
+from resift.service.config import Config
 
 if TYPE_CHECKING:
     from resift.reranker.app import create_app

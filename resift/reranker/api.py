@@ -23,8 +23,8 @@ from resift import schema
 from resift.contracts.search_options import SearchRequest
 from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
+from resift.feedback.judgements import GRADES, collect_marks
 from resift.plugin.opensearch.documents import sent_body
-from resift.ranking.judgements import GRADES, collect_marks
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
@@ -34,8 +34,8 @@ from resift.reranker.request_bodies import (
     TextObject,
     check_word_pairs,
 )
-from resift.reranker.search.bodies import Search
-from resift.reranker.search.service import Reranker
+from resift.service.bodies import Search
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import MAX_QUERY
 
 api = Blueprint("api", __name__, url_prefix="/v1")
@@ -72,9 +72,9 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else DefaultJSONProvider.default(value)
 
 
-def current_service() -> Reranker:
+def current_service() -> SearchService:
     """The application's service."""
-    service: Reranker = current_app.extensions["resift"]
+    service: SearchService = current_app.extensions["resift"]
     return service
 
 

@@ -13,7 +13,6 @@ from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
-from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.reranker.access.requests import (
     PAGE_POLICY,
     Keys,
@@ -26,10 +25,11 @@ from resift.reranker.access.requests import (
 )
 from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
-from resift.reranker.config import Config
 from resift.reranker.request_log import http_error, identified
 from resift.reranker.reviews_api import reviews
-from resift.reranker.search.service import Reranker
+from resift.service.config import Config
+from resift.service.connect import open_engine, open_session_store, open_ubi_log, ubi_address
+from resift.service.search_service import SearchService
 from resift.sessions.clicks import Clicks, read_actions
 from resift.sessions.quotas import Quotas
 from resift.sessions.sessions import Sessions
@@ -54,7 +54,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     quotas = Quotas(config.max_marks_per_day, config.max_sessions_per_day, config.max_bytes_per_day)
     store = open_session_store(config.store, config.session_index)
     app.extensions["collector"] = Collector(log, quotas)
-    app.extensions["resift"] = Reranker(
+    app.extensions["resift"] = SearchService(
         engine,
         model or load_model(config.model),
         Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
@@ -102,7 +102,7 @@ def _add_errors(app: Flask) -> None:
 
 
 def _add_pages(app: Flask, keys: Keys) -> None:
-    service: Reranker = app.extensions["resift"]
+    service: SearchService = app.extensions["resift"]
 
     @app.get("/healthz")
     def healthz() -> dict[str, Any]:

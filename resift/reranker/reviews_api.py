@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from resift.arrays import batched
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
-from resift.reranker.access.indices import index_not_served
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import body_of, current_service, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
-from resift.reranker.search.bodies import Search
 from resift.reviews.review import MODEL, PERSON, Review
 from resift.reviews.stopping import Progress
+from resift.service.bodies import Search
+from resift.service.served_indices import index_not_served
 
 _AT_ONCE = 1000  # documents that are asked for in one request
 reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")

@@ -11,8 +11,8 @@ import numpy as np
 
 from resift.arrays import batched
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import MAX_RESULTS, PLAIN, Body, document_text, text_clause
-from resift.ranking.feedback import Feedback
+from resift.feedback.feedback import Feedback
+from resift.query.dsl import MAX_RESULTS, PLAIN, Body, document_text, text_clause
 from resift.reviews.ranking import DocumentSet
 from resift.text import plain_text
 

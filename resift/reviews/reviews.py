@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any
 
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import Body, text_clause
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
+from resift.query.dsl import Body, text_clause
 from resift.reviews.large import EACH, MAX_TEXT, LargeSet, readable
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
 from resift.reviews.ranking import DocumentSet

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import Body, JoinedFields, NestedField, VectorFields, text_clause, vector_field_names
+from resift.query.dsl import Body, JoinedFields, NestedField, VectorFields, text_clause, vector_field_names
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, tokenize
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries

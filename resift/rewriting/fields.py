@@ -11,8 +11,8 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.contracts.documents import VectorField
-from resift.contracts.query_dsl import Body
-from resift.ranking.own_vectors import moved_tokens
+from resift.feedback.own_vectors import moved_tokens
+from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     KINDS,
     SCORING,
@@ -37,7 +37,7 @@ _SMALLEST, _LARGEST = -128, 127  # of bytes
 
 class Moved(NamedTuple):
     """A ``clause`` whose vector was moved, by the ``distinction`` of its field's vectors, and the ``bonus`` that
-    relevant documents have in a list of its hits, as :class:`resift.ranking.own_vectors.OwnVectors` has both."""
+    relevant documents have in a list of its hits, as :class:`resift.feedback.own_vectors.OwnVectors` has both."""
 
     clause: Body
     distinction: float = 1.0

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.contracts.query_dsl import Body
-from resift.ranking.own_vectors import strength
+from resift.feedback.own_vectors import strength
+from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     asked_fields,
     demotion,

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from msgspec import structs
 
-from resift.contracts.query_dsl import Body
 from resift.contracts.search_options import PipelineOptions
 from resift.errors import BadInput, TextTooLong
-from resift.ranking.feedback import Feedback
+from resift.feedback.feedback import Feedback
+from resift.query.dsl import Body
 from resift.rewriting.clauses import CLAUSES, TEXT_CLAUSES
 from resift.rewriting.outcome import Note, Outcome
 from resift.schema import fields_of, read
@@ -242,7 +242,7 @@ class Asked:
     ``text``: what is encoded, "" where the query has none. ``client``: whose clicks count, as UBI has them, where that
     is not the session's id. ``through_cluster``: whether a search pipeline asks, with
     the cluster's key: then a session is whose who knows its id. The others are those of
-    :class:`resift.reranker.search.bodies.Search`.
+    :class:`resift.service.bodies.Search`.
     """
 
     text: str

@@ -16,8 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.contracts.query_dsl import Body
 from resift.encoders.model import beta_of
+from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     NAME,
     Parts,

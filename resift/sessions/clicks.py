@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from resift.cache import TtlCache, remembered
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import values_of
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput, EngineError, ResiftError
-from resift.ranking.judgements import GRADES, Judgement
+from resift.feedback.judgements import GRADES, Judgement
+from resift.query.dsl import values_of
 from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)

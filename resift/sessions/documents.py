@@ -15,12 +15,12 @@ from resift.arrays import Floats
 from resift.cache import TtlCache, remembered
 from resift.contracts.documents import IndexInfo, VectorField
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import document_text
 from resift.encoders.model import Model
 from resift.errors import ResiftError
-from resift.ranking.feedback import Background, Feedback
-from resift.ranking.judgements import JudgedDocument
-from resift.ranking.own_vectors import OwnVectors, Tokens
+from resift.feedback.feedback import Background, Feedback
+from resift.feedback.judgements import JudgedDocument
+from resift.feedback.own_vectors import OwnVectors, Tokens
+from resift.query.dsl import document_text
 
 log = logging.getLogger(__name__)
 Content = tuple[Floats, str]  # vector and text

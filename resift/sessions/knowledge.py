@@ -17,7 +17,6 @@ from resift.arrays import Floats
 from resift.cache import TtlCache, remembered
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import VECTOR_FIELD, VectorFields, text_clause
 from resift.encoders.model import Model
 from resift.errors import (
     AmbiguousDocument,
@@ -29,9 +28,10 @@ from resift.errors import (
     ResiftError,
     SessionsUnavailable,
 )
-from resift.ranking.feedback import Background, Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.ranking.own_vectors import strength
+from resift.feedback.feedback import Background, Feedback
+from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.own_vectors import strength
+from resift.query.dsl import VECTOR_FIELD, VectorFields, text_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS, Content, FieldKnowledge, FieldLoader, Needs, read_documents
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
@@ -59,7 +59,7 @@ class Knowledge:
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
     indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
     documents' vectors, or fields of joined ones. ``other_words``: for words of a text that finds little, those of the
-    index that are nearest to them, and what these weigh (:meth:`resift.ranking.vocabulary.Vocabulary.other_words`).
+    index that are nearest to them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.other_words`).
 
     Where it comes from: ``feedback``, the part of what the session learned that concerns it, None if none does;
     ``documents``, the session's judged documents; ``own``, what they teach by vectors and tokens that the index had
@@ -242,7 +242,7 @@ class KnowledgeLoader:
     """Joins sessions, clicks, and judged documents as their indices hold them now. May be used from several threads.
 
     ``info`` gives an index's fields for a caller's headers, and raises ModelMismatch for an index of another model.
-    ``method`` is one of :data:`resift.ranking.feedback.METHODS`. Documents' vectors and texts are remembered for five
+    ``method`` is one of :data:`resift.feedback.feedback.METHODS`. Documents' vectors and texts are remembered for five
     minutes. Without ``clicks``, UBI's log is not looked at.
     """
 

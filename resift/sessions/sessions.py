@@ -32,7 +32,7 @@ from resift.errors import (
     TextTooLong,
     shorten,
 )
-from resift.ranking.judgements import SOURCES, Judgement, inferred_source
+from resift.feedback.judgements import SOURCES, Judgement, inferred_source
 from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)

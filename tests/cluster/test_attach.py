@@ -13,10 +13,10 @@ from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run
 from resift import Model
 from resift.contracts.documents import IndexInfo
 from resift.errors import BadInput
-from resift.ingest.attaching import fill
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.write_vectors import fill
 from resift.rewriting.clauses import similarity_clause
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
@@ -65,7 +65,7 @@ def test_without_scipy_attaching_says_how_it_works_without(
     for name in ("scipy", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
     told = run("attach", shop.name, opensearch_url, status=1).output
-    assert "pip install 'resift[adapt]'" in told
+    assert "pip install 'resift[lab]'" in told
     assert "or --no-adapt for the packaged model" in told
 
 
@@ -171,7 +171,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     assert "  replaced    then the vectors in resift_vector are taken out\n" in told
     if is_interrupted:  # where the compact ones are there, and the others still are, too
         with monkeypatch.context() as patched:
-            patched.setattr("resift.operations.attaching.empty", lambda *_: sys.exit(9))
+            patched.setattr("resift.plugin.operations.attach_vectors.empty", lambda *_: sys.exit(9))
             run("attach", shop.name, opensearch_url, *flags, status=9)
         assert [one.vector_field for one in targets(shop.cluster, shop.name)[0].record.known] == ["resift_vector_int8"]
         assert {one is None for one in stored(shop, "resift_vector").values()} == {False}
@@ -199,7 +199,7 @@ def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_repl
     try:
         for index in (shop, second):
             attach_as_before(index, own[0])
-        monkeypatch.setattr("resift.operations.attaching._Attaching._settle", look)
+        monkeypatch.setattr("resift.plugin.operations.attach_vectors._Attaching._settle", look)
         run("attach", both, opensearch_url, "--model", own[1])
     finally:
         second.close()

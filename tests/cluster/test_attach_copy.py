@@ -13,8 +13,8 @@ from test_attach_running import COUNT, Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
-from resift.operations.copying import CopyPlan, copy_documents
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.copying import CopyPlan, copy_documents
 
 __all__ = ["other", "own"]
 
@@ -226,7 +226,7 @@ def test_nothing_is_written_while_documents_are_copied_and_what_is_written_then_
         return attach_copy(plan, *given)
 
     attach_copy = CopyPlan._attached
-    monkeypatch.setattr("resift.operations.copying.copy_documents", refusing)
+    monkeypatch.setattr("resift.plugin.operations.copying.copy_documents", refusing)
     monkeypatch.setattr(CopyPlan, "_attached", attached)
     attach(shops, opensearch_url, folder)
     assert refused == [403] * 4

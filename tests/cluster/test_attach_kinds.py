@@ -16,12 +16,12 @@ from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model, WordVectors, load_model
-from resift.contracts.query_dsl import COMPACT_FIELD
-from resift.lab.training.gate import Verdict
-from resift.operations import attaching
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations import attach_vectors as attaching
+from resift.query.dsl import COMPACT_FIELD
 from resift.reranker import Config, create_app
+from resift_lab.training.gate import Verdict
 
 __all__ = ["other", "own", "shop"]
 

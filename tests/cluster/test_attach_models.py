@@ -18,12 +18,12 @@ from listening import listening
 from opensearch_fixture import reranker_host
 
 from resift import Model, WordVectors
-from resift.contracts.query_dsl import document_text
 from resift.errors import EngineError
-from resift.operations.doctor import status_rows
 from resift.plugin.cluster.index_pipelines import pipelines_of, remove_ingest_pipeline
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import status_rows
+from resift.query.dsl import document_text
 from resift.reranker import Config, create_app
 from resift.vectors.compact import expanded
 
@@ -341,7 +341,7 @@ def test_it_is_said_how_a_model_is_installed(
 ) -> None:
     _, folder = own_model(vectors, tmp_path, 3)
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
-    command = f"resift install --model {folder} --reranker URL"
+    command = f"resift install --model {folder} --service URL"
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
     assert f"{command}, then resift attach {shop.name} --vectors --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)

@@ -17,11 +17,11 @@ from rewritten_node import FIELDS, Node, sources
 
 from resift import Model, WordVectors
 from resift.cli.main import main
-from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.dsl import document_text
 from resift.reranker import Config, create_app
 
 

@@ -27,7 +27,7 @@ KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "2"))  # of attaching, and as ma
 # Starts a command in a process of its own for each line, without loading everything anew for each.
 STARTER = """
 import os, sys
-import resift.operations.attach
+import resift.plugin.operations.attach
 from resift.cli.main import main
 for line in sys.stdin:
     child = os.fork()

@@ -21,12 +21,12 @@ import resift
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.operations.doctor import index_rows, status_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import index_rows, status_rows
 from resift.reranker import Config, create_app
 
 __all__ = ["own", "shop"]

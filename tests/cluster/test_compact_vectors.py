@@ -14,10 +14,10 @@ from attached_index import Index, assert_right, own, run, shop
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import COMPACT_FIELD, VECTOR_FIELD, JoinedFields
+from resift.embedded.engine import SqliteEngine
 from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD, JoinedFields
 from resift.rewriting.clauses import similarity_clause
 from resift.vectors.compact import compact, expanded
 from resift.vectors.similarity import fuzzy_jaccard

@@ -13,10 +13,10 @@ from wrong_vectors import PEACE
 
 from resift import Model
 from resift.cli.main import main
-from resift.operations.doctor import cluster_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import cluster_rows
 
 
 def examined(url: str, index: str) -> list[tuple[str, str]]:

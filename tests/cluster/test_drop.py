@@ -18,8 +18,8 @@ from resift.errors import IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of
 from resift.plugin.cluster.install import Installer
-from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.service.connect import open_session_store
 
 
 def drop(*arguments: str, status: int, input: str = "") -> Result:

@@ -20,10 +20,10 @@ from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.operations.doctor import StatusRow, status_rows
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import StatusRow, status_rows
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.version import __version__

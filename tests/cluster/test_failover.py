@@ -25,15 +25,15 @@ from resift.contracts.engine import repeatable
 from resift.contracts.session_store import StoredSession
 from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.opensearch.ubi import OpenSearchUbiLog
-from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
+from resift.service.connect import open_engine, open_session_store
 from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parents[2]

@@ -25,13 +25,13 @@ from served import Server, serving
 from resift import Model
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
-from resift.operations.doctor import status_rows
-from resift.operations.installing import Guard
-from resift.operations.plan import Step
 from resift.plugin.cluster.index_pipelines import settle_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.install import Guard
+from resift.plugin.operations.plan import Step
 from resift.reranker import Config, create_app
 
 SECONDS = 8  # ML Commons would wait for 10 to 60 by its own timeouts

@@ -15,9 +15,9 @@ from engine_documents import documents
 from opensearch_fixture import reranker_host
 
 from resift import Model
-from resift.operations.doctor import StatusRow, status_rows
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import StatusRow, status_rows
 from resift.reranker.api import as_text
 
 BIG = 2**63 - 1
@@ -241,5 +241,5 @@ def test_status_says_where_searches_fail_open(
     assert ("/v1/rewrite", "Bearer rsf_" + "k" * 43, asked) in rewriter.asked
     rewriter.answer = WRONG["a refusal"]
     assert row().state == "fails open"
-    assert f"let the nodes reach {address}, or resift install --reranker URL" in row().fix
+    assert f"let the nodes reach {address}, or resift install --service URL" in row().fix
     assert "model_not_found" in row().fix

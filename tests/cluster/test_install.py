@@ -11,13 +11,13 @@ from cluster_snapshot import snapshot
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
-from resift.operations.doctor import status_rows
 from resift.plugin.cluster import resources
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import REMOTE
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import status_rows
 
 
 def own_states(installer: Installer) -> set[str]:

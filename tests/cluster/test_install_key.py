@@ -14,10 +14,10 @@ from served import serving
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.operations.doctor import status_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import status_rows
 
 URL = "http://127.0.0.1:1"
 KEY, OTHER = "rsf_" + "k" * 43, "rsf_" + "o" * 43

@@ -17,12 +17,12 @@ from click.testing import CliRunner
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput, EngineError, NotFound
-from resift.operations.doctor import StatusRow, status_rows
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import StatusRow, status_rows
 
 URL = "http://127.0.0.1:18090"
 
@@ -64,12 +64,12 @@ def test_flags_are_remembered_and_overruled(
         others = ("reranker", "cluster", "clock", "connector")
         return {part["state"] for part in json.loads(status)["parts"] if part["kind"] not in others}
 
-    resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--reranker", URL)
+    resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--service", URL)
     shutil.rmtree(folder)  # what the cluster knows of the model is enough
     try:
         assert resift("install", "--name", name) == "nothing to do\n"
         assert own(resift("doctor", "--name", name, "--json", status=3)) == {"ok"}
-        changed = resift("install", "--name", name, "--reranker", "http://127.0.0.1:18091")
+        changed = resift("install", "--name", name, "--service", "http://127.0.0.1:18091")
         assert f"change the reranker's address from {URL} to http://127.0.0.1:18091" in changed
         assert "fields" not in changed
         assert resift("install", "--name", name) == "nothing to do\n"

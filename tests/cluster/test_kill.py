@@ -25,13 +25,13 @@ from tcp_proxy import Proxy
 
 from resift import Model, WordVectors, load_model
 from resift.contracts.engine import Engine
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
-from resift.plugin.connect import open_engine
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.service.connect import open_engine
 
 DOCUMENTS = 3000
 

@@ -99,7 +99,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         plain = resift("install", "--name", name, *managed)
         assert "only call HTTPS" in plain.stderr
 
-        installed = resift("install", "--name", name, *managed, "--reranker", endpoint.url)
+        installed = resift("install", "--name", name, *managed, "--service", endpoint.url)
         assert installed.exit_code == 0, installed.output
         assert "cluster setting" not in installed.output
         attached = resift("attach", index, "--yes")

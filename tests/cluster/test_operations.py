@@ -17,7 +17,7 @@ import resift
 from resift import Model
 from resift.errors import BadInput, IndexNotFound, Interrupted
 from resift.ingest.stopping import Stop
-from resift.operations.plan import Step
+from resift.plugin.operations.plan import Step
 
 __all__ = ["own", "shop"]
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_stopped_goes_on(shop: Index, own: tuple[Model, str], open
 
 def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opensearch_url: str, nowhere: str) -> None:
     name = f"own-{shop.name}"
-    plan = resift.install(opensearch_url, name=name, reranker=nowhere)
+    plan = resift.install(opensearch_url, name=name, service=nowhere)
     assert f"would create index template {name}" in str(plan)
     assert not shop.cluster.find(f"/_index_template/{name}")
     assert plan.steps == plan.run().steps

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from test_attach_models import QUERY, Served, old
 
 from resift.cli.main import main
-from resift.contracts.query_dsl import COMPACT_FIELD, JoinedFields
-from resift.operations.doctor import StatusRow, index_rows, status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.doctor import StatusRow, index_rows, status_rows
+from resift.query.dsl import COMPACT_FIELD, JoinedFields
 from resift.rewriting.clauses import similarity_clause
 
 __all__ = ["old", "own", "shop"]

@@ -23,9 +23,9 @@ from resift import Model
 from resift.cli.cluster import ROLES, role
 from resift.cli.main import main
 from resift.errors import EngineError
-from resift.operations.installing import Guard
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.operations.install import Guard
 from resift.reranker import Config, create_app
 
 INDICES, SESSIONS, UBI = ["mine-*"], "mine_sessions", ["mine_events", "mine_queries"]
@@ -56,7 +56,7 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
     """Install, look, guard and uninstall."""
     to = ("--engine", node.as_user(user), "--name", "rights")
     # addresses that the cluster does not trust yet, whatever an install without a right has left
-    told = [run("install", *to, "--yes", "--reranker", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
+    told = [run("install", *to, "--yes", "--service", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
     # of the installation whose pipeline an index has as well, which is tried
     told += [run("doctor", *to), run("doctor", "--engine", node.as_user(user), "--name", "resift")]
     engine = OpenSearchEngine(node.as_user(user))

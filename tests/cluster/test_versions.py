@@ -65,7 +65,7 @@ def test_from_installing_to_uninstalling(old_node: str, reranker: Server, tmp_pa
     engine = OpenSearchEngine(old_node, timeout=60)
     before = snapshot(Cluster(engine))
     to = ("--engine", old_node)
-    run("install", *to, "--yes", "--reranker", f"http://127.0.0.1:{reranker.port}")
+    run("install", *to, "--yes", "--service", f"http://127.0.0.1:{reranker.port}")
     file = tmp_path / "documents.jsonl"
     file.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
     run("index", str(file), *to, "--index", "news", "--fields", "title,text")

@@ -21,12 +21,12 @@ from werkzeug.test import TestResponse
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.session_store import SessionStore, StoredSession
+from resift.embedded.engine import SqliteEngine
 from resift.ingest.indexing import DeadLetters
 from resift.ingest.readers import BadLine
-from resift.plugin.connect import open_session_store
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import OPEN, SCOPE_OF, SCOPES, KeyFile, scope_of
+from resift.service.connect import open_session_store
 
 DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
 UNKNOWN = "rsf_" + "u" * 43

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from resift import Model
 from resift.contracts.documents import ANALYZERS, LANGUAGES
+from resift.embedded.analysis import terms_of, words_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.analysis import terms_of, words_of
 
 ODD = [
     "_ __a__ a_b c_ _1_ 1_000 a__b 'a' ''a a''b \"a\" a.b. .a a:b a,b a;b 1;2 1'2 a'1 1.a a.1 a..b 1,,2",

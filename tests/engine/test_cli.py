@@ -24,8 +24,8 @@ from ports import free_port
 from resift import Model, WordVectors
 from resift.cli.main import main
 from resift.encoders.registry import load_model
-from resift.lab.training.options import RoBoewOptions
 from resift.reranker import Config
+from resift_lab.training.options import RoBoewOptions
 
 pytestmark = pytest.mark.usefixtures("here")
 JSON_BODY = {"Content-Type": "application/json"}

@@ -21,8 +21,8 @@ import resift as library
 from resift import WordVectors
 from resift.cli.main import main
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.connect import open_engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.service.connect import open_engine
 
 PRODUCTS = [
     {"sku": "HX-1", "name": "Garden hose", "description": "A hose of 20 m to water your garden.", "price": 19.9},

@@ -11,9 +11,9 @@ from ubi_events import event, new_names, query
 from resift.cli.main import main
 from resift.contracts.session_store import StoredSession
 from resift.contracts.ubi import EVENTS, QUERIES
+from resift.feedback.judgements import Judgement
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import open_engine, open_session_store, open_ubi_log
-from resift.ranking.judgements import Judgement
+from resift.service.connect import open_engine, open_session_store, open_ubi_log
 from resift.sessions.sessions import Sessions
 
 

@@ -21,8 +21,8 @@ from tiny_transformer import save_sentence_transformer
 from resift import Model, WordVectors
 from resift.cli import http_server
 from resift.cli.main import main
-from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.judgements import Judgement
+from resift.feedback.judgements import Judgement
+from resift.service.connect import open_engine, open_session_store
 from resift.sessions.sessions import Sessions
 
 DOCUMENTS = 120

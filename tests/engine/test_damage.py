@@ -16,14 +16,14 @@ import pytest
 from worker_memory import serving
 
 from resift import Model, WordVectors, build_model, load_model
+from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.residual import Residual
+from resift.encoders.tables import quantized
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.lab.vectors.tables import quantized
-from resift.lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
-from resift.lab.word2doc.retriever import HashedRetriever
-from resift.ranking.late_interaction import LateInteraction
-from resift.ranking.spelling import Speller
+from resift.spelling import Speller
 from resift.vectors.folder import content_hash
+from resift_lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
+from resift_lab.word2doc.retriever import HashedRetriever
 
 TEXTS = ["bush fire", "army gun", "river water"]
 WORDS = ["fire", "gun", "water", "é"]

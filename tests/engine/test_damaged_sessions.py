@@ -19,12 +19,12 @@ from reranker_app import RECORDS, ids, post
 
 from resift import Model
 from resift.contracts.session_store import SessionStore, StoredSession
+from resift.embedded.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch.client import create_unless_there
 from resift.plugin.opensearch.sessions import MAPPINGS, SETTINGS, OpenSearchSessionStore
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller
 from resift.sessions.sessions import Sessions

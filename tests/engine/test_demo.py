@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from transcripts import assert_prints
 
-from resift.cli.lab.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, load_questions
 from resift.cli.main import main
+from resift.cli.transcript import PASSAGES, PRODUCTS, Demo, corpus_file, load_questions
 from resift.ingest.readers import Files, Record
 
 pytestmark = pytest.mark.usefixtures("here")

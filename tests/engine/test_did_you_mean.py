@@ -14,15 +14,15 @@ from reranker_app import wait_for_sample
 from resift import Model
 from resift.contracts.documents import Document, SearchResult
 from resift.contracts.engine import Engine
+from resift.embedded.engine import SqliteEngine
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.connect import open_session_store
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search
-from resift.reranker.search.service import Reranker
-from resift.reranker.search.words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
+from resift.service.bodies import Search
+from resift.service.config import Config
+from resift.service.connect import open_session_store
+from resift.service.search_service import SearchService
+from resift.service.words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
 from resift.sessions.sessions import Sessions
 
 TEXTS = [
@@ -43,15 +43,15 @@ def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Reranker:
+def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> SearchService:
     """The reranker over an engine of either kind, with a clock for its samples."""
     store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
-    service = Reranker(engine, model, Sessions(store), Config())
+    service = SearchService(engine, model, Sessions(store), Config())
     service.words = SampledWords(engine, model, clock)
     return service
 
 
-def suggestion(service: Reranker, index: str, query: Any, **more: Any) -> str | None:
+def suggestion(service: SearchService, index: str, query: Any, **more: Any) -> str | None:
     """What a search is answered once the sample is there."""
     service.search(Search(query, index=index, **more))
     wait_for_sample()
@@ -59,7 +59,7 @@ def suggestion(service: Reranker, index: str, query: Any, **more: Any) -> str | 
     return found
 
 
-def test_misspelt_words_are_replaced(service: Reranker, filled: str) -> None:
+def test_misspelt_words_are_replaced(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, "bush fier") == "bush fire"
     assert suggestion(service, filled, '"Bsuh" fier, 2001!') == '"bush" fire, 2001!'
     assert suggestion(service, filled, "forrest or rivre") == "forest or river"
@@ -68,7 +68,7 @@ def test_misspelt_words_are_replaced(service: Reranker, filled: str) -> None:
 
 
 def test_who_is_patient_has_the_suggestion_at_once(
-    service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch
+    service: SearchService, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampled = []
     sample = service.words._sample
@@ -81,7 +81,7 @@ def test_who_is_patient_has_the_suggestion_at_once(
     assert len(sampled) == 1
 
 
-def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_ends(service: SearchService, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
     sample = service.words._sample
     monkeypatch.setattr(service.words, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
@@ -92,19 +92,19 @@ def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.Monke
     assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
 
 
-def test_a_query_that_is_right_gives_nothing(service: Reranker, filled: str) -> None:
+def test_a_query_that_is_right_gives_nothing(service: SearchService, filled: str) -> None:
     for query in ("bush fire", "FIRE, forest", "fires", "army of soldier", "fire 2010", "a in of", "", "東京 タワー"):
         assert suggestion(service, filled, query) is None, query
 
 
-def test_numbers_short_words_and_unknown_words_stay(service: Reranker, filled: str) -> None:
+def test_numbers_short_words_and_unknown_words_stay(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, "20012") is None
     assert suggestion(service, filled, "fire2 bsh") is None
     assert suggestion(service, filled, "zyxwvut") is None
     assert suggestion(service, filled, "20012 zyxwvut bsh fier") == "20012 zyxwvut bsh fire"
 
 
-def test_bodies_and_pasted_texts_get_none(service: Reranker, filled: str) -> None:
+def test_bodies_and_pasted_texts_get_none(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, {"match": {"text": "fier"}}) is None
     assert suggestion(service, filled, "fier " * 30) == "fire " * 30
     assert suggestion(service, filled, " ".join(f"fier{letter}" for letter in "abcdefghijklmnopq")) is None
@@ -115,7 +115,7 @@ def test_bodies_and_pasted_texts_get_none(service: Reranker, filled: str) -> Non
     assert suggestion(service, filled, "f" * 50_000) is None
 
 
-def test_what_a_filter_excludes_is_not_suggested(service: Reranker, filled: str) -> None:
+def test_what_a_filter_excludes_is_not_suggested(service: SearchService, filled: str) -> None:
     early = {"range": {"n": {"lte": 2}}}
     assert suggestion(service, filled, "forrest soldeirs", filter=early) == "forest soldeirs"
     assert suggestion(service, filled, "soldeirs", filter=early) is None
@@ -124,7 +124,7 @@ def test_what_a_filter_excludes_is_not_suggested(service: Reranker, filled: str)
 
 
 def test_what_the_index_holds_is_right_even_if_the_sample_lacks_it(
-    service: Reranker, filled: str, engine: Engine, model: Model
+    service: SearchService, filled: str, engine: Engine, model: Model
 ) -> None:
     assert suggestion(service, filled, "forext") == "forest"
     engine.bulk(filled, [Document("new", {"text": "forext"}, model.encode(["forext"])[0])])
@@ -133,7 +133,7 @@ def test_what_the_index_holds_is_right_even_if_the_sample_lacks_it(
 
 
 def test_the_sample_is_read_again_after_a_while(
-    service: Reranker, filled: str, engine: Engine, model: Model, clock: Clock
+    service: SearchService, filled: str, engine: Engine, model: Model, clock: Clock
 ) -> None:
     assert suggestion(service, filled, "caterpilar") is None
     engine.bulk(filled, [Document("new", {"text": "caterpillar"}, model.encode(["caterpillar"])[0])])
@@ -144,7 +144,7 @@ def test_the_sample_is_read_again_after_a_while(
 
 
 def test_every_caller_has_a_sample_of_what_it_may_read(
-    service: Reranker, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    service: SearchService, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, samples = engine.search, []
 
@@ -165,7 +165,7 @@ def test_every_caller_has_a_sample_of_what_it_may_read(
 
 
 def test_no_search_waits_for_the_sample(
-    service: Reranker, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    service: SearchService, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, released, began = engine.search, threading.Event(), threading.Semaphore(0)
 
@@ -190,7 +190,7 @@ def test_no_search_waits_for_the_sample(
 
 
 def test_its_failures_fail_no_search(
-    service: Reranker, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    service: SearchService, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     original, asked = engine.search, []
 
@@ -220,7 +220,7 @@ def test_its_failures_fail_no_search(
     assert "out of order" in caplog.text
 
 
-def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: Model, service: Reranker) -> None:
+def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: Model, service: SearchService) -> None:
     engine.create(index, ["title"], model)
     source = {"title": "forest", "author": "meadowlark"}
     engine.bulk(index, [Document("1", source, model.encode(["forest"])[0])])
@@ -229,7 +229,7 @@ def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: 
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_a_stop_word_is_no_mistake(service: Reranker, filled: str) -> None:
+def test_a_stop_word_is_no_mistake(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, "these soldires") == "these soldiers"
 
 

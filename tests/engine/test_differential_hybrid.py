@@ -25,9 +25,9 @@ from differential import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import ResiftError
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.dsl import VECTOR_FIELD
 
 COUNT = 300
 L2 = pytest.mark.parametrize("twins", ["l2"], indirect=True)  # of what has nothing to do with the space

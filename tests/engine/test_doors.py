@@ -13,12 +13,12 @@ from rewritten_node import COUNT, FIELDS, SESSION, WORDS, Node, sources
 
 from resift import Model
 from resift.contracts.documents import Document
+from resift.embedded.engine import SqliteEngine
+from resift.feedback.judgements import Mark
 from resift.library import Library
-from resift.plugin.connect import open_session_store
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import Mark
 from resift.reranker import Config
-from resift.reranker.search.service import Reranker
+from resift.service.connect import open_session_store
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
 
 Body = dict[str, Any]
@@ -64,7 +64,9 @@ def embedded(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     held = [Document(str(n), one, vectors[n] if n < COUNT - 2 else None) for n, one in enumerate(fields)]
     assert engine.bulk(INDEX, held) == []
     config = Config(store=str(folder / "sessions.db"))
-    library = Library(Reranker(engine, model, Sessions(open_session_store(config.store, config.session_index)), config))
+    library = Library(
+        SearchService(engine, model, Sessions(open_session_store(config.store, config.session_index)), config)
+    )
     library.service.feedback(SESSION, INDEX, "fire", {"3": Mark(1.0), "8": Mark(-1.0)})
     yield library
     library.close()

@@ -11,8 +11,8 @@ from engine_documents import documents
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import IndexNotFound
+from resift.query.dsl import VECTOR_FIELD
 
 
 @pytest.fixture

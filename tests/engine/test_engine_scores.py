@@ -11,7 +11,7 @@ from engine_documents import ids, knn_body
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.plugin.connect import open_engine
+from resift.service.connect import open_engine
 
 
 def scores(engine: Engine, index: str, query: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.embedded.engine import SqliteEngine
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.indexing import BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
@@ -21,7 +21,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.tables import Refusals
 from resift.ingest.verify import verify
 from resift.ingest.writing import ATTEMPTS
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 
 
 def record(number: int, text: Any = "fire") -> Record:

@@ -19,18 +19,18 @@ import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import JoinedFields
 from resift.encoders.model import ALPHA, beta_of, lengths_of
 from resift.encoders.queries import QUERY_ALPHA, JointModel, StaticQueries
+from resift.encoders.tables import build_table, table_of
 from resift.errors import BadInput, ModelMismatch
-from resift.lab.training.queries import SPREAD, weigh
-from resift.lab.vectors.tables import build_table, table_of
+from resift.feedback.feedback import METHODS, Feedback
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.ranking.feedback import METHODS, Feedback
+from resift.query.dsl import JoinedFields
 from resift.reranker import Config, create_app
 from resift.text import bag_of_words
+from resift_lab.training.queries import SPREAD, weigh
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
 COUNT, DIM, QUERY = 40, 5, "fire rain"

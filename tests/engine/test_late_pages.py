@@ -13,11 +13,11 @@ from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
 
-from resift.cli.lab.reranker import put_into_service
 from resift.contracts.engine import Engine
+from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import beta_of
 from resift.errors import CorruptModel
-from resift.ranking.late_interaction import LateInteraction
+from resift_lab.commands.reranker import put_into_service
 
 
 @pytest.fixture(autouse=True)

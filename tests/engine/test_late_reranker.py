@@ -14,20 +14,20 @@ from test_train_reranker import collection
 from test_train_reranker import table as table
 
 from resift import Model, WordVectors
-from resift.cli.lab.reranker import put_into_service, take_out_of_service
 from resift.cli.main import main
 from resift.contracts.engine import Engine
+from resift.encoders.late_interaction import FILE, LateInteraction, factors_of
 from resift.encoders.registry import load_model
 from resift.errors import CorruptModel, ModelNotFound
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.fingerprints import fingerprints, fingerprints_in
-from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.judgements import Judgement
-from resift.ranking.late_interaction import FILE, LateInteraction, factors_of
 from resift.reranker import Config, create_app
-from resift.reranker.search.answers import ServedReranker
+from resift.service.answers import ServedReranker
+from resift.service.connect import open_engine, open_session_store
 from resift.sessions.sessions import Sessions
+from resift_lab.commands.reranker import put_into_service, take_out_of_service
+from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 FIRE = {"match": {"text": "fire"}}
 TEXTS = {

@@ -34,8 +34,8 @@ from resift.errors import (
     TextTooLong,
 )
 from resift.library import Hits, Index, Library
-from resift.plugin.connect import open_engine
 from resift.reranker import Config, create_app
+from resift.service.connect import open_engine
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [

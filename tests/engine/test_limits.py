@@ -20,9 +20,9 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from resift import Model, WordVectors
 from resift.contracts.engine import Engine
+from resift.encoders import late_interaction
+from resift.encoders.late_interaction import LateInteraction
 from resift.errors import TextTooLong
-from resift.ranking import late_interaction
-from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import Config, create_app
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES, check_json_size
 

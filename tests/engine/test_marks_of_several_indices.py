@@ -13,9 +13,9 @@ from reranker_app import ids, post
 from resift import Model
 from resift.contracts.documents import Document
 from resift.errors import AmbiguousDocument
+from resift.feedback.judgements import GRADES
 from resift.library import Library
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 
 ONLY_A, BOTH, ONLY_B = "bush fire near the forest", "fire and smoke", "the army returned fire"

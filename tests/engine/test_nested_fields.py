@@ -14,11 +14,11 @@ from reranker_app import ids, post
 
 from resift import Model
 from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import GUARD_FIELD, NestedField
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
+from resift.query.dsl import GUARD_FIELD, NestedField
 from resift.reranker import Config, create_app
 from resift.rewriting.clauses import question_clause, text_clause, text_parts
 from resift.rewriting.request import find_text

@@ -19,10 +19,10 @@ from reranker_app import app, client, config, filled, post
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import GUARD_FIELD, Body
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
+from resift.query.dsl import GUARD_FIELD, Body
 
 __all__ = ["app", "client", "config", "filled"]
 

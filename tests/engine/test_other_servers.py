@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from resift.errors import EngineError, NotFound
-from resift.plugin.connect import open_engine
+from resift.service.connect import open_engine
 
 PAGE = b"<html><head><title>It works</title></head><body><h1>A page</h1></body></html>"
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from resift import Model
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError
 from resift.plugin.opensearch.documents import sent_body
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
+from resift.query.dsl import VECTOR_FIELD
 
 DIM = 8
 MATCH = {"bool": {"should": [{"match": {"text": {"query": "fire river", "_name": "named"}}}]}}

@@ -12,9 +12,9 @@ from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
 from resift.errors import UnsupportedQuery
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 
 MATCH = {"match": {"text": "fire"}}
 

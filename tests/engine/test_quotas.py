@@ -14,10 +14,10 @@ from reranker_app import RECORDS
 import resift
 from resift import Model
 from resift.contracts.session_store import SessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, QuotaExceeded, TextTooLong
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller, KeyFile
 from resift.sessions.quotas import Quotas

@@ -22,9 +22,9 @@ from served import JSON, Client, serving
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import REQUEST_ID
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.request_log import JsonLines, TextLines
 

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from resift import Model, ResiftError
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
 from resift.errors import UnsupportedQuery
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 from resift.rewriting.clauses import script_source
 from resift.vectors.similarity import SIMILARITIES
 

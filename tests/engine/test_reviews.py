@@ -27,15 +27,15 @@ from resift.cli.main import main
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import AmbiguousDocument, BadInput, NotFound
-from resift.plugin.connect import open_review_store
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import create_app
 from resift.reranker.access.keys import KeyFile
 from resift.reviews import large
 from resift.reviews import log as log_module
 from resift.reviews import reviews as reviews_module
 from resift.reviews.reviews import Reviews
+from resift.service.connect import open_review_store
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_set_that_no_memory_holds(
 
 _JUDGE = """
 import sys
-from resift.plugin.connect import open_engine, open_review_store
+from resift.service.connect import open_engine, open_review_store
 from resift.reviews.reviews import Reviews
 
 review = Reviews(open_engine(sys.argv[1]), lambda: open_review_store(sys.argv[2], "s")).open("r")

@@ -33,7 +33,7 @@ from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
-from resift.reranker.search.words import THREAD_NAME
+from resift.service.words import THREAD_NAME
 from resift.sessions.documents import read_documents
 
 
@@ -67,7 +67,7 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
 
 
 def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model: Model, config: Config) -> None:
-    from resift.plugin.sqlite.engine import SqliteEngine
+    from resift.embedded.engine import SqliteEngine
 
     adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
     found = {}
@@ -83,7 +83,7 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
 
 
 def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path, model: Model, config: Config) -> None:
-    from resift.plugin.sqlite.engine import SqliteEngine
+    from resift.embedded.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "docs.db"))
     texts = {"known": "fire fire", "unknown": "zzyzx qwfp fire", "other": "a river"}
@@ -114,7 +114,7 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
 def test_models_learned_from_documents_leave_numbers_to_the_engine(
     tmp_path: Path, model: Model, config: Config
 ) -> None:
-    from resift.plugin.sqlite.engine import SqliteEngine
+    from resift.embedded.engine import SqliteEngine
 
     learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
     engine = SqliteEngine(str(tmp_path / "shop.db"))

@@ -17,9 +17,9 @@ from reranker_app import filled as filled
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
+from resift.encoders.late_interaction import LateInteraction
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.search.answers import ServedReranker
+from resift.service.answers import ServedReranker
 
 on_opensearch = pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
 

@@ -12,7 +12,7 @@ from reranker_app import filled as filled
 from reranker_app import post
 
 from resift.contracts.engine import Engine
-from resift.reranker.search.bodies import Search, asked_by, search_body
+from resift.service.bodies import Search, asked_by, search_body
 
 FIRE = {"match": {"text": "fire"}}
 

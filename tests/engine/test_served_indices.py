@@ -15,11 +15,11 @@ from reranker_app import post
 
 from resift import Model
 from resift.contracts.documents import Document
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, IndexNotServed
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
-from resift.reranker.access.indices import ServedIndices, indices_in
+from resift.service.served_indices import ServedIndices, indices_in
 
 P = f"resift-test-{uuid.uuid4().hex[:8]}"
 OPEN, MORE, SECRET, SESSIONS = f"{P}-open", f"{P}-more", f"{P}-secret", f"{P}_sessions"

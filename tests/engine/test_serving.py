@@ -22,7 +22,7 @@ from served import JSON, Client, Server, serving
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.documents import Document
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.embedded.engine import SqliteEngine
 
 DEADLINE = 3.0
 SEARCH = {"index": "docs", "query": "fire"}

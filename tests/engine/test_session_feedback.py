@@ -23,10 +23,10 @@ from resift.cache import TtlCache
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.errors import SessionsUnavailable
-from resift.plugin.connect import open_session_store
-from resift.ranking.judgements import Judgement
+from resift.feedback.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.reranker.search.service import Reranker
+from resift.service.connect import open_session_store
+from resift.service.search_service import SearchService
 from resift.sessions.knowledge import WORDS
 from resift.sessions.sessions import Session, Sessions
 
@@ -295,7 +295,7 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     engine: Engine, indexed: str, model: Model, clock: Clock, tmp_path: Path
 ) -> None:
     sessions = Sessions(open_session_store(str(tmp_path / "sessions.db"), "unused"))
-    service = Reranker(engine, model, sessions, Config())
+    service = SearchService(engine, model, sessions, Config())
     loader = service.knowledge
     loader._contents.clock = clock
     session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))

@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 import resift as library
 from resift import Model
 from resift.cli.main import main
-from resift.plugin.connect import default_store, open_engine
 from resift.reranker import Config, create_app
+from resift.service.connect import default_store, open_engine
 
 TEXTS = {"1": "bush fire", "2": "the army returned fire", "3": "rain and rivers"}
 
@@ -80,7 +80,7 @@ import ctypes, os, sys
 if sys.argv[1] == "":
     ctypes.CDLL(None).prctl(24, 1)
     os.execv(sys.executable, [sys.executable, __file__, *sys.argv[2:]])
-from resift.plugin.connect import default_store
+from resift.service.connect import default_store
 print(os.access(sys.argv[1], os.W_OK), default_store(sys.argv[1]))
 """
 

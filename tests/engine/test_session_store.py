@@ -10,12 +10,12 @@ import pytest
 
 from resift.contracts.session_store import SessionStore
 from resift.contracts.testing import STORED, SessionStoreContract
+from resift.embedded import database as sqlite_module
+from resift.embedded.database import SqliteSessionStore
 from resift.errors import BadInput, SessionsUnavailable
-from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.sqlite import database as sqlite_module
-from resift.plugin.sqlite.database import SqliteSessionStore
+from resift.service.connect import open_session_store
 
 
 @pytest.fixture

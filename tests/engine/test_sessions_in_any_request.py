@@ -11,8 +11,8 @@ from differential import SENTENCES
 
 import resift
 from resift import Model
-from resift.contracts.query_dsl import VECTOR_FIELD
-from resift.plugin.connect import open_engine
+from resift.query.dsl import VECTOR_FIELD
+from resift.service.connect import open_engine
 
 pytestmark = pytest.mark.since(3, "scores of words are 2.2 times as high")
 _TEXTS = [

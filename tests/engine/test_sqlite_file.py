@@ -18,15 +18,15 @@ from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.contracts.session_store import StoredSession
+from resift.embedded import database
+from resift.embedded.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
+from resift.embedded.tables import FORMAT
 from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionDamaged
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Refusals, records_of
-from resift.plugin.sqlite import database
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.tables import FORMAT
+from resift.query.dsl import VECTOR_FIELD
 from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parents[2]
@@ -202,8 +202,8 @@ WRITER = """
 import sys
 from resift import load_model
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import VECTOR_FIELD
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
 engine = SqliteEngine(sys.argv[1])
 engine.create("docs", ["text"], load_model(sys.argv[2]))
 for batch in range(int(sys.argv[4])):
@@ -292,10 +292,10 @@ if os.access(sys.argv[1], os.W_OK):
     sys.exit(print("writable"))
 from resift.errors import EngineUnavailable, SessionsUnavailable
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.query.dsl import VECTOR_FIELD
 from resift.contracts.session_store import StoredSession
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.sqlite.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
+from resift.embedded.database import SqliteSessionStore
 engine, store = SqliteEngine(sys.argv[1]), SqliteSessionStore(sys.argv[1])
 assert len(engine.search("docs", {"query": {"match": {"text": "fire"}}}).hits) == 2
 assert store.read("a").body["q"] == ["fire é"]

@@ -13,10 +13,10 @@ from engine_documents import documents, ids
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.session_store import StoredSession
+from resift.embedded import database
+from resift.embedded.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import CorruptEngine
-from resift.plugin.sqlite import database
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
 
 ONE = StoredSession({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs"])
 

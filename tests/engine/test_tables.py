@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import resift
+import resift_lab
 from resift import Index, Model
 from resift.errors import BadInput
 
@@ -210,7 +211,7 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
     news.add({"id": f"e{i}", "text": f"smoke {'bush ' * (i % 4)}river {'water ' * (i % 3)}"} for i in range(30))
     queries = {"1": "smoke bush", "2": "water river", "3": "bush"}
     qrels: dict[str, dict[str, int]] = {"1": {"e3": 2, "e7": 1, "e1": 0}, "2": {"e5": 1, "none": 3}, "3": {"e1": 0}}
-    found = resift.evaluate(news, queries, qrels)
+    found = resift_lab.evaluate(news, queries, qrels)
     run = {query: {hit.id: -rank for rank, hit in enumerate(news.search(queries[query], 100))} for query in ("1", "2")}
     measures = [ir_measures.parse_measure(name) for name in found.values]
     expected = {(one.query_id, str(one.measure)): one.value for one in ir_measures.iter_calc(measures, qrels, run)}
@@ -220,19 +221,19 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
     assert repr(found).startswith("2 queries, 1 without a relevant document\nnDCG@10 ")
     assert "<td>R@100</td>" in found._repr_html_()
     with pytest.raises(BadInput, match="no query has a relevant document"):
-        resift.evaluate(news, queries, {"3": {"e1": 0}})
+        resift_lab.evaluate(news, queries, {"3": {"e1": 0}})
     with pytest.raises(BadInput, match="qrels has a query '9'"):
-        resift.evaluate(news, queries, {"9": {"e1": 1}})
+        resift_lab.evaluate(news, queries, {"9": {"e1": 1}})
     with pytest.raises(BadInput, match=r"qrels holds no judgements: '>' not supported .*document id → a number"):
-        resift.evaluate(news, queries, {"1": {"e3": "yes"}})  # type: ignore[dict-item]
+        resift_lab.evaluate(news, queries, {"1": {"e3": "yes"}})  # type: ignore[dict-item]
     with pytest.raises(BadInput, match=r"index is 'news' .expected resift.open\(URL\).index\(NAME\)"):
-        resift.evaluate("news", queries, qrels)
-    for takes_a_name in (resift.tune, resift.prove):
+        resift_lab.evaluate("news", queries, qrels)
+    for takes_a_name in (resift_lab.tune, resift_lab.prove):
         with pytest.raises(BadInput, match=r"index is <.*expected its name"):
             takes_a_name(news)  # type: ignore[operator]
     for searched in (news, news.session("anna")):
         with pytest.raises(BadInput, match=r"such as 'none' .expected its own ids, such as '.+'"):
-            resift.evaluate(searched, queries, {"1": {"none": 3, "e1": 0}})
+            resift_lab.evaluate(searched, queries, {"1": {"none": 3, "e1": 0}})
 
 
 @pytest.mark.parametrize("has_tqdm", [True, False])
@@ -244,10 +245,10 @@ def test_what_takes_long_shows_a_bar_where_tqdm_is_installed(
     if not has_tqdm:
         monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     news.add(pandas.DataFrame({"id": range(3), "text": ["fire", "smoke", None]}))
-    resift.evaluate(news, {"q": "fire"}, {"q": {"0": 1}})
+    resift_lab.evaluate(news, {"q": "fire"}, {"q": {"0": 1}})
     shown = capsys.readouterr().err
     assert ("adding to news: 100%" in shown, "searching: 100%" in shown) == (has_tqdm, has_tqdm), shown
     assert bool(shown) == has_tqdm
     told: list[tuple[int, int]] = []
-    resift.evaluate(news, {"q": "fire"}, {"q": {"0": 1}}, progress=lambda *so_far: told.append(so_far))
+    resift_lab.evaluate(news, {"q": "fire"}, {"q": {"0": 1}}, progress=lambda *so_far: told.append(so_far))
     assert (told, capsys.readouterr().err) == ([(1, 1)], "")

@@ -13,7 +13,7 @@ import pytest
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.embedded.engine import SqliteEngine
 
 RESIFT = [sys.executable, "-m", "resift"]
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

@@ -20,9 +20,9 @@ from resift.contracts.engine import Engine
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
+from resift.service.connect import open_session_store
 from resift.sessions.clicks import ACTIONS
 from resift.sessions.trials import (
     SESSIONS,

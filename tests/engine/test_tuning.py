@@ -10,42 +10,42 @@ import pytest
 
 from resift import Model
 from resift.contracts.engine import Engine
+from resift.contracts.tuning import USUAL, Tuning
 from resift.encoders.model import beta_of, known_alpha
-from resift.plugin.connect import open_session_store
-from resift.ranking.judgements import Mark
-from resift.ranking.tuning import USUAL, Tuning
-from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search
-from resift.reranker.search.service import Reranker
+from resift.feedback.judgements import Mark
+from resift.service.bodies import Search
+from resift.service.config import Config
+from resift.service.connect import open_session_store
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
 
 
 @pytest.fixture
-def service(engine: Engine, indexed: str, model: Model, tmp_path: Path) -> Reranker:
+def service(engine: Engine, indexed: str, model: Model, tmp_path: Path) -> SearchService:
     """The service; it remembers an index for seconds, so that tests tune before they search."""
     sessions = Sessions(open_session_store(str(tmp_path / "sessions.db"), "resift_sessions"))
-    return Reranker(engine, model, sessions, Config(engine=":memory:", store=":memory:"))
+    return SearchService(engine, model, sessions, Config(engine=":memory:", store=":memory:"))
 
 
-def weight(service: Reranker, index: str, **options: Any) -> float:
+def weight(service: SearchService, index: str, **options: Any) -> float:
     """The similarity's weight in a search."""
     told = service.search(Search("fire", 5, index=index, **options)).resift
     return float(told.get("alpha", 0.0))
 
 
-def test_the_weight_is_the_indexs_own(service: Reranker, engine: Engine, indexed: str, model: Model) -> None:
+def test_the_weight_is_the_indexs_own(service: SearchService, engine: Engine, indexed: str, model: Model) -> None:
     engine.tune(indexed, Tuning(0.25, model.hash))
     assert weight(service, indexed) == 0.25
     assert weight(service, indexed, alpha=0.4) == 0.4, "who names a weight gets it"
 
 
-def test_a_weight_for_another_models_vectors_is_not(service: Reranker, engine: Engine, indexed: str) -> None:
+def test_a_weight_for_another_models_vectors_is_not(service: SearchService, engine: Engine, indexed: str) -> None:
     engine.tune(indexed, Tuning(0.25, "0" * 16))
     assert weight(service, indexed) == 0.5
 
 
 def test_a_session_has_the_constants_of_the_index(
-    service: Reranker, engine: Engine, indexed: str, model: Model
+    service: SearchService, engine: Engine, indexed: str, model: Model
 ) -> None:
     engine.tune(indexed, Tuning(0, model.hash, words=2, strength=3, carried=0))
     service.feedback("s", indexed, "fire", {"0": Mark(1.0)})

@@ -15,9 +15,9 @@ from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 from resift import Model
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import QuotaExceeded
-from resift.plugin.connect import open_ubi_log
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
+from resift.service.connect import open_ubi_log
 from resift.sessions.quotas import Quotas
 
 ORIGIN = "https://shop.example"

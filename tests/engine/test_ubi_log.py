@@ -11,11 +11,11 @@ from opensearchpy import OpenSearch
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift.contracts.ubi import EVENTS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery, seconds_of, timestamp_of
+from resift.embedded import database as sqlite_ubi
 from resift.errors import BadInput, EngineError, EngineUnavailable
-from resift.plugin.connect import open_engine, open_ubi_log
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.ubi import OpenSearchUbiLog
-from resift.plugin.sqlite import database as sqlite_ubi
+from resift.service.connect import open_engine, open_ubi_log
 
 LONG = (0.0, NOW + 1000)
 Refresh = Callable[[], None]

@@ -22,9 +22,9 @@ from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import EngineError
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.rewriting.request import as_written

@@ -14,13 +14,13 @@ import pytest
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, Rejection
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
+from resift.encoders.tables import build_table
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH, Verification, is_right, verify
 from resift.ingest.writing import ATTEMPTS
-from resift.lab.vectors.tables import build_table
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 
 
 def write(engine: Engine, index: str, model: Model, texts: dict[str, str], encoded: str | None = None) -> None:

@@ -15,11 +15,11 @@ import pytest
 from worker_memory import Server, serving
 
 from resift import Model
+from resift.embedded.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import Judgement
 from resift.sessions.sessions import Sessions
 
 log = logging.getLogger(__name__)

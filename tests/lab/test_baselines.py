@@ -19,10 +19,10 @@ from tiny_transformer import save_sentence_transformer
 from resift import WordVectors, build_model
 from resift.arrays import Floats
 from resift.errors import BadInput, MissingExtra
-from resift.lab.evaluation.baselines.bm25 import BM25
-from resift.lab.evaluation.baselines.dynamax import DynaMax, dynamax
-from resift.lab.evaluation.baselines.terms import stemmer
-from resift.lab.evaluation.registry import build_system
+from resift_lab.evaluation.baselines.bm25 import BM25
+from resift_lab.evaluation.baselines.dynamax import DynaMax, dynamax
+from resift_lab.evaluation.baselines.terms import stemmer
+from resift_lab.evaluation.registry import build_system
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -119,7 +119,7 @@ def test_words_are_compared_by_their_rows_or_exactly(vectors: WordVectors, text:
 
 
 def test_repeats_in_another_process(corpus: list[str]) -> None:
-    code = "import sys; from resift.cli.lab.evaluate import evaluate; evaluate()"
+    code = "import sys; from resift_lab.commands.evaluate import evaluate; evaluate()"
     command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == loaded(*command[3:-1])
     assert loaded(*command[3:-1]) != loaded(*command[3:-1], "--seed", "4")

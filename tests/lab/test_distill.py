@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 from tiny_transformer import save_sentence_transformer
 
 from resift.cli.main import main
+from resift.encoders.tables import quantized, weights_by_rank
 from resift.errors import BadInput, MissingExtra
-from resift.lab.training.distill import distill, read_words, rounded
-from resift.lab.training.principal import principal_components
-from resift.lab.training.refine import _fitted, refine, sentences, turned
-from resift.lab.vectors.tables import quantized, weights_by_rank
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift_lab.training.distill import distill, read_words, rounded
+from resift_lab.training.principal import principal_components
+from resift_lab.training.refine import _fitted, refine, sentences, turned
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
 

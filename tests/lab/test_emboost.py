@@ -17,12 +17,12 @@ from resift.cli.main import main
 from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
-from resift.lab.corpus import DocumentFrequencies
-from resift.lab.evaluation.protocol import run_retrieval
-from resift.lab.evaluation.system import Encoder
-from resift.lab.training.emboost import _Network, export, first_words, padded, train
-from resift.lab.training.options import EmBoostOptions
-from resift.lab.vectors.mixture import mix_vectors
+from resift_lab.corpus import DocumentFrequencies
+from resift_lab.evaluation.protocol import run_retrieval
+from resift_lab.evaluation.system import Encoder
+from resift_lab.training.emboost import _Network, export, first_words, padded, train
+from resift_lab.training.options import EmBoostOptions
+from resift_lab.vectors.mixture import mix_vectors
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from click.testing import CliRunner
 from evaluation_fixtures import documents, loaded, run, write_lines
 
 from resift import Model
-from resift.cli.lab.evaluate import CLASSES, RETRIEVAL, STS
-from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.lab.evaluation.data import read_classes, read_collection, read_pairs
-from resift.lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval, z_score
-from resift.lab.evaluation.registry import BASELINES, build_system, load_system
-from resift.lab.evaluation.report import run_report, sts_report
-from resift.lab.evaluation.sts import run_sts
+from resift_lab.commands.evaluate import CLASSES, RETRIEVAL, STS
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import read_classes, read_collection, read_pairs
+from resift_lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval, z_score
+from resift_lab.evaluation.registry import BASELINES, build_system, load_system
+from resift_lab.evaluation.report import run_report, sts_report
+from resift_lab.evaluation.sts import run_sts
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -160,8 +160,8 @@ def test_hybrid_is_what_is_served(here: Path, folder: str) -> None:
 def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     lexical, semantic = np.array([3.0, 2, 0, 0, 0, 0]), np.array([0, 0.1, 0.2, 0.9, 0.3, 0])
     np.testing.assert_allclose(hybrid_scores(lexical, semantic, 0.3), 0.7 * z_score(lexical) + 0.3 * z_score(semantic))
-    monkeypatch.setattr("resift.lab.evaluation.protocol._WHOLE", 5)
-    monkeypatch.setattr("resift.lab.evaluation.protocol._CANDIDATES", 2)
+    monkeypatch.setattr("resift_lab.evaluation.protocol._WHOLE", 5)
+    monkeypatch.setattr("resift_lab.evaluation.protocol._CANDIDATES", 2)
     found = hybrid_scores(lexical, semantic, 0.3)
     assert np.isfinite(found).tolist() == [True, True, False, True, True, False]
     kept = [0, 1, 3, 4]

@@ -11,7 +11,7 @@ import pytest
 from evaluation_fixtures import write_lines
 
 from resift.errors import BadInput
-from resift.lab.evaluation.data import read_classes, read_collection, read_labelled, read_pairs
+from resift_lab.evaluation.data import read_classes, read_collection, read_labelled, read_pairs
 
 
 def assert_refused(read: Callable[[Any], object], path: str | Path, message: str) -> None:

@@ -13,27 +13,27 @@ import pytest
 from click.testing import CliRunner
 
 from resift import WordVectors, build_model
-from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.contracts.documents import Document
+from resift.embedded.database import SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput
-from resift.lab.evaluation.data import Classes, Collection, read_conversations
-from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.evaluation.feedback.graded import Graded
-from resift.lab.evaluation.feedback.methods import NAMES, scores_after
-from resift.lab.evaluation.feedback.options import FeedbackOptions
-from resift.lab.evaluation.feedback.runs import run_feedback, run_topics
-from resift.lab.evaluation.feedback.same_class import SameClass
-from resift.lab.evaluation.feedback.turns import METRICS, run_turns
-from resift.lab.evaluation.served import Asked, Hits
-from resift.lab.evaluation.system import Encoder
-from resift.plugin.sqlite.database import SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import JudgedDocument, Judgement, Mark
-from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search
-from resift.reranker.search.service import Reranker
+from resift.feedback.judgements import JudgedDocument, Judgement, Mark
+from resift.service.bodies import Search
+from resift.service.config import Config
+from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.evaluation.data import Classes, Collection, read_conversations
+from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.graded import Graded
+from resift_lab.evaluation.feedback.methods import NAMES, scores_after
+from resift_lab.evaluation.feedback.options import FeedbackOptions
+from resift_lab.evaluation.feedback.runs import run_feedback, run_topics
+from resift_lab.evaluation.feedback.same_class import SameClass
+from resift_lab.evaluation.feedback.turns import METRICS, run_turns
+from resift_lab.evaluation.served import Asked, Hits
+from resift_lab.evaluation.system import Encoder
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -141,7 +141,7 @@ def test_what_is_served_is_measured(
         engine.create("docs", ["text"], model)
         rows = enumerate(zip(bench.documents, bench.vectors, strict=True))
         engine.bulk("docs", [Document(str(row), {"text": text}, vector) for row, (text, vector) in rows])
-        service = Reranker(engine, model, Sessions(store), Config())
+        service = SearchService(engine, model, Sessions(store), Config())
         marks = {str(row): Mark(1.0) for row in judged}
         if marks:
             service.feedback("person", "docs", bench.queries[1], marks)

@@ -16,13 +16,13 @@ from resift import Model
 from resift.cli.main import main
 from resift.contracts.ubi import EVENTS, QUERIES
 from resift.errors import BadInput
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.data.workbench import judgment_list, query_set, read_judgment_list
-from resift.plugin.connect import open_engine, open_session_store, open_ubi_log
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.judgements import Judgement
+from resift.service.connect import open_engine, open_session_store, open_ubi_log
 from resift.sessions.sessions import Sessions
+from resift_lab.evaluation.data import read_collection
+from resift_lab.evaluation.data.workbench import judgment_list, query_set, read_judgment_list
 
 LIST = {"name": "n", "judgmentRatings": [{"query": "fire", "ratings": [{"docId": "a", "rating": "0.500"}]}]}
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from resift.lab.training.fitting import cosine_gradients, fit_rows
 from resift.vectors.similarity import unit_rows
+from resift_lab.training.fitting import cosine_gradients, fit_rows
 
 
 def problem(texts: int = 600) -> tuple[csr_matrix, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from resift import Model, build_model
+from resift.contracts.tuning import Tuning
 from resift.encoders.model import ALPHA
-from resift.lab.prove.tuning import Values, choose
-from resift.lab.training.gate import Gate, Verdict
-from resift.lab.vectors.tables import build_table
-from resift.ranking.tuning import Tuning
+from resift.encoders.tables import build_table
+from resift_lab.prove.tuning import Values, choose
+from resift_lab.training.gate import Gate, Verdict
 
 SUBJECTS, SIZE = 60, 10
 LETTERS = "abcdefghij"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resift.lab.word2doc.keywords import NOISES, rake, with_noise
+from resift_lab.word2doc.keywords import NOISES, rake, with_noise
 
 
 def test_keywords_are_the_runs_between_stop_words() -> None:

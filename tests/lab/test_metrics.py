@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from resift.errors import BadInput
-from resift.lab.evaluation import metrics
-from resift.lab.evaluation.pairwise import pair_similarity, similarity_blocks
-from resift.lab.evaluation.same_class import same_class_scores
 from resift.vectors.similarity import SIMILARITIES
+from resift_lab.evaluation import metrics
+from resift_lab.evaluation.pairwise import pair_similarity, similarity_blocks
+from resift_lab.evaluation.same_class import same_class_scores
 
 
 def test_map11_worked_example() -> None:
@@ -104,7 +104,7 @@ def test_small_blocks_and_sparse_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     queries, database = rng.integers(0, 3, (5, 6)).astype("f"), rng.integers(0, 3, (8, 6)).astype("f")
     (_, whole), *_ = similarity_blocks(queries, database)
-    monkeypatch.setattr("resift.lab.evaluation.pairwise._CELLS", 16)
+    monkeypatch.setattr("resift_lab.evaluation.pairwise._CELLS", 16)
     blocks = list(similarity_blocks(csr_matrix(queries), csr_matrix(database)))
     assert [rows.stop - rows.start for rows, _ in blocks] == [2, 2, 1]
     np.testing.assert_allclose(np.concatenate([scores for _, scores in blocks]), whole, atol=1e-6)

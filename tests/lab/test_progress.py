@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resift.lab.training.progress import StepCounter
+from resift_lab.training.progress import StepCounter
 
 
 def test_stages_follow_each_other() -> None:

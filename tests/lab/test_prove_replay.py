@@ -13,22 +13,22 @@ import pytest
 from click.testing import CliRunner
 from ubi_events import NOW, event, query
 
-import resift
+import resift_lab
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.engine import Engine
+from resift.contracts.tuning import USUAL, Tuning
 from resift.contracts.ubi import EVENTS, QUERIES, UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.prove import report, traffic
-from resift.lab.prove.replay import Log, Observation, Skipped, replay
-from resift.lab.prove.report import false_alarms, rows_of
-from resift.lab.prove.traffic import read_searches, sample_clients
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.ranking.judgements import Judgement
-from resift.ranking.tuning import USUAL, Tuning
 from resift.sessions.clicks import ACTIONS
+from resift_lab.prove import report, traffic
+from resift_lab.prove.replay import Log, Observation, Skipped, replay
+from resift_lab.prove.report import false_alarms, rows_of
+from resift_lab.prove.traffic import read_searches, sample_clients
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
@@ -196,19 +196,19 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
         rows.writerow(["query", "shown", "clicked", "client", "time"])
         for client, at, shown, clicked in searches(random.Random(3), 60, loyal):
             rows.writerow(["tree", " ".join(shown), clicked, client, at])
-    report = resift.prove(news, tmp_path / "log.csv", engine_url, model=model)
+    report = resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model)
     row = report.rows["all"]
     assert (row.clicks, row.clients) == (60, 60)
     assert (report.skipped.first, report.unstable, report.share) == (60, 0, 1)
     assert (row.interval[0] > 0) == loyal
     assert (row.interval[1] < 0) is False
     own = {"query": {"bool": {"must": {"match": {"text": "%SearchText%"}}}}, "aggs": {"n": {"terms": {"field": "sku"}}}}
-    assert resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
+    assert resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
     engine.tune(news, Tuning(words=0, strength=0))  # sessions that say nothing
-    tuned = resift.tune(news, tmp_path / "log.csv", engine_url, model=model)
+    tuned = resift_lab.tune(news, tmp_path / "log.csv", engine_url, model=model)
     assert tuned.new == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
-    assert resift.tune(news, None, engine_url, model=model).tuning == tuned.tuning
-    assert resift.tune(news, None, engine_url, model=model, undo=True).tuning == USUAL == engine.info(news).tuning
+    assert resift_lab.tune(news, None, engine_url, model=model).tuning == tuned.tuning
+    assert resift_lab.tune(news, None, engine_url, model=model, undo=True).tuning == USUAL == engine.info(news).tuning
 
 
 def test_the_log_of_ubi_is_replayed_by_the_command(
@@ -246,8 +246,8 @@ def test_the_log_of_ubi_is_replayed_by_the_command(
 def test_where_nothing_can_be_replayed_that_is_said(engine_url: str, news: str, model: Model, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("query,shown,clicked,client,time\ntree,fire-1,fire-1,anna,1700000000\n")
     with pytest.raises(BadInput, match="nothing to replay"):
-        resift.prove(news, tmp_path / "log.csv", engine_url, model=model)
+        resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model)
     with (tmp_path / "log.csv").open("a") as file:
         file.write("tree,fire-2,fire-2,anna,1700000001\n")
     with pytest.raises(BadInput, match="%SearchText%"):
-        resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body={"query": {"match_all": {}}})
+        resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model, body={"query": {"match_all": {}}})

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.errors import BadInput
-from resift.lab.word2doc import retriever as module
-from resift.lab.word2doc.retriever import BINS, HashedRetriever, hashed_counts, murmur3, terms
+from resift_lab.word2doc import retriever as module
+from resift_lab.word2doc.retriever import BINS, HashedRetriever, hashed_counts, murmur3, terms
 
 TEXTS = ["Bush fire, bush fire near Sydney", "The army returned fire", "rain and rain and rain", "", "the of"]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.vq import kmeans2
 
-from resift.lab.encoders.kmeans import kmeans, spread_points
-from resift.ranking.mask import adam, spherical_entropy
+from resift.encoders.kmeans import kmeans, spread_points
+from resift.feedback.mask import adam, spherical_entropy
 
 
 def torch_entropy(

@@ -14,21 +14,21 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
-from resift.cli.lab.served_search import ServedSearch
-from resift.cli.lab.train_self import adapt_files, self_command
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.encoders.registry import load_model
+from resift.encoders.tables import build_table
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
-from resift.lab.evaluation.feedback.bench import FeedbackBench
-from resift.lab.training.contrastive import fit, info_nce_gradients
-from resift.lab.training.documents import Documents, sample_words
-from resift.lab.training.gate import Gate, Verdict
-from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, export
-from resift.lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
-from resift.lab.training.systems import Adapted
-from resift.lab.vectors.tables import build_table
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.commands.train_self import adapt_files, self_command
+from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.training.contrastive import fit, info_nce_gradients
+from resift_lab.training.documents import Documents, sample_words
+from resift_lab.training.gate import Gate, Verdict
+from resift_lab.training.options import AdaptOptions
+from resift_lab.training.self_supervised import adapt, export
+from resift_lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
+from resift_lab.training.systems import Adapted
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from resift.lab.evaluation.significance import bootstrap_mean, paired_randomization
+from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
 
 
 def test_bootstrap_interval_covers_and_narrows() -> None:

@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
+from resift.encoders.builders import build_model
+from resift.encoders.tables import quantized
 from resift.errors import BadInput, CorruptModel
-from resift.lab.encoders.builders import build_model
-from resift.lab.vectors.convert import convert
-from resift.lab.vectors.model2vec import read_static, write_model2vec
-from resift.lab.vectors.tables import quantized
 from resift.vectors.folder import write_folder
+from resift_lab.vectors.convert import convert
+from resift_lab.vectors.model2vec import read_static, write_model2vec
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")

@@ -21,14 +21,14 @@ from resift.arrays import Floats
 from resift.cli.main import main
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
+from resift.encoders.tables import build_table, table_of
 from resift.errors import BadInput, DimensionMismatch, TeacherUnavailable
-from resift.lab.evaluation.registry import Source, load_system
-from resift.lab.training.options import QueryOptions
-from resift.lab.training.queries import draw_parts, train_queries
-from resift.lab.training.systems import LEARNERS
-from resift.lab.training.teachers import CALL, Teacher, endpoint_teacher
-from resift.lab.vectors.tables import build_table, table_of
 from resift.vectors.similarity import unit_rows
+from resift_lab.evaluation.registry import Source, load_system
+from resift_lab.training.options import QueryOptions
+from resift_lab.training.queries import draw_parts, train_queries
+from resift_lab.training.systems import LEARNERS
+from resift_lab.training.teachers import CALL, Teacher, endpoint_teacher
 
 TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
 NOISE = [f"noise{i}" for i in range(40)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from evaluation_fixtures import loaded, run
 
-from resift.lab.evaluation.sts import StsTask, intervals, significance, summary
+from resift_lab.evaluation.sts import StsTask, intervals, significance, summary
 
 pytestmark = pytest.mark.usefixtures("here")
 

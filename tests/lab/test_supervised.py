@@ -15,18 +15,18 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
-from resift.cli.lab.train import train as train_commands
+from resift.encoders.tables import build_table
 from resift.errors import BadInput
-from resift.lab.evaluation.data import read_labelled
-from resift.lab.training.boew import RoBoew, class_means, entropy
-from resift.lab.training.documents import segment_counts
-from resift.lab.training.labels import class_shares, hold_back
-from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
-from resift.lab.training.rnbof import untrained_network
-from resift.lab.training.supervised import train
-from resift.lab.training.vocabulary import vocabulary
-from resift.lab.vectors.tables import build_table
-from resift.ranking.mask import spherical_entropy
+from resift.feedback.mask import spherical_entropy
+from resift_lab.commands.train import train as train_commands
+from resift_lab.evaluation.data import read_labelled
+from resift_lab.training.boew import RoBoew, class_means, entropy
+from resift_lab.training.documents import segment_counts
+from resift_lab.training.labels import class_shares, hold_back
+from resift_lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
+from resift_lab.training.rnbof import untrained_network
+from resift_lab.training.supervised import train
+from resift_lab.training.vocabulary import vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", "mango", "olive"]

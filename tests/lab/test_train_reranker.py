@@ -10,23 +10,23 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift import WordVectors
-from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
+from resift.encoders.builders import build_model
+from resift.encoders.late_interaction import LateInteraction
 from resift.errors import BadInput
-from resift.lab.corpus import DocumentFrequencies
-from resift.lab.encoders.builders import build_model
-from resift.lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
-from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
-from resift.lab.evaluation.served import Hits, Served, served_by
-from resift.lab.evaluation.system import Encoder
-from resift.lab.fingerprints import fingerprints, fingerprints_in
-from resift.lab.training.judged_queries import bm25_candidates
-from resift.lab.training.late_interaction import Trainer
-from resift.lab.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
-from resift.lab.training.options import LateInteractionOptions
-from resift.lab.vectors.mixture import mix_vectors
-from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.similarity import unit_rows
+from resift_lab.commands.served_search import ServedSearch
+from resift_lab.corpus import DocumentFrequencies
+from resift_lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
+from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
+from resift_lab.evaluation.served import Hits, Served, served_by
+from resift_lab.evaluation.system import Encoder
+from resift_lab.fingerprints import fingerprints, fingerprints_in
+from resift_lab.training.judged_queries import bm25_candidates
+from resift_lab.training.late_interaction import Trainer
+from resift_lab.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
+from resift_lab.training.options import LateInteractionOptions
+from resift_lab.vectors.mixture import mix_vectors
 
 PAIRS = 100
 FILLER = ["lorem", "ipsum", "dolor", "sit", "amet", "elit"]

@@ -16,16 +16,16 @@ from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
 from resift.contracts.documents import IndexInfo
+from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.queries import JointModel, StaticQueries
 from resift.encoders.registry import load_model, load_queries
+from resift.feedback.judgements import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
-from resift.ranking.judgements import Judgement
-from resift.ranking.late_interaction import LateInteraction
+from resift.service.connect import open_session_store
 from resift.sessions.sessions import Sessions
 
 TRAIN = ["--set", "pool=20", "--set", "negatives=8", "--set", "epochs=2", "--set", "rate=0.003", "--json"]

@@ -10,16 +10,16 @@ from test_train_reranker import collection, table
 from ubi_events import event, query
 
 from resift import Model, WordVectors
-from resift.cli.lab.judged_source import logged_judgements
 from resift.cli.main import main
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
+from resift.encoders.late_interaction import LateInteraction
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.evaluation.judged_collection import judged_collection
-from resift.lab.fingerprints import fingerprints, fingerprints_in
-from resift.plugin.connect import open_engine, open_ubi_log
-from resift.ranking.late_interaction import LateInteraction
+from resift.service.connect import open_engine, open_ubi_log
 from resift.sessions.clicks import ACTIONS
+from resift_lab.commands.judged_source import logged_judgements
+from resift_lab.evaluation.judged_collection import judged_collection
+from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 __all__ = ["table"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from resift.encoders.universe import build_universe, principal_axes, spherical_kmeans
 from resift.errors import BadInput
-from resift.lab.encoders.universe import build_universe, principal_axes, spherical_kmeans
 from resift.vectors.similarity import unit_rows
 
 

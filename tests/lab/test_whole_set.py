@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import resift.lab.evaluation.feedback.whole_set as module
-from resift.lab.evaluation.feedback.whole_set import WholeSet
-from resift.lab.evaluation.metrics import map11
+import resift_lab.evaluation.feedback.whole_set as module
+from resift_lab.evaluation.feedback.whole_set import WholeSet
+from resift_lab.evaluation.metrics import map11
 
 _WORDS = 60  # of a subject, each of which is in few of its documents
 

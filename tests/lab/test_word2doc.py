@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.errors import BadInput, CorruptModel
-from resift.lab.training.options import Word2DocOptions
-from resift.lab.training.word2doc import sample_negatives, train
-from resift.lab.training.word2doc_pairs import training_pairs
-from resift.lab.training.word2doc_report import judge
-from resift.lab.word2doc.keywords import NOISES
-from resift.lab.word2doc.model import CONTEXT, Word2Doc
+from resift_lab.training.options import Word2DocOptions
+from resift_lab.training.word2doc import sample_negatives, train
+from resift_lab.training.word2doc_pairs import training_pairs
+from resift_lab.training.word2doc_report import judge
+from resift_lab.word2doc.keywords import NOISES
+from resift_lab.word2doc.model import CONTEXT, Word2Doc
 
 SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
 

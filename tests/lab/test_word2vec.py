@@ -13,11 +13,11 @@ from gensim.models.fasttext import save_facebook_model
 from gensim.parsing.preprocessing import STOPWORDS
 
 from resift import WordVectors
+from resift.encoders.tables import weights_by_rank
 from resift.errors import BadInput
-from resift.lab.training.word2vec import train_word2vec
-from resift.lab.vectors.convert import convert
-from resift.lab.vectors.tables import weights_by_rank
 from resift.text import STOP_WORDS
+from resift_lab.training.word2vec import train_word2vec
+from resift_lab.vectors.convert import convert
 
 
 @pytest.fixture

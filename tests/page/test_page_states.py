@@ -16,8 +16,8 @@ from selenium.webdriver.common.keys import Keys
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
+from resift.embedded.engine import SqliteEngine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 

@@ -16,12 +16,12 @@ from engine_documents import CONTENT_WORDS
 
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
-from resift.contracts.query_dsl import COMPACT_FIELD, document_text
-from resift.lab.vectors.tables import build_table
+from resift.encoders.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import remove_ingest_pipeline
 from resift.plugin.cluster.search_pipelines import rewriters, take_out
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.dsl import COMPACT_FIELD, document_text
 
 COUNT = 80
 SETTINGS: dict[str, Any] = {

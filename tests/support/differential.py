@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from resift.contracts.documents import Document, ModelDescription
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import VECTOR_FIELD
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.embedded.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 
 BOUNDED = settings(
     max_examples=int(os.environ.get("RESIFT_TEST_CASES", "4")),

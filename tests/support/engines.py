@@ -14,8 +14,8 @@ from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.plugin import read_resource
-from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.service.connect import open_engine, open_session_store
 
 # A machine that is busy with several suites may take longer for a search than anybody would wait for it.
 os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")

@@ -12,7 +12,7 @@ from typing import Any
 
 from odd_bodies import CLAUSES, ODD, PARTS, paths
 
-from resift.reranker.access.search_list import _alternatives, _keys, _kind, search_list
+from resift.query.allow_list import _alternatives, _keys, _kind, search_list
 
 Body = dict[str, Any]
 HIDDEN = "zanzibar"  # stands in each field of the documents that the alias leaves out, and nowhere else
@@ -136,7 +136,7 @@ class Fuzzer:
         return kind, body
 
     def made(self, shape: str, key: str = "") -> Any:
-        """A value of a shape, as search_list.json has it, for a key: in most cases one that OpenSearch takes there."""
+        """A value of a shape, as allow_list.json has it, for a key: in most cases one that OpenSearch takes there."""
         self.left -= 1
         kinds = _alternatives(shape)
         sensible = [value for value in SENSIBLE.get(key, ()) if _kind(value) in kinds]

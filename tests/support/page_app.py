@@ -10,10 +10,10 @@ from flask import Flask
 
 from resift import Model
 from resift.cli.demo import INDEX
-from resift.cli.lab.transcript import corpus_file
+from resift.cli.transcript import corpus_file
+from resift.embedded.engine import SqliteEngine
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files, Record
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 
 QUESTION = "How much is the filing fee?"

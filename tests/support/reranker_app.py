@@ -16,9 +16,9 @@ from resift import Model
 from resift.contracts.engine import Engine
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.connect import open_engine
 from resift.reranker import Config, create_app
-from resift.reranker.search.words import THREAD_NAME
+from resift.service.connect import open_engine
+from resift.service.words import THREAD_NAME
 
 TEXTS = {
     "bush": "fire in the bush with smoke",
@@ -75,7 +75,7 @@ def lasting(
 @pytest.fixture
 def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]:
     """An application over an embedded engine, for what has nothing to do with engines."""
-    from resift.plugin.sqlite.engine import SqliteEngine
+    from resift.embedded.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "plain.db"))
     app = create_app(config, engine=engine, model=model)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from resift.contracts.ubi import UbiLog, timestamp_of
-from resift.plugin.connect import open_engine, open_ubi_log
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.service.connect import open_engine, open_ubi_log
 
 NOW = float(int(time.time()))
 

@@ -11,12 +11,12 @@ import pytest
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import GUARD_FIELD
+from resift.encoders.tables import build_table
 from resift.ingest.verify import verify
-from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING
+from resift.query.dsl import GUARD_FIELD
 
 FIELDS = ["title", "parts.text"]
 OTHER = "resift_vector_other"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from resift.cli.main import main
 from resift.errors import BadInput, ResiftError
 from resift.plugin.addresses import is_cluster, nodes_of, without_credentials
-from resift.plugin.connect import open_engine, open_session_store
+from resift.service.connect import open_engine, open_session_store
 
 FILES = [
     "resift.db",

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import zipfile
@@ -19,33 +18,33 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "resift"
 GROUND = "ground"  # the modules of resift/ itself, which every room stands on
-MAY_IMPORT = {
-    GROUND: set[str](),
-    "vectors": {GROUND},
-    "encoders": {GROUND, "vectors"},
-    "ranking": {GROUND, "vectors", "encoders"},
-    "contracts": {GROUND, "vectors", "encoders", "ranking"},
-    "sessions": {GROUND, "vectors", "encoders", "ranking", "contracts"},
-    "reviews": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
-    "rewriting": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
-    "plugin": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting"},
-    "ingest": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin"},
-    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
-    "operations": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin", "ingest", "lab"},
-    "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
-    "integrations": {GROUND, "vectors", "ranking", "contracts", "reviews", "rewriting", "plugin", "library"},
-}
+ROOMS = [
+    GROUND,
+    "vectors",
+    "encoders",
+    "feedback",
+    "query",
+    "contracts",
+    "sessions",
+    "reviews",
+    "rewriting",
+    "ingest",
+    "plugin",
+    "embedded",
+    "service",
+    "reranker",
+]
+# a room may import all rooms that come before it in this list
+MAY_IMPORT = {room: set(ROOMS[:place]) for place, room in enumerate(ROOMS)}
+MAY_IMPORT["integrations"] = {*ROOMS, "library"} - {"reranker"}
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
-    "torch": "resift/lab/training",
-    "sentence_transformers": "resift/lab/training",
+    "torch": "resift_lab/training",
+    "sentence_transformers": "resift_lab/training",
     "flask": "resift/reranker",
     "opensearchpy": "resift/plugin",
     **dict.fromkeys(("haystack", "langchain_core", "llama_index", "mcp", "pydantic"), "resift/integrations"),
 }
-MODULE_LINES, MEDIAN_LINES = 400, 120
-FUNCTION_LINES, FUNCTION_BRANCHES = 50, 15
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 # by the setuptools at hand, as one that is fetched for the build would need a network
 BUILD = "from setuptools import build_meta; build_meta.build_wheel('dist')"
 
@@ -124,42 +123,12 @@ def test_there_are_no_circles() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
-def branches(function: Function) -> int:
-    """How often a function decides: conditions, loops, handlers, and each ``and`` and ``or``."""
-    count = 0
-    for node in ast.walk(function):
-        if isinstance(node, ast.comprehension):
-            count += 1 + len(node.ifs)
-        elif isinstance(node, ast.BoolOp):
-            count += len(node.values) - 1
-        else:
-            count += isinstance(node, (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler))
-    return count
-
-
-def test_modules_and_functions_can_be_read_in_one_sitting() -> None:
-    wrong = [path for path in PATHS if len(path.read_text("utf-8").splitlines()) > MODULE_LINES]
-    assert wrong == []
-    long = [
-        (path, node.name)
-        for path in PATHS
-        for node in parsed(path)
-        if isinstance(node, Function)
-        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES or branches(node) > FUNCTION_BRANCHES
-    ]
-    assert long == []
-
-
 def test_placeholders_of_sql_have_no_numbers() -> None:
     """Python 3.14 takes no sequence of values for them."""
     numbered = [
         path.name for path in (PACKAGE / "plugin/sqlite").glob("*.py") if re.search(r"\?\d", path.read_text("utf-8"))
     ]
     assert numbered == []
-
-
-def test_modules_are_small() -> None:
-    assert statistics.median(len(path.read_text("utf-8").splitlines()) for path in PATHS) <= MEDIAN_LINES
 
 
 def test_serving_does_not_import_training_libraries() -> None:

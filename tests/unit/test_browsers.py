@@ -11,8 +11,8 @@ from reranker_app import config as config
 from reranker_app import plain as plain
 
 from resift import Model
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput
-from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 
 KEY = "rsf_" + "k" * 43

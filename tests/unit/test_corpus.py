@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 
-from resift.lab.corpus import (
+from resift.text import FUNCTION_WORDS, STOP_WORDS
+from resift_lab.corpus import (
     DocumentFrequencies,
     char_ngrams,
     document_frequency,
@@ -19,7 +20,6 @@ from resift.lab.corpus import (
     sparse_counts,
     tfidf_idf,
 )
-from resift.text import FUNCTION_WORDS, STOP_WORDS
 
 
 def test_ngrams_of_short_words_and_of_lone_surrogates() -> None:
@@ -49,7 +49,7 @@ def test_every_idf_is_its_formula() -> None:
 
 def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
     counted = "DocumentFrequencies.from_texts(['d b c a e', 'e']).frequency"
-    code = f"from resift.lab.corpus import DocumentFrequencies; print(list({counted}))"
+    code = f"from resift_lab.corpus import DocumentFrequencies; print(list({counted}))"
     orders = {
         subprocess.run(
             [sys.executable, "-c", code],

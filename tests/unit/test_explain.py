@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
-from resift.ranking.explain import explain, reasons, title
-from resift.ranking.feedback import METHODS
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.feedback.explain import explain, reasons, title
+from resift.feedback.feedback import METHODS
+from resift.feedback.judgements import JudgedDocument, Judgement
 
 
 def judge(model: Model, marks: dict[str, float], query: str = "") -> list[JudgedDocument]:

@@ -10,9 +10,9 @@ import pytest
 from resift import Feedback, Model
 from resift.encoders.model import known_alpha
 from resift.errors import BadInput
-from resift.ranking.feedback import METHODS, Background
-from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.ranking.mask import learn_mask, spherical_entropy
+from resift.feedback.feedback import METHODS, Background
+from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.mask import learn_mask, spherical_entropy
 from resift.text import bag_of_words, leaning
 from resift.vectors.similarity import unit_rows
 

@@ -13,14 +13,14 @@ import pytest
 
 from resift import Model
 from resift.contracts.documents import Document, Rejection
-from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.indexing import BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import ATTEMPTS
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.dsl import VECTOR_FIELD
 
 Fault = Callable[[Sequence[Document]], None]
 

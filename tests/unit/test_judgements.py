@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
+from resift.feedback.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.sessions.sessions import effective_judgements
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from resift.lab.encoders.kmeans import kmeans, spread_points
+from resift.encoders.kmeans import kmeans, spread_points
 
 
 def points(count: int = 300) -> np.ndarray:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from resift import WordVectors
+from resift.encoders.late_interaction import LateInteraction
 from resift.errors import CorruptModel, ModelNotFound
-from resift.lab.evaluation.baselines.late_interaction import CollectionScorer, some_of
-from resift.lab.fingerprints import fingerprints, fingerprints_in
-from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.similarity import unit_rows
+from resift_lab.evaluation.baselines.late_interaction import CollectionScorer, some_of
+from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
 TEXTS = ["the fire, the FIRE", "army army bush", "", "flame in 1999", "qux fire", "?!"]

@@ -7,8 +7,8 @@ import pytest
 
 from resift import WordVectors, build_model
 from resift.errors import BadInput, DimensionMismatch
-from resift.lab.corpus import DocumentFrequencies
-from resift.lab.vectors.mixture import mix_vectors, subwords
+from resift_lab.corpus import DocumentFrequencies
+from resift_lab.vectors.mixture import mix_vectors, subwords
 
 TEXTS = ["the fire in the bush", "the army and the gun", "the rain", "zzyzx fire"]
 

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
+from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import ALPHA
+from resift.encoders.tables import build_table, quantized
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
-from resift.lab.encoders.codebook import learn_codebook, membership
-from resift.lab.training.documents import segment_counts
-from resift.lab.vectors.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors import compiled
+from resift_lab.training.documents import segment_counts
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
 NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]

@@ -16,10 +16,10 @@ from reranker_app import wait_for_sample
 
 from resift import Model, __version__
 from resift.contracts.documents import Document
+from resift.embedded.engine import SqliteEngine
 from resift.encoders.model import ALPHA
 from resift.errors import ResiftError
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import GRADES, SOURCES
+from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
 

@@ -8,8 +8,8 @@ import pytest
 
 from resift.errors import BadInput
 from resift.reranker import Config
-from resift.reranker.search.cards import CardFields, card_fields
-from resift.reranker.search.catalogue import example_queries
+from resift.service.cards import CardFields, card_fields
+from resift.service.catalogue import example_queries
 
 SHOP = [
     {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from resift.cli.lab.word2doc import TitledTexts, titled_texts
 from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Files, Record, guess_format, read
+from resift_lab.commands.word2doc import TitledTexts, titled_texts
 
 
 def records(data: str | bytes, format: str = "jsonl", id_column: str | None = None) -> list[Record | BadLine]:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resift.embedded.database import SqliteSessionStore
 from resift.errors import BadInput, NotFound
-from resift.plugin.sqlite.database import SqliteSessionStore
 from resift.reviews import log as log_module
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet

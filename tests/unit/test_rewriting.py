@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.encoders.model import MAX_BETA
-from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.feedback.feedback import Feedback
+from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.query.dsl import VECTOR_FIELD
 from resift.rewriting.clauses import NAME, PROMOTED, script_source
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten

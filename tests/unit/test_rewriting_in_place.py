@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.documents import VectorField
-from resift.ranking.feedback import Background, Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.ranking.own_vectors import OwnVectors
+from resift.feedback.feedback import Background, Feedback
+from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.own_vectors import OwnVectors
 from resift.rewriting.clauses import NAME
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome

@@ -25,18 +25,17 @@ from resift import Model
 from resift.cli.main import main
 from resift.contracts.documents import Document
 from resift.contracts.search_options import PipelineOptions, RewritingOptions, SearchOptions, SearchRequest
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ResiftError
+from resift.feedback.judgements import GRADES
 from resift.library import Index, Library, Session
 from resift.plugin.opensearch.client import ClientSettings
-from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.request_bodies import FeedbackRequest
 from resift.rewriting.request import asked_in
 from resift.schema import fields_of, plain, read, schema_of
 
 ROOT = Path(__file__).parents[2]
-MOST_OPTIONS = 250
 SCHEMAS = SPEC["components"]["schemas"]
 
 
@@ -207,14 +206,6 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
             inner = command.get_command(context, name)
             assert inner is not None
             yield from commands(inner, f"{path} {name}")
-
-
-def test_the_command_line_has_few_options() -> None:
-    counts = {
-        path: sum(isinstance(parameter, click.Option) for parameter in command.params)
-        for path, command in commands(main, "resift")
-    }
-    assert sum(counts.values()) <= MOST_OPTIONS, counts
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from reranker_app import post
 
 from resift import Model
 from resift.contracts.documents import Document
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
-from resift.plugin.sqlite.engine import SqliteEngine
+from resift.query.allow_list import check_listed, search_list
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.reranker.access.search_list import check_listed, search_list
 
 MATCH = {"match": {"text": "fire"}}
 UNLISTED: list[tuple[dict[str, Any], str]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resift.ranking.spelling import NgramIndex, Speller, edit_distance
+from resift.spelling import NgramIndex, Speller, edit_distance
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from resift.embedded import database
+from resift.embedded.database import Database, SqliteSessionStore
+from resift.embedded.engine import SqliteEngine
 from resift.errors import BadInput, EngineUnavailable, IndexNotFound
-from resift.plugin.sqlite import database
-from resift.plugin.sqlite.database import Database, SqliteSessionStore
-from resift.plugin.sqlite.engine import SqliteEngine
 
 
 def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(

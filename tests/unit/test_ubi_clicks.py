@@ -6,7 +6,7 @@ import pytest
 
 from resift.contracts.ubi import UbiEvent
 from resift.errors import BadInput
-from resift.ranking.judgements import GRADES
+from resift.feedback.judgements import GRADES
 from resift.sessions.clicks import ACTIONS, SHOWN, click_grades, read_actions
 
 

@@ -11,8 +11,8 @@ import pytest
 from resift import WordVectors
 from resift.arrays import batched
 from resift.encoders.model import known_part
+from resift.encoders.tables import build_table, quantized, weights_by_rank
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.lab.vectors.tables import build_table, quantized, weights_by_rank
 
 
 def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from resift.contracts.query_dsl import Body
-from resift.ranking.vocabulary import MAX_WORDS, MOST, STRONG, WEAK, Vocabulary, inflected_pairs
+from resift.query.dsl import Body
 from resift.rewriting.clauses import WIDENED
 from resift.rewriting.request import RewriteSettings
 from resift.rewriting.rewrite import rewrite
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.packaged import load_vectors
 from resift.vectors.table import WordVectors
+from resift.vectors.vocabulary import MAX_WORDS, MOST, STRONG, WEAK, Vocabulary, inflected_pairs
 
 DOCUMENTS = [
     ("charged", "twice", "card"),

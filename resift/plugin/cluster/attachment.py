@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.contracts.documents import IndexInfo, ModelDescription
-from resift.contracts.query_dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
+from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL = "index.final_pipeline"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.query_dsl import PIPELINE_PREFIX, is_compact, leaves
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
@@ -29,6 +28,7 @@ from resift.plugin.cluster.search_pipelines import (
     rewriters,
 )
 from resift.plugin.cluster.templates import Stamp, fill, render
+from resift.query.dsl import PIPELINE_PREFIX, is_compact, leaves
 from resift.version import __version__
 
 # These indices have none: it would have the name of another pipeline of the installation that is named resift.

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import is_ours
+from resift.contracts.tuning import Tuning
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.mappings import TUNING
-from resift.ranking.tuning import Tuning
+from resift.query.dsl import is_ours
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from resift.contracts.documents import ModelDescription
-from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedCluster
 from resift.plugin.cluster.templates import Stamp
+from resift.query.dsl import VECTOR_FIELD
 
 if TYPE_CHECKING:
     from resift.plugin.cluster.client import Cluster
 
-NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"  # where nothing else is said
+NAME, FIELDS, SERVICE_URL = "resift", ("title", "text"), "http://127.0.0.1:8080"  # where nothing else is said
 PROVIDERS = ("aws", "other")
 SECRET = "resift_api_key"  # the key of the key within the secret
 _ARNS = {
@@ -63,7 +63,7 @@ class Managed:
     def check_reranker(self, url: str) -> None:
         """Raise BadInput for an address of the reranker that such a cluster does not call."""
         if self.provider == "aws" and urlsplit(url).scheme != "https":
-            expected = "--reranker https://…, with a certificate that the domain trusts"
+            expected = "--service https://…, with a certificate that the domain trusts"
             raise BadInput(f"Amazon's domains only call HTTPS, not {url}", value=url, expected=expected)
 
     def to_dict(self) -> dict[str, str]:
@@ -79,7 +79,7 @@ def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> Non
     if environment.get("OPENSEARCH_AWS_SERVICE") == "aoss":
         raise UnsupportedCluster("OpenSearch Serverless calls no reranker", value="aoss", expected=_BACKEND)
     if environment.get("OPENSEARCH_AWS_REGION") or any(re.search(r"\.amazonaws\.com(\.cn)?$", one) for one in hosts):
-        expected = f"resift install --managed aws --key ARN --role ARN --reranker https://…; or {_BACKEND}"
+        expected = f"resift install --managed aws --key ARN --role ARN --service https://…; or {_BACKEND}"
         raise BadInput("Amazon manages this cluster's settings", value="aws", expected=expected)
 
 
@@ -130,7 +130,7 @@ def _installation(name: str, template: dict[str, Any]) -> Installation | None:
         mappings = template["template"]["mappings"]
         index, vector = mappings["_meta"]["resift"], mappings["properties"][VECTOR_FIELD]
         model = InstalledModel(index["model_name"], index["model"], index["dim"], vector["method"]["space_type"])
-        return Installation(name, model, tuple(index["fields"]), meta["reranker"], read_managed(meta))
+        return Installation(name, model, tuple(index["fields"]), meta["service"], read_managed(meta))
     except (KeyError, TypeError):
         return None
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.errors import NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.templates import Stamp, fill, fingerprint
+from resift.query.dsl import PIPELINE_PREFIX
 from resift.version import __version__
 
 SEARCH = "index.search.default_pipeline"

@@ -17,7 +17,6 @@ from opensearchpy.exceptions import OpenSearchException, SerializationError, Tra
 from opensearchpy.serializer import JSONSerializer
 
 from resift.contracts.engine import Headers
-from resift.contracts.query_dsl import PIPELINE_PREFIX, Body
 from resift.errors import (
     BadInput,
     EngineError,
@@ -30,6 +29,7 @@ from resift.errors import (
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
+from resift.query.dsl import PIPELINE_PREFIX, Body
 from resift.schema import from_environment, said
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ import orjson
 
 from resift.arrays import Floats
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import (
+from resift.errors import BadInput
+from resift.query.dsl import (
     Body,
     JoinedFields,
     VectorFields,
@@ -25,7 +26,6 @@ from resift.contracts.query_dsl import (
     vector_field_names,
     without_vector,
 )
-from resift.errors import BadInput
 from resift.rewriting.clauses import script_source
 from resift.vectors.compact import compact, expanded
 from resift.vectors.similarity import joined

@@ -23,7 +23,7 @@ from resift.contracts.documents import (
     check_name,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields, is_compact
+from resift.contracts.tuning import Tuning
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
     asks_us_alone,
@@ -47,7 +47,7 @@ from resift.plugin.opensearch.mappings import (
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
-from resift.ranking.tuning import Tuning
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields, is_compact
 
 _LARGEST = 1e38  # of numbers of 32 bits
 _SECONDS = 5.0  # for which it is remembered what pipeline an index has, as its fields are

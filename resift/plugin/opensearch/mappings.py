@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
 # except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other

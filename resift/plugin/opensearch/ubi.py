@@ -9,12 +9,12 @@ from typing import Any
 
 from resift.cache import TtlCache
 from resift.contracts.documents import check_name
-from resift.contracts.query_dsl import PLAIN
 from resift.contracts.session_store import HURRIED_SECONDS
 from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin import read_resource
 from resift.plugin.opensearch.client import call, connect, create_unless_there, error_reason, scroll, to_json
+from resift.query.dsl import PLAIN
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 # The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody

@@ -74,7 +74,7 @@ class Caller(Anybody):
 
     @property
     def may_send_bodies(self) -> bool:
-        """Whether searches may hold whatever the engine takes, instead of what is listed (search_list.json)."""
+        """Whether searches may hold whatever the engine takes, instead of what is listed (allow_list.json)."""
         return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:

@@ -52,7 +52,7 @@ from resift.rewriting.outcome import Outcome
 from resift.schema import fields_of
 
 if TYPE_CHECKING:
-    from resift.reranker.config import Config
+    from resift.service.config import Config
 
 log = logging.getLogger(__name__)
 ANSWERED = "X-Request-Id"

@@ -1,0 +1,250 @@
+"""The embedded engine: BM25 by SQLite's FTS5 and exact k-NN over vectors, all in one file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.contracts.documents import (
+    Document,
+    IndexInfo,
+    ModelDescription,
+    Rejection,
+    SearchResult,
+    check_document,
+    check_index,
+)
+from resift.contracts.engine import Engine, Headers
+from resift.contracts.tuning import Tuning
+from resift.embedded.clauses import Kept, View
+from resift.embedded.database import Database
+from resift.embedded.fields import count_values, exact_names
+from resift.embedded.query import parse_query
+from resift.embedded.ranking import parse_search
+from resift.embedded.tables import (
+    SCHEMA,
+    IndexTables,
+    Meta,
+    count_change,
+    create_tables,
+    delete_document,
+    drop_tables,
+    find_tables,
+    stored_object,
+    stored_sources,
+    stored_vector,
+    tune,
+    write_document,
+    write_vector,
+)
+from resift.errors import CorruptEngine, EngineUnavailable, NotFound
+from resift.query.dsl import VECTOR_FIELD, Body, VectorFields, filter_source
+
+_PAGE = 500  # documents that are read together
+_LOOKED_AT = 200  # documents, for the names of their fields
+
+
+class SqliteEngine(Engine):
+    """An engine in the SQLite file at ``path``, which is created if there is none.
+
+    A bulk request is a transaction. Threads and processes may share the file and the engine. Raises EngineUnavailable
+    if the file cannot be opened or is a newer version's, and CorruptEngine, as every method does, if it is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)
+        self._kept: dict[int, Kept] = {}  # by index number
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+    def ping(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
+
+    def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
+        check_index(index, fields, analyzer)
+        meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
+        with self._database.transaction() as db:
+            create_tables(db, index, meta)
+
+    def info(self, index: str, headers: Headers = None) -> IndexInfo:
+        with self._database.transaction(write=False) as db:
+            return find_tables(db, index).info()
+
+    def tune(self, index: str, tuning: Tuning | None) -> None:
+        with self._database.transaction() as db:
+            tune(db, find_tables(db, index), tuning)
+
+    def resolve(self, index: str, headers: Headers = None) -> list[str]:
+        return [self.info(index, headers).name]
+
+    def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
+        with self._database.transaction(write=False) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
+            return [find_tables(db, name).info() for name in names]
+
+    def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
+        hits = self.sample(index, _LOOKED_AT, headers=headers).hits
+        return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
+
+    def value_counts(
+        self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
+    ) -> dict[str, list[tuple[Any, int]]]:
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
+            return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
+
+    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            view = self._view(db, tables)
+            return [parse_query(one, tables, whole=True).clause.count(view) for one in clauses]
+
+    def drop(self, index: str) -> None:
+        with self._database.transaction() as db:
+            drop_tables(db, find_tables(db, index))
+
+    def refresh(self, index: str) -> None:
+        self.info(index)
+
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
+        rejected = []
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            for position, document in enumerate(documents):
+                reason = check_document(document, tables.meta.fields, tables.meta.dim)
+                if reason is None:
+                    write_document(db, tables, document)
+                else:
+                    rejected.append(Rejection(position, document.id, 400, reason))
+            count_change(db, tables)
+        return rejected
+
+    def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
+        for document in self.scan(index, ids=[id]):
+            return document.source, document.version
+        raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
+
+    def put_vectors(
+        self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
+    ) -> list[Rejection]:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
+            count_change(db, tables)
+        reason = "changed or deleted since it was read"
+        return [Rejection(i, vectors[i][0], 409, reason) for i, done in enumerate(written) if not done]
+
+    def scan(
+        self,
+        index: str,
+        vector_field: str = VECTOR_FIELD,
+        fields: Sequence[str] | None = None,
+        missing: bool = False,
+        ids: Sequence[str] | None = None,
+        query: Body | None = None,
+    ) -> Iterator[Document]:
+        if query is not None:
+            found = self._found(index, query)
+            for start in range(0, len(found), _PAGE):
+                held = {one.id: one for one in self.scan(index, fields=fields, ids=found[start : start + _PAGE])}
+                yield from (held[id] for id in found[start : start + _PAGE] if id in held)
+            return
+        last = 0
+        wanted = " AND vector IS NULL" if missing else ""
+        # as one value: SQLite takes a limited number of them
+        wanted += "" if ids is None else " AND id IN (SELECT value FROM json_each(?))"
+        values = () if ids is None else (json.dumps(list(ids)),)
+        # By pages instead of one cursor, since the caller may write to the index between two documents, and a read that
+        # stays open keeps SQLite from clearing its log.
+        while True:
+            with self._database.transaction(write=False) as db:
+                tables = find_tables(db, index)
+                columns = "row, id, source, vector, version"
+                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{wanted} ORDER BY row LIMIT {_PAGE}"
+                rows = db.execute(sql, (last, *values)).fetchall()
+            for _, id, source, blob, version in rows:
+                where = f"document {id!r}"
+                vector = stored_vector(blob, tables.meta.dim, where)
+                stored = stored_object(source, where)
+                shown = stored if fields is None else filter_source(stored, list(fields)) or {}
+                yield Document(id, shown, vector, version)
+            if not rows:
+                return
+            last = rows[-1][0]
+
+    def delete(self, index: str, ids: Sequence[str]) -> int:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            deleted = sum(delete_document(db, tables, id) for id in ids)
+            count_change(db, tables)
+        return deleted
+
+    def search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
+        started = time.perf_counter()
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            view, search = self._view(db, tables), parse_search(body, tables)
+            (rows, scores), total = search.ranking(view)
+            page = slice(search.start, search.start + search.size)
+            hits, found_vectors = search.hits(view, rows[page], scores[page], vectors is not None)
+        response = {
+            "took": round((time.perf_counter() - started) * 1000),
+            "timed_out": False,
+            "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
+            "hits": {
+                "total": {"value": total, "relation": "eq"},
+                "max_score": float(scores[0]) if len(rows) and search.size else None,
+                "hits": hits,
+            },
+        }
+        return SearchResult(response, found_vectors)
+
+    def sample(
+        self,
+        index: str,
+        size: int,
+        source: Any = True,
+        vectors: VectorFields | None = None,
+        headers: Headers = None,
+        query: Body | None = None,
+        seed: int = 7,
+    ) -> SearchResult:
+        if query is not None:
+            found = self._found(index, query)
+            ids = np.random.default_rng(seed).permutation(found)[:size].tolist()
+        else:
+            with self._database.transaction(write=False) as db:
+                tables = find_tables(db, index)
+                # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
+                sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
+                ids = [id for (id,) in db.execute(sql, (size,))]
+        body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
+        return self.search(index, body, vectors, headers=headers)
+
+    def _found(self, index: str, query: Body) -> list[str]:
+        """The ids of all documents that a query finds, best first."""
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            view, search = self._view(db, tables), parse_search({"query": query, "_source": False}, tables)
+            (rows, scores), _ = search.ranking(view)
+            pages = (slice(start, start + _PAGE) for start in range(0, len(rows), _PAGE))
+            return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
+
+    def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
+        """An index as a transaction sees it; what is kept of it in memory is read again when it changed."""
+        kept = self._kept.get(tables.number)
+        if kept is None or kept.changes != tables.changes:
+            kept = self._kept[tables.number] = Kept(db, tables)
+        return View(db, tables, kept)

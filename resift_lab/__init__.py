@@ -1,0 +1,25 @@
+"""The laboratory: training, evaluation and the papers' experiments.
+
+Install it with ``pip install 'resift[lab]'``. It uses the public modules of :mod:`resift`, which never imports it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resift_lab.commands.proving import prove
+    from resift_lab.commands.tuning import tune
+    from resift_lab.evaluation.judged_search import evaluate
+
+__all__ = ["evaluate", "prove", "tune"]
+_MODULES = {"evaluate": "evaluation.judged_search", "prove": "commands.proving", "tune": "commands.tuning"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # Importing a function's module only when it is used keeps scikit-learn and matplotlib out of other commands.
+        if name in _MODULES:
+            return getattr(import_module(f"resift_lab.{_MODULES[name]}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

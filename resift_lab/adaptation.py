@@ -1,0 +1,13 @@
+"""Adapting and weighing word vectors for product commands.
+
+``resift attach --vectors`` and ``resift index --adapt`` reach these functions through the entry point
+``resift.adaptation`` (see :mod:`resift.plugin.adaptation`), so that the product never imports the laboratory.
+"""
+
+from __future__ import annotations
+
+from resift_lab.commands.train_self import adapt_files
+from resift_lab.training.self_supervised import adapt_if_better, index_texts
+from resift_lab.training.weighing import weigh_index
+
+__all__ = ["adapt_files", "adapt_if_better", "index_texts", "weigh_index"]

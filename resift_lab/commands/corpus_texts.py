@@ -1,0 +1,47 @@
+"""The texts of documents as commands of the lab read them, with a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import click
+
+from resift.cli.output import progress_bar
+from resift.cli.text_fields import Fields, Records, choose_fields
+from resift.ingest.readers import BadLine, Files, Record
+from resift.query.dsl import document_text
+
+
+def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
+    """The ``records`` of ``files``, with a progress bar by the bytes that have been read."""
+    with progress_bar(label) as progress:
+        for record in records:
+            progress(files.position, files.total)
+            yield record
+
+
+class CorpusTexts:
+    """The texts of documents, with a progress bar if it has a ``label``.
+
+    ``left_out`` counts the lines that held no document.
+    """
+
+    def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:
+        self._files, self._fields, self._label = files, fields, label
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[str]:
+        fields, records = choose_fields(self._files, self._fields)
+        if self._label is not None:
+            records = read_with_progress(records, self._files, self._label)
+        yield from (document_text(one.source, fields) for one in self._counted(records) if isinstance(one, Record))
+
+    def _counted(self, records: Records) -> Records:
+        first = ""
+        for record in records:
+            if isinstance(record, BadLine):
+                self.left_out += 1
+                first = first or f"line {record.line} of {record.file}: {record.reason}"
+            yield record
+        if self.left_out:
+            click.echo(f"warning: {self.left_out} lines contain no document and were skipped: {first}", err=True)

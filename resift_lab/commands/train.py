@@ -1,0 +1,108 @@
+"""``resift train`` and its trainings on labelled documents; the others are in modules of their own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.lazy import LazyGroup
+from resift.cli.options import combined
+from resift.cli.output import progress_bar
+from resift.encoders.tables import quantized
+from resift.errors import needs_extra
+from resift.vectors.packaged import load_vectors
+from resift_lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
+from resift_lab.commands.saved import saved_line
+from resift_lab.commands.settings import set_option
+from resift_lab.evaluation.data import read_labelled
+from resift_lab.training.options import RnBofOptions, RoBoewOptions
+
+_COMMANDS = {
+    "self": "resift_lab.commands.train_self:self_command",
+    "queries": "resift_lab.commands.train_queries:queries_command",
+    "reranker": "resift_lab.commands.train_judged:reranker_command",
+    "emboost": "resift_lab.commands.train_judged:emboost_command",
+    "word2doc": "resift_lab.commands.word2doc:train_command",
+}
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
+def train() -> None:
+    """Train encoders and rerankers on documents of your own.
+
+    An interrupted training is continued by the same command: its state is in OUT.checkpoint, or OUT.teacher.
+
+    "self" and "reranker" need the extra 'adapt', and all others the extra 'train'.
+    """
+
+
+labelled_options = combined(
+    click.option(
+        "--train",
+        "file",
+        required=True,
+        metavar="FILE",
+        help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
+    ),
+    out_option,
+    vectors_option,
+    seed_option,
+)
+
+
+@train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
+@option_of(RoBoewOptions, "codewords", "Number of codewords.")
+@set_option(RoBoewOptions, "codewords", "seed")
+@labelled_options
+def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **asked: Any) -> None:
+    """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
+    _train_labelled(RoBoewOptions(codewords=codewords, seed=seed, **settings), **asked)
+
+
+@train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
+@option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
+@set_option(RnBofOptions, "size", "seed")
+@labelled_options
+def rn_bof(settings: dict[str, Any], size: int, seed: int, **asked: Any) -> None:
+    """Learn a neural bag of features from labelled documents: vectors of any size, whatever the codewords."""
+    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **asked)
+
+
+def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
+    with needs_extra("lab", "training"):
+        from resift_lab.training.supervised import train as fit
+
+    started = time.perf_counter()
+    texts, labels = read_labelled(file)
+    checkpoint = checkpoint_beside(out)
+    with progress_bar("training") as progress:
+        model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
+    lines = _summary_lines(summary, time.perf_counter() - started)
+    # None where nothing was held back that could judge
+    kept = summary["better"] is not False
+    if kept:
+        model.table = quantized(model.table)
+        model.save(out)
+        lines.append(saved_line(model, out))
+    checkpoint.unlink(missing_ok=True)
+    click.echo("\n".join(lines))
+    if options.validation and summary["better"] is None:
+        click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
+    if not kept:
+        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
+        sys.exit(NOT_RIGHT)
+
+
+def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
+    lines = [
+        f"{summary['documents']} documents of {summary['classes']} classes, {summary['words']} words, "
+        f"{summary['epochs']} epochs, {seconds:.0f} s"
+    ]
+    if summary["map11"]:
+        lines.append(f"mAP of {summary['held_back']} documents held back from a first training:")
+        lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
+    return lines

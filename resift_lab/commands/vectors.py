@@ -1,0 +1,197 @@
+"""``resift vectors`` and ``resift model``: tables of word vectors, and untrained encoders made from them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resift.cli.options import fields_option
+from resift.cli.output import progress_bar
+from resift.encoders.builders import build_model
+from resift.encoders.model import MODEL_FILE
+from resift.encoders.registry import load_model
+from resift.encoders.tables import quantized, table_of
+from resift.errors import BadInput
+from resift.ingest.readers import Files
+from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
+from resift_lab.commands.corpus_texts import CorpusTexts
+from resift_lab.commands.options import (
+    WholeNumber,
+    option_of,
+    out_option,
+    vectors_option,
+    weighted_name,
+    weighted_names,
+)
+from resift_lab.commands.saved import saved_line
+from resift_lab.commands.settings import set_option
+from resift_lab.corpus import DocumentFrequencies
+from resift_lab.training.distill import distill, read_words
+from resift_lab.training.refine import refine
+from resift_lab.training.word2vec import train_word2vec
+from resift_lab.vectors.convert import convert
+from resift_lab.vectors.mixture import mix_vectors
+from resift_lab.vectors.model2vec import write_model2vec
+
+_DISTILLED, _SENTENCES = 60_000, 100_000  # words that are kept, and sentences that are taken, as for resift-en
+
+
+@click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
+def vectors() -> None:
+    """Make tables of word vectors: train, convert, distil, mix or refine them."""
+
+
+def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
+    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
+
+
+def _save(table: WordVectors, out: str) -> None:
+    table.save(out)
+    click.echo(f"{len(table)} words of {table.dim} dimensions in {out}")
+
+
+@vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --dim 100 --out own-vectors")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@fields_option
+@set_option(train_word2vec)
+@out_option
+def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
+    """Train word2vec on the texts of your documents. Needs the extra 'adapt'."""
+    texts = CorpusTexts(Files(files), fields, "reading")
+    _save(train_word2vec(texts, **settings), out)
+
+
+@vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
+@click.argument("file", metavar="FILE|DIR")
+@option_of(convert, "limit", "Keep only this many words, the first of the file.", type=WholeNumber(1))
+@click.option(
+    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
+)
+@out_option
+def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
+    """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
+
+    Files need the extra 'adapt'. With --corpus every word of the documents gets a vector, from the subwords of
+    fastText's .bin file.
+
+    Folders of model2vec, and of sentence-transformers with a StaticEmbedding, have rows for pieces of words: with
+    --corpus all words of the documents get a vector, without it those that are one piece. Needs the extra 'adapt'.
+    """
+    corpus = _document_frequencies(files)
+    words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
+    _save(convert(file, limit=limit, extra_words=words), out)
+
+
+@vectors.command("export", epilog="Example: resift vectors export adapted --out static-model")
+@click.argument("source", metavar="DIR")
+@out_option
+def export_command(source: str, out: str) -> None:
+    """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'adapt'.
+
+    resift-en is the packaged one. sentence-transformers reads the folder too.
+    """
+    is_model = source == DEFAULT or Path(source, MODEL_FILE).is_file()
+    table = table_of(load_model(source)) if is_model else load_vectors(source)
+    write_model2vec(table, out)
+    click.echo(f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
+
+
+@vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")
+@click.argument("folder")
+@click.option("--words", metavar="FILE", help="A word a line, the most frequent first.")
+@click.option(
+    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
+)
+@option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
+@out_option
+def distill_command(
+    folder: str,
+    words: str | None,
+    files: tuple[str, ...],
+    out: str,
+    **settings: Any,
+) -> None:
+    """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'.
+
+    With --corpus every word of your documents gets a vector, in whatever language the model knows. Those words come
+    first; with --words too, the words of the list that the documents lack follow. The first 60,000 are kept.
+    """
+    if words is None and not files:
+        raise BadInput("distilling needs words", expected="--words, --corpus or both")
+    corpus = _document_frequencies(files)
+    own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
+    listed = [] if words is None else read_words(words)
+    with progress_bar("distilling") as progress:
+        table = distill(folder, chain(own, listed), limit=_DISTILLED, progress=progress, **settings)
+    _save(quantized(table), out)
+
+
+def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
+    if value is None:
+        return None
+    dim, weight = weighted_name(value)
+    if not dim.isdecimal():
+        raise BadInput(f"--spelling {value}", value=value, expected="DIM or DIM=WEIGHT")
+    return int(dim), weight
+
+
+@vectors.command("mix", epilog="Example: resift vectors mix resift-en=1 own-vectors=0.5 --out mixed")
+@click.argument("sources", nargs=-1, required=True, metavar="DIR[=WEIGHT]...", callback=weighted_names)
+@click.option(
+    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
+)
+@click.option(
+    "--spelling",
+    metavar="DIM[=WEIGHT]",
+    callback=_parse_spelling,
+    help="Add DIM dimensions made from letters, so that every word of the corpus has a vector.",
+)
+@out_option
+def mix_command(
+    sources: list[tuple[str, float]],
+    files: tuple[str, ...],
+    spelling: tuple[int, float] | None,
+    out: str,
+) -> None:
+    """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'adapt'."""
+    tables = [load_vectors(name) for name, _ in sources]
+    corpus = _document_frequencies(files)
+    _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)
+
+
+@vectors.command("refine", epilog="Example: resift vectors refine MODEL corpus.jsonl --out refined")
+@click.argument("folder")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@vectors_option
+@fields_option
+@out_option
+def refine_command(
+    folder: str,
+    files: tuple[str, ...],
+    vectors: str,
+    fields: list[str] | None,
+    out: str,
+) -> None:
+    """Refine word vectors on texts, with the sentence-transformers model in FOLDER as the teacher.
+
+    100,000 sentences are drawn, from all files alike, however large each is. Needs the extra 'distill'.
+    """
+    texts = [CorpusTexts(Files([file]), fields) for file in files]
+    with progress_bar("refining") as progress:
+        table = refine(load_vectors(vectors), folder, texts, limit=_SENTENCES, progress=progress)
+    _save(quantized(table), out)
+
+
+@click.command("model", epilog="Example: resift model boew:64 --out boew")
+@click.argument("encoder")
+@vectors_option
+@out_option
+def build(encoder: str, vectors: str, out: str) -> None:
+    """Make an untrained model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
+    model = build_model(encoder, load_vectors(vectors))
+    model.save(out)
+    click.echo(saved_line(model, out))

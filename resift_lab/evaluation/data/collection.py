@@ -1,0 +1,161 @@
+"""Retrieval collections: documents, queries and graded judgements, in a folder as BEIR lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from resift.errors import BadInput
+from resift_lab.evaluation.data.lines import (
+    cells_of,
+    finite_number,
+    header_of,
+    json_objects,
+    numbered_lines,
+    text_of,
+    unfit,
+)
+from resift_lab.evaluation.data.workbench import read_judgment_list
+
+_ENDINGS = ("", ".gz")
+Judged = tuple[str, str, str, float]  # where it stands, a query, a document and its grade
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A retrieval collection.
+
+    ``documents`` and ``queries`` are texts beside ``document_ids`` and ``query_ids``; ``grades`` holds, for each query,
+    document position → grade (above 0 is relevant). Only queries with a relevant document are held; ``skipped``
+    counts the others.
+    """
+
+    name: str
+    document_ids: list[str]
+    documents: list[str]
+    query_ids: list[str]
+    queries: list[str]
+    grades: list[dict[int, float]]
+    skipped: int
+
+
+def read_collection(folder: str | Path, part: str | None = None, judgments: str | Path | None = None) -> Collection:
+    """A BEIR folder: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` or ``qrels/test.tsv``, each plain or .gz.
+
+    ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). ``judgments`` is a judgement
+    list of the Search Relevance Workbench, whose queries and ratings stand for the other two files. A document's text
+    is its title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice
+    or a judgement with two grades, a judged document or query is not, or no query has a relevant document.
+    """
+    folder = Path(folder)
+    documents = read_texts(corpus_file(folder), titled=True)
+    positions = {key: position for position, key in enumerate(documents)}
+    queries, grades = read_judgements(folder, part, judgments, documents)
+    judged = [key for key in queries if any(grade > 0 for grade in grades.get(key, {}).values())]
+    if not judged:
+        raise BadInput(f"{folder}: no query has a relevant document", value=str(folder), expected="a score above 0")
+    return Collection(
+        name=folder.resolve().name,
+        document_ids=list(documents),
+        documents=list(documents.values()),
+        query_ids=judged,
+        queries=[queries[key] for key in judged],
+        grades=[{positions[id]: grade for id, grade in grades[key].items()} for key in judged],
+        skipped=len(queries) - len(judged),
+    )
+
+
+def read_judgements(
+    folder: Path, part: str | None = None, judgments: str | Path | None = None, corpus: Container[str] | None = None
+) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+    """Query id → text, and query id → document id → grade, as :func:`read_collection` reads and checks them.
+
+    ``corpus`` has the documents that there are; None where that is not known.
+    """
+    query_file, queries, qrels = _judged_queries(folder, part, judgments)
+    grades: dict[str, dict[str, float]] = {}
+    for where, query, document, grade in qrels:
+        if corpus is not None and document not in corpus:
+            message = f"{where}: document {document!r} is not in the corpus"
+            raise BadInput(message, value=document, expected="an _id of corpus.jsonl")
+        if query not in queries:
+            raise BadInput(f"{where}: query {query!r} is not among the queries", value=query, expected=str(query_file))
+        before = grades.setdefault(query, {}).setdefault(document, grade)
+        if before != grade:
+            message = f"{where}: query {query!r} and document {document!r} had the score {before:g} before"
+            raise BadInput(message, value=grade, expected="each pair once")
+    return queries, grades
+
+
+def _judged_queries(
+    folder: Path, part: str | None, judgments: str | Path | None
+) -> tuple[Path, dict[str, str], Iterator[Judged]]:
+    """The file of the queries, their texts by id, and what was judged."""
+    if judgments is None:
+        query_file = first_file(folder, "queries.jsonl")
+        names = [f"qrels/{part}.tsv"] if part else ["qrels.tsv", "qrels/test.tsv"]
+        return query_file, read_texts(query_file), _qrels(first_file(folder, *names))
+    if part:
+        raise BadInput(f"part {part} and a judgement list", value=part, expected="one of them")
+    rated = read_judgment_list(judgments)
+    rows = ((str(judgments), query, id, grade) for query, found in rated.items() for id, grade in found.items())
+    return Path(judgments), {query: query for query in rated}, rows
+
+
+def corpus_file(folder: str | Path) -> Path:
+    """The file of a BEIR folder's documents, plain or .gz. Raises BadInput if there is none."""
+    return first_file(Path(folder), "corpus.jsonl")
+
+
+def has_part(folder: str | Path, part: str) -> bool:
+    """Whether a BEIR folder has judgements of its own for a part: ``qrels/PART.tsv``, plain or .gz."""
+    return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
+
+
+def with_queries(collection: Collection, positions: Sequence[int]) -> Collection:
+    """The collection with only the queries at ``positions``."""
+    return replace(
+        collection,
+        query_ids=[collection.query_ids[position] for position in positions],
+        queries=[collection.queries[position] for position in positions],
+        grades=[collection.grades[position] for position in positions],
+    )
+
+
+def first_file(folder: Path, *names: str) -> Path:
+    """The first of the files that is there, plain or .gz."""
+    for name in names:
+        for ending in _ENDINGS:
+            if (path := folder / f"{name}{ending}").is_file():
+                return path
+    raise BadInput(f"{folder} has no {names[0]}", value=str(folder), expected=f"{' or '.join(names)}, plain or .gz")
+
+
+def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
+    """Id → text, in the file's order. Raises BadInput for a malformed line, an id that is there twice, and no line."""
+    texts: dict[str, str] = {}
+    for number, record in json_objects(path):
+        where = f"{path}, line {number}"
+        key = record.get("_id")
+        if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
+            raise unfit(record, "_id", where, '"_id": a string')
+        if str(key) in texts:
+            raise BadInput(f"{where}: _id {key!r} was there before", value=key, expected="each _id once")
+        text = text_of(record, "text", where)
+        title = text_of(record, "title", where) if titled and record.get("title") is not None else ""
+        texts[str(key)] = f"{title} {text}".strip() if title else text
+    if not texts:
+        raise BadInput(f"{path} is empty", value=str(path), expected="JSON lines")
+    return texts
+
+
+def _qrels(path: Path) -> Iterator[Judged]:
+    lines = numbered_lines(path)
+    header = header_of(lines)
+    if header[:3] != ["query-id", "corpus-id", "score"]:
+        raise BadInput(f"{path}: its first line is {header!r}", expected="query-id, corpus-id, score, tab-separated")
+    for number, line in lines:
+        where = f"{path}, line {number}"
+        query, document, grade, *_ = cells_of(line, len(header), where)
+        yield where, query, document, finite_number(grade, where)

@@ -1,0 +1,58 @@
+"""Conversations: a BEIR folder whose queries are the turns of people, with their marks on what they were shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resift.errors import BadInput
+from resift_lab.evaluation.data.collection import Collection, first_file, read_collection, read_texts
+from resift_lab.evaluation.data.lines import json_objects, text_of
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn: its ``text``, the ``marks`` that were made then (document position → 1 or -1), and its ``grades``.
+
+    ``grades`` are the collection's for the query of this id: document position → grade; empty if it has none.
+    """
+
+    text: str
+    marks: dict[int, float]
+    grades: dict[int, float]
+
+
+def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Collection, list[list[Turn]]]:
+    """A BEIR folder with ``turns.jsonl``, plain or .gz: its collection, and the turns of each conversation in order.
+
+    A line of it is {"_id": a query's id, "conversation", "turn": a number, "text", "marks": {document id: 1 | -1}}.
+    Marks on documents that are not in the corpus are left out. With ``rewritten`` the texts are those of
+    ``rewritten.jsonl`` ({"_id", "text"} a line), plain or .gz, for the turns that it has: queries that a language model
+    made of a whole conversation. Raises BadInput for a malformed line, and what
+    :func:`resift_lab.evaluation.data.collection.read_collection` raises.
+    """
+    texts = read_texts(first_file(Path(folder), "rewritten.jsonl")) if rewritten else {}
+    collection = read_collection(folder)
+    positions = {key: position for position, key in enumerate(collection.document_ids)}
+    grades = dict(zip(collection.query_ids, collection.grades, strict=True))
+    found: dict[str, list[tuple[int, Turn]]] = defaultdict(list)
+    path = first_file(Path(folder), "turns.jsonl")
+    for number, record in json_objects(path):
+        where = f"{path}, line {number}"
+        turn, marks = record.get("turn"), record.get("marks")
+        if isinstance(turn, bool) or not isinstance(turn, int):
+            raise BadInput(f"{where}: turn is {turn!r}", value=turn, expected="a whole number")
+        if not isinstance(marks, dict) or not all(_is_mark(mark) for mark in marks.values()):
+            raise BadInput(f"{where}: marks are {marks!r}", value=marks, expected='{"a document\'s id": 1 | -1}')
+        known = {positions[key]: float(mark) for key, mark in marks.items() if key in positions}
+        text = texts.get(str(record.get("_id")), text_of(record, "text", where))
+        found[str(record.get("conversation"))].append((turn, Turn(text, known, grades.get(str(record.get("_id")), {}))))
+    if not found:
+        raise BadInput(f"{path} is empty", value=str(path), expected="JSON lines")
+    return collection, [[turn for _, turn in sorted(turns, key=lambda one: one[0])] for turns in found.values()]
+
+
+def _is_mark(mark: Any) -> bool:
+    return not isinstance(mark, bool) and mark in (1, -1)

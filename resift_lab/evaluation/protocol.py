@@ -1,0 +1,284 @@
+"""Protocols: a system over a test collection, one value a query and metric, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.encoders.late_interaction import factors_of
+from resift.errors import BadInput
+from resift_lab.evaluation.baselines.bm25 import BM25
+from resift_lab.evaluation.baselines.late_interaction import Late, some_of
+from resift_lab.evaluation.data import Classes, Collection, with_queries
+from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
+from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
+from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
+from resift_lab.evaluation.served import Asked, Search, Serve, scores_of, served_by
+from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
+from resift_lab.evaluation.system import System, known_by, weights_of
+from resift_lab.fingerprints import fingerprints
+
+RECALLS = (1, 3, 5, 10, 100)
+_GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
+CONDENSED = ("condensed_ndcg@10", "judged@10")  # of pools, which judge part of what is irrelevant
+_WHOLE = 100_000
+_CANDIDATES = 1000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One system's figures over a test collection.
+
+    ``values``: metric → a value for each query, (Q,), NaN where it is not defined; ``facts``: what else a report says.
+    """
+
+    values: dict[str, Numbers]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def means(self) -> dict[str, float]:
+        """Metric → mean over the queries that have a value; NaN where none has."""
+        known = {name: values[~np.isnan(values)] for name, values in self.values.items()}
+        return {name: float(values.mean()) if len(values) else np.nan for name, values in known.items()}
+
+    def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
+        """Metric → bootstrap 95 % interval of the mean over queries."""
+        return {name: bootstrap_mean(values, np.random.default_rng(seed)) for name, values in self.values.items()}
+
+    def against(self, other: Run, seed: int) -> dict[str, float]:
+        """Metric → p of the paired randomisation test between this run and another over the same queries."""
+        return {
+            name: paired_randomization(values, other.values[name], np.random.default_rng(seed))
+            for name, values in self.values.items()
+        }
+
+
+def run_classes(system: System, train: Classes, test: Classes) -> Run:
+    """Same-class retrieval (Passalis and Tefas 2018, section 4.2): ``train`` is the database, ``test`` the queries.
+
+    Test documents whose label no training document has are skipped and counted, and those without a vector, which rank
+    all documents as the file has them, are counted as ``unknown``. Raises BadInput if the first leaves none.
+    """
+    database = system.fit(train.texts)
+    queries = system.queries(test.texts)
+    scores = same_class_scores(queries, database, test.labels, train.labels, system.similarity)
+    skipped = int(np.isnan(scores.map11).sum())
+    if skipped == len(test.labels):
+        raise BadInput(
+            "no test document's label is in the training file",
+            value=test.labels[0],
+            expected=" | ".join(sorted(set(train.labels))[:20]),
+        )
+    values = {"map11": scores.map11, **{f"p@{k}": values for k, values in scores.precision.items()}}
+    values |= {f"ip@{k}": values for k, values in scores.interpolated.items()}
+    facts = {
+        "dimensions": int(database.shape[1]),
+        "documents": len(train.texts),
+        "queries": len(test.texts) - skipped,
+        "skipped": skipped,
+        "unknown": int(np.count_nonzero(np.asarray(abs(queries).sum(axis=1)) == 0)),
+        "classes": len(set(train.labels)),
+    }
+    return Run(values, {**facts, **_curves(scores)})
+
+
+def _curves(scores: SameClassScores) -> dict[str, Any]:
+    """The means of the precision–recall and the precision–scope curve over the queries."""
+    scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
+    return {
+        "precision_recall": [float(value) for value in np.nanmean(scores.curve, axis=0)],
+        "precision_scope": {str(k): float(value) for k, value in scope},
+    }
+
+
+def run_retrieval(system: System, collection: Collection) -> Run:
+    """Rank the documents for each query by the system alone; one that shares nothing with it (0) is not found."""
+    database = system.fit(collection.documents)
+    queries, rankings = system.queries(collection.queries), _Rankings(collection)
+    for rows, scores in similarity_blocks(queries, database, system.similarity):
+        rankings.add(rows, _found(scores))
+    return rankings.run(database.shape[1])
+
+
+def _found(scores: NDArray[Any]) -> NDArray[Any]:
+    """Similarities with -inf for 0: what has no word of a query would be credited with its place in the file."""
+    return np.where(scores == 0, -np.inf, scores)
+
+
+def run_hybrid(
+    system: System,
+    collection: Collection,
+    alpha: float | None = None,
+    serve: Serve | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Run, Run, Run]:
+    """Rank by the system and BM25 together; that run, BM25's alone and the system's alone.
+
+    A system of dense vectors for cosine or fuzzy Jaccard is measured as it is served, by the search that ``serve``
+    makes: the engine's score times exp(beta · similarity). So is a reranker, after the vectors that it is served
+    beside. All others, and all without ``serve``, rank by (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored
+    over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of either. A document
+    without any of the query's terms has a BM25 score of 0; where the similarity is 0 too, it is not found.
+
+    ``alpha`` None is the fitted system's own (:func:`resift_lab.evaluation.system.weights_of`). Raises BadInput for an
+    alpha outside [0, 1] and for BM25 as the system. ``progress`` is told how many queries are done, and of how many.
+    """
+    if alpha is not None and not 0 <= alpha <= 1:
+        raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
+    if isinstance(system, BM25):
+        raise BadInput("hybrid of BM25 with itself", value="bm25", expected="another encoder")
+    if isinstance(system, Late) and serve is not None:
+        return _run_late(system, collection, alpha, serve, progress)
+    lexical = BM25()
+    terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
+    own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
+    term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
+    search = _search(serve, system, collection, database)
+    known = partial(known_by, system) if own else None
+    mixed, first, second = (_Rankings(collection) for _ in range(3))
+    for rows, semantic in similarity_blocks(queries, database, system.similarity):
+        # BM25's blocks may be smaller, because its rows are wider
+        bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
+        if search is None:
+            scores = np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)])
+            mixed.add(rows, np.where((bm25 == 0) & (semantic == 0), -np.inf, scores))
+            progress(rows.stop, len(collection.queries))
+        else:
+            found, asked = [], zip(collection.queries[rows], queries[rows], strict=True)
+            for done, (text, vector) in enumerate(asked, rows.start + 1):
+                found.append(search.hits(Asked(text, vector, alpha, alpha, known_part=known)))
+                progress(done, len(collection.queries))
+            mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
+        first.add(rows, _found(bm25))
+        second.add(rows, _found(semantic))
+    width = database.shape[1]
+    return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
+
+
+def _run_late(
+    system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
+) -> tuple[Run, Run, Run]:
+    """The runs of :func:`run_hybrid` for a reranker."""
+    bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
+    reranker, count = system.reranker, len(collection.queries)
+    alpha = reranker.alpha if alpha is None else alpha
+    served, texts = served_by(serve, system.beside(), collection.documents), reranker.prepare(collection.documents)
+    rankings = []
+    for done, query in enumerate(collection.queries, 1):
+        hits = served(query)
+        rankings.append(hits.reranked(factors_of(reranker.support(query, some_of(texts, hits.read)), alpha)))
+        progress(done, count)
+    return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
+
+
+def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
+    """The run of rankings that are there already: of each query the positions of the documents found, best first."""
+    filled = _Rankings(collection)
+    for row, ranking in enumerate(rankings):
+        filled.add(slice(row, row + 1), scores_of(ranking, len(collection.documents))[None])
+    return filled.run(dimensions, **facts)
+
+
+def _search(serve: Serve | None, system: System, collection: Collection, database: Matrix) -> Search | None:
+    """The collection's search; None for what an index does not hold: counts of words, and words against words."""
+    if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
+        return None
+    # how rare a word is matters only to what sessions learn, and here are none
+    return serve(collection.documents, database, system.similarity, lambda word: 1.0)
+
+
+def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
+    """One query's mixed scores (N,) of BM25's (N,) and the similarities (N,); -inf for documents not considered."""
+    if len(lexical) <= _WHOLE:
+        return (1 - alpha) * z_score(lexical) + alpha * z_score(semantic)
+    best = [np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES] for scores in (lexical, semantic)]
+    candidates = np.union1d(*best)
+    scores = np.full(len(lexical), -np.inf, np.float32)
+    scores[candidates] = (1 - alpha) * z_score(lexical[candidates]) + alpha * z_score(semantic[candidates])
+    return scores
+
+
+def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
+    """The collection without the queries that the system was trained on, and how many these are.
+
+    Where it was trained on all of them they stay: then there is no other way to measure it.
+    """
+    trained_on = set(getattr(system, "seen", ()))
+    new = [position for position, mark in enumerate(fingerprints(collection.queries)) if mark not in trained_on]
+    count = len(collection.queries) - len(new)
+    return (with_queries(collection, new) if count and new else collection), count
+
+
+class _Rankings:
+    """Metrics of each query, as blocks of scores come in; of a pool condensed ones too."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection, self._is_pool = collection, is_pool(collection)
+        self._names = (*_GRADED, *(CONDENSED if self._is_pool else ()))
+        self._table = np.zeros((len(collection.grades), len(self._names)))
+
+    def add(self, rows: slice, scores: NDArray[Any]) -> None:
+        """``scores`` (B, N) of the queries ``rows``."""
+        for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
+            grades = self._collection.grades[query]
+            values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._is_pool else {})
+            self._table[query] = [values[name] for name in self._names]
+
+    def run(self, dimensions: int, **facts: Any) -> Run:
+        """The run of a system whose rows have so many ``dimensions``."""
+        sizes = {
+            "documents": len(self._collection.documents),
+            "queries": len(self._collection.queries),
+            "skipped": self._collection.skipped,
+        }
+        values = {name: self._table[:, column] for column, name in enumerate(self._names)}
+        return Run(values, {"dimensions": int(dimensions), **facts, **sizes})
+
+
+def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
+    """Figures of one ranking by ``scores`` (N,), -inf for documents that are not found.
+
+    ``grades``: document → grade, with a relevant one.
+    """
+    gains = np.zeros(len(scores))
+    gains[list(grades)] = list(grades.values())
+    gains[np.isneginf(scores)] = 0
+    gains = gains[np.argsort(-scores, kind="stable")]
+    hits, total = gains > 0, sum(grade > 0 for grade in grades.values())
+    values = [
+        ndcg_at(gains, list(grades.values()), 10),
+        average_precision(hits, total),
+        *(recall_at(hits, total, k) for k in RECALLS),
+        reciprocal_rank(hits, 10),
+    ]
+    return dict(zip(_GRADED, values, strict=True))
+
+
+def is_pool(collection: Collection) -> bool:
+    """Whether the judgements name irrelevant documents too, so that of what they do not name nothing is known."""
+    return any(grade <= 0 for grades in collection.grades for grade in grades.values())
+
+
+def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
+    """nDCG@10 of a ranking without the documents that have no grade (condensed: Sakai 2007, "Alternatives to Bpref"),
+    and the part of its first ten that have one. The arguments are those of :func:`graded_metrics`."""
+    known = list(grades)
+    condensed = np.full_like(scores, -np.inf)
+    condensed[known] = scores[known]
+    first = np.argsort(-scores, kind="stable")[:10]
+    first = first[np.isfinite(scores[first])]
+    judged = float(np.isin(first, known).mean()) if len(first) else 0.0
+    return dict(zip(CONDENSED, (graded_metrics(condensed, grades)["ndcg@10"], judged), strict=True))
+
+
+def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
+    """(s - mean) / standard deviation of the population, of the scores (n,) of a search's candidates; float32.
+
+    Where they are all equal it is 0.
+    """
+    spread = scores.std() if len(scores) else 0
+    return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)

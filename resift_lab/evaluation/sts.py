@@ -1,0 +1,175 @@
+"""Semantic textual similarity: correlation of a system's similarities with the gold scores of sentence pairs.
+
+A task's correlation is over its pairs; a file's, and the figure over all files, is the mean over tasks weighted by
+their pairs (as SentEval's ``wmean``, and Muffo et al. 2021). ``spearman_all`` and ``pearson_all`` are over a file as a
+whole, whatever its tasks, and over files again weighted by pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.errors import BadInput, needs_extra
+from resift_lab.evaluation.baselines.dynamax import DynaMax
+from resift_lab.evaluation.data import SentencePairs
+from resift_lab.evaluation.metrics import Numbers, pearson, spearman
+from resift_lab.evaluation.pairwise import pair_similarity
+from resift_lab.evaluation.significance import chunks
+from resift_lab.evaluation.system import System
+
+with needs_extra("lab", "Evaluation"):
+    from scipy.stats import rankdata
+
+RESAMPLES = 1000
+METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pearson}
+
+
+@dataclass(frozen=True)
+class StsTask:
+    """One task's pairs: ``predicted`` and ``gold`` (n,)."""
+
+    file: str
+    name: str
+    predicted: Numbers
+    gold: Numbers
+
+
+def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
+    """Similarity of all pairs, by task. A system that has to learn learns from the sentences of the file at hand.
+
+    Raises BadInput if two files have one name, and if no task has two pairs, below which there is no correlation.
+    """
+    if len({pairs.name for pairs in files}) < len(files):
+        raise BadInput(
+            "two files of the same name", value=[pairs.name for pairs in files], expected="each file once, by its name"
+        )
+    tasks = []
+    for pairs in files:
+        predicted = np.asarray(_similarities(system, pairs), np.float64)
+        gold, names = np.asarray(pairs.scores), np.asarray(pairs.tasks)
+        for name in dict.fromkeys(pairs.tasks):
+            part = names == name
+            tasks.append(StsTask(pairs.name, name, predicted[part], gold[part]))
+    if not any(len(task.gold) > 1 for task in tasks):
+        raise BadInput("no task has two pairs", expected="at least one task with two pairs or more")
+    return tasks
+
+
+def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
+    """Predictions (n,) for the pairs of one file."""
+    if isinstance(system, DynaMax):
+        return system.pairs(pairs.left, pairs.right)
+    # both sides: a sentence is neither a query nor a document
+    system.fit([*pairs.left, *pairs.right])
+    return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
+
+
+def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
+    """``spearman``, ``pearson``, ``spearman_all``, ``pearson_all``, ``pairs``, and the same in ``files`` and ``tasks``.
+
+    See the module for how tasks and files are averaged. A task of one pair has no correlation (None) and no weight.
+    """
+    members: dict[str, list[StsTask]] = {}
+    for task in tasks:
+        members.setdefault(task.file, []).append(task)
+    files = {
+        name: {
+            **_averages(group, METRICS),
+            **{f"{key}_all": value for key, value in _averages([_joined(group)], METRICS).items()},
+            "pairs": sum(len(task.gold) for task in group),
+        }
+        for name, group in members.items()
+    }
+    whole = _averages([_joined(group) for group in members.values()], METRICS)
+    return {
+        **_averages(tasks, METRICS),
+        **{f"{key}_all": value for key, value in whole.items()},
+        "pairs": sum(len(task.gold) for task in tasks),
+        "files": files,
+        "tasks": {f"{t.file}/{t.name}": {**_averages([t], METRICS), "pairs": len(t.gold)} for t in tasks},
+    }
+
+
+def _joined(tasks: Sequence[StsTask]) -> StsTask:
+    """All pairs of a file's tasks as one task."""
+    predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
+    return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
+
+
+def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
+    """The tasks that have a correlation."""
+    return [task for task in tasks if len(task.gold) > 1]
+
+
+def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
+    """Correlations averaged over tasks by their pairs; None where no task has two pairs."""
+    usable = _usable(tasks)
+    weights = [len(task.gold) for task in usable]
+    return {
+        name: float(np.average([metric(t.predicted, t.gold) for t in usable], weights=weights)) if usable else None
+        for name, metric in metrics.items()
+    }
+
+
+def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
+    """Percentile bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson`` (Efron and Tibshirani 1993).
+
+    Pairs are drawn anew within each task, 1000 times.
+    """
+    bounds = {}
+    for name in METRICS:
+        rng, sums = np.random.default_rng(seed), np.zeros(RESAMPLES)
+        for task in _usable(tasks):
+            n = len(task.gold)
+            drawn = (rng.integers(0, n, (count, n)) for count in chunks(RESAMPLES, n))
+            parts = [_correlations(task.predicted[rows], task.gold[rows], name == "spearman") for rows in drawn]
+            sums += n * np.concatenate(parts)
+        low, high = np.quantile(sums / sum(len(task.gold) for task in _usable(tasks)), [0.025, 0.975])
+        bounds[name] = (float(low), float(high))
+    return bounds
+
+
+def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
+    """Two-sided p of no difference in the weighted ``spearman`` and ``pearson`` of two systems on the same pairs.
+
+    A randomisation test: each pair's two predictions, brought to ranks within the task (``pearson``: to standard
+    scores), are swapped at random; p = (1 + swaps at least as far apart) / (1 + 1000).
+    """
+    p = {}
+    for name in METRICS:
+        ranks = name == "spearman"
+        rng, sums, observed = np.random.default_rng(seed), np.zeros(RESAMPLES), 0.0
+        for a, b in zip(_usable(first), _usable(second), strict=True):
+            x, y = (rankdata(side) if ranks else _standard(side) for side in (a.predicted, b.predicted))
+            n, parts = len(x), []
+            observed += n * float(METRICS[name](x, a.gold) - METRICS[name](y, a.gold))
+            for count in chunks(RESAMPLES, n):
+                swap = rng.random((count, n)) < 0.5
+                gold = np.broadcast_to(a.gold, swap.shape)
+                left, right = np.where(swap, y, x), np.where(swap, x, y)
+                parts.append(_correlations(left, gold, ranks) - _correlations(right, gold, ranks))
+            sums += n * np.concatenate(parts)
+        # a little less than observed, because the same correlation of other rows may round differently
+        extreme = int(np.count_nonzero(np.abs(sums) >= abs(observed) - 1e-9))
+        p[name] = (1 + extreme) / (1 + RESAMPLES)
+    return p
+
+
+def _standard(values: Numbers) -> Numbers:
+    """(x - mean) / standard deviation; zeros for a constant list."""
+    spread = values.std()
+    return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
+
+
+def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
+    """Correlations row by row, of (R, n) with (R, n), of their ranks or themselves: (R,); 0 for a constant row."""
+    if ranks:
+        left, right = rankdata(left, axis=1), rankdata(right, axis=1)
+    left, right = (side - side.mean(axis=1, keepdims=True) for side in (left, right))
+    size = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    return np.asarray(np.divide((left * right).sum(axis=1), size, out=np.zeros(len(size)), where=size > 1e-12))

@@ -1,0 +1,105 @@
+"""What is measured: the System protocol, and any encoder as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from resift.arrays import Floats
+from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part, lengths_of
+from resift.encoders.queries import joint_weight
+from resift.vectors.similarity import joined
+from resift.vectors.table import WordVectors
+from resift_lab.fingerprints import fingerprints_in
+
+if TYPE_CHECKING:
+    from resift_lab.evaluation.pairwise import Matrix
+
+MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight comes near to with feedback
+
+
+class System(Protocol):
+    """Turns texts into rows that ``similarity``, a name or a function of two sets of rows, compares.
+
+    What has to be learnt is learnt from the documents, never from the queries. A system may also have ``table``, the
+    word vectors behind it; ``alpha`` and ``max_alpha``, its weights against BM25 without and with much feedback (see
+    :func:`weights_of`); ``seen``, fingerprints of the queries that it was trained on; and ``note``, a warning once it
+    is fitted.
+    """
+
+    similarity: Any
+
+    def fit(self, documents: Sequence[str]) -> Matrix:
+        """Learn what has to be learnt from the documents, and return their rows, (N, K)."""
+
+    def queries(self, texts: Sequence[str]) -> Matrix:
+        """Rows of other texts, (n, K), after ``fit``."""
+
+
+class Encoder:
+    """A model, or anything else that encodes each text by itself and learns nothing from the documents.
+
+    ``encode`` gives n texts' vectors, (n, K) float32; ``table``, ``alpha`` and ``max_alpha``: see :class:`System`.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[str]], Floats],
+        similarity: str = "cosine",
+        table: WordVectors | None = None,
+        alpha: float = ALPHA,
+        max_alpha: float = MAX_ALPHA,
+    ) -> None:
+        self.queries, self.similarity, self.table = encode, similarity, table
+        self.alpha, self.max_alpha = alpha, max_alpha
+
+    @property
+    def seen(self) -> Sequence[str]:
+        """Fingerprints of the queries that its vectors were trained on."""
+        return () if self.table is None else fingerprints_in(self.table.info)
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Vectors of the documents, (N, K)."""
+        return self.queries(documents)
+
+
+class Taught(Encoder):
+    """Queries by an ``encoder`` that was taught to follow another model, which encodes the documents (``fit``)."""
+
+    def __init__(self, fit: Callable[[Sequence[str]], Matrix], encoder: Encoder) -> None:
+        super().__init__(encoder.queries, encoder.similarity, encoder.table, encoder.alpha, encoder.max_alpha)
+        self._fit = fit
+
+    def fit(self, documents: Sequence[str]) -> Matrix:
+        """Vectors of the documents by the teacher, (N, K)."""
+        return self._fit(documents)
+
+
+class Joint(Encoder):
+    """Two systems of vectors for cosine side by side, as a :class:`resift.encoders.queries.JointModel` has both."""
+
+    def __init__(self, first: System, second: Encoder) -> None:
+        super().__init__(self._queries, "cosine", second.table)
+        self._parts = (first, second)
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Joined vectors of the documents, (N, K)."""
+        vectors = [part.fit(documents) for part in self._parts]
+        self.table = getattr(self._parts[0], "table", None) or self.table
+        alphas, most = zip(*map(weights_of, self._parts), strict=True)
+        self.alpha, self.max_alpha, self._lengths = joint_weight(alphas), joint_weight(most), lengths_of(alphas)
+        return joined(vectors, self._lengths)
+
+    def _queries(self, texts: Sequence[str]) -> Floats:
+        return joined([part.queries(texts) for part in self._parts], self._lengths)
+
+
+def known_by(system: System, text: str) -> float:
+    """:func:`resift.encoders.model.known_part` of a query and a fitted system; 1 if that has no table."""
+    table = getattr(system, "table", None)
+    return 1.0 if table is None else known_part(table, *weights_of(system), text)
+
+
+def weights_of(system: System) -> tuple[float, float]:
+    """A fitted system's weights against BM25, without feedback and at most with it."""
+    return getattr(system, "alpha", ALPHA), getattr(system, "max_alpha", MAX_ALPHA)
