@@ -27,9 +27,9 @@ from resift.sessions.clicks import Actions, Clicks, Object, documents_of, read_a
 from resift.sessions.sessions import Sessions
 from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
 from resift_lab.commands.judged_source import known_queries
-from resift_lab.prove.replay import Log, Observation, Ranking, Skipped, replay
-from resift_lab.prove.report import Report, false_alarms, rows_of
-from resift_lab.prove.traffic import Sample, read_searches, sample_clients
+from resift_lab.log_replay.replay import Log, Observation, Ranking, Skipped, replay
+from resift_lab.log_replay.report import Report, false_alarms, rows_of
+from resift_lab.log_replay.traffic import Sample, read_searches, sample_clients
 
 UBI = "ubi"
 TEXT = "%SearchText%"  # in a body, as in the configurations of the Search Relevance Workbench
@@ -56,7 +56,7 @@ def prove(
     Args:
         index: what was searched, in the cluster or embedded engine at ``url``.
         replay: ``ubi``, the log of User Behavior Insights beside it, or a CSV file of searches with the columns query,
-            shown, clicked, client and time (:func:`resift_lab.prove.traffic.read_searches`).
+            shown, clicked, client and time (:func:`resift_lab.log_replay.traffic.read_searches`).
         model: a model or its folder; by default the service's, or that which the index was attached with.
         body: your own search, in which %SearchText% stands for the query's text; by default that of ``/v1/search``.
         id_field: the field that has the ids of a CSV file, where that is not ``_id``.

@@ -21,8 +21,8 @@ from resift.service.connect import open_engine
 from resift_lab.commands.proving import Replayed, nothing_in, observations, read_log, require_name
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.metrics import Numbers
-from resift_lab.prove.replay import Skipped
-from resift_lab.prove.tuning import FACTORS, TRIALS, Chosen, Values, choose
+from resift_lab.log_replay.replay import Skipped
+from resift_lab.log_replay.tuning import FACTORS, TRIALS, Chosen, Values, choose
 from resift_lab.training.weighing import weigh_index
 
 DOCUMENTS = "documents"

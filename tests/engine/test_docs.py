@@ -186,7 +186,7 @@ def test_python_is_python(page: Path) -> None:
 def variables_of_the_code() -> set[str]:
     """The variables that the product reads."""
     found = {f"RESIFT_{name.upper()}" for kind in (Config, ClientSettings) for name in fields_of(kind)}
-    for file in (ROOT / "resift").glob("**/*.py"):
+    for file in [*ROOT.glob("resift/**/*.py"), *ROOT.glob("resift_lab/**/*.py")]:
         found |= set(_VARIABLE.findall(file.read_text("utf-8")))
     return found
 

@@ -9,7 +9,7 @@ from resift import Model, build_model
 from resift.contracts.tuning import Tuning
 from resift.encoders.model import ALPHA
 from resift.encoders.tables import build_table
-from resift_lab.prove.tuning import Values, choose
+from resift_lab.log_replay.tuning import Values, choose
 from resift_lab.training.gate import Gate, Verdict
 
 SUBJECTS, SIZE = 60, 10

@@ -25,10 +25,10 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.sessions.clicks import ACTIONS
-from resift_lab.prove import report, traffic
-from resift_lab.prove.replay import Log, Observation, Skipped, replay
-from resift_lab.prove.report import false_alarms, rows_of
-from resift_lab.prove.traffic import read_searches, sample_clients
+from resift_lab.log_replay import report, traffic
+from resift_lab.log_replay.replay import Log, Observation, Skipped, replay
+from resift_lab.log_replay.report import false_alarms, rows_of
+from resift_lab.log_replay.traffic import read_searches, sample_clients
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]

@@ -36,8 +36,8 @@ def patience() -> Iterator[None]:
         patched.setattr("resift.plugin.cluster.templates.read_resource", patient)
         for module in ("sessions", "ubi"):
             patched.setattr(f"resift.plugin.opensearch.{module}._TIMEOUT", 60.0)
-        for module in ("opensearch.sessions", "opensearch.ubi", "sqlite.database"):
-            patched.setattr(f"resift.plugin.{module}.HURRIED_SECONDS", 30.0)
+        for module in ("plugin.opensearch.sessions", "plugin.opensearch.ubi", "embedded.database"):
+            patched.setattr(f"resift.{module}.HURRIED_SECONDS", 30.0)
         yield
 
 

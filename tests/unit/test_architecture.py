@@ -126,7 +126,7 @@ def test_there_are_no_circles() -> None:
 def test_placeholders_of_sql_have_no_numbers() -> None:
     """Python 3.14 takes no sequence of values for them."""
     numbered = [
-        path.name for path in (PACKAGE / "plugin/sqlite").glob("*.py") if re.search(r"\?\d", path.read_text("utf-8"))
+        path.name for path in (PACKAGE / "embedded").glob("*.py") if re.search(r"\?\d", path.read_text("utf-8"))
     ]
     assert numbered == []
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift_lab.evaluation.significance import chunks
-from resift_lab.prove.replay import Observation, Skipped
+from resift_lab.log_replay.replay import Observation, Skipped
 
 Numbers = NDArray[np.float64]
 FIRST = 10  # hits of a page
