@@ -28,7 +28,7 @@ from resift.notebook import HitTable, Shown, shown_progress
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.rewriting.request import find_text
-from resift.schema import check_text, fields_of, takes
+from resift.schema import check_text, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
@@ -218,7 +218,7 @@ class Index:
         self.library.service.knowledge.forget()
         return deleted
 
-    @takes(SearchOptions)
+    @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
         """The best ``size`` hits for a query text, a query clause or a search body, without any session.
 
@@ -262,7 +262,7 @@ class Session:
         self._service = index.library.service
         self._query = ""
 
-    @takes(SearchOptions)
+    @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
         """The best hits as :meth:`Index.search` finds them, by all that this session has marked so far."""
         hits, query = self.index._search(options, self.id), options.query

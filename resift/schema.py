@@ -28,7 +28,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
-def said(meaning: str, default: str | None = None, **more: Any) -> msgspec.Meta:
+def documented(meaning: str, default: str | None = None, **more: Any) -> msgspec.Meta:
     """What a field means, in Markdown as docs/ has it, and what is its ``default`` where that is no fixed value.
 
     ``more``: what else ``msgspec.Meta`` takes, such as limits.
@@ -42,10 +42,10 @@ def without_links(meaning: str) -> str:
     return _LINK.sub(r"\1", meaning)
 
 
-def plain(meaning: str) -> str:
+def as_sentence(meaning: str) -> str:
     """A meaning as a sentence without Markdown.
 
-    >>> plain("the [page](#pages) that `from` begins")
+    >>> as_sentence("the [page](#pages) that `from` begins")
     'The page that from begins.'
     """
     text = without_links(meaning).replace("`", "")
@@ -73,7 +73,7 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
     return found
 
 
-def read(kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False) -> S:
+def read_struct(kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False) -> S:
     """What a caller has ``given`` by name, as a declaration of this ``kind`` has it; None counts as missing.
 
     Names that are not declared are refused where the declaration forbids them; ``what`` is what an error calls them.
@@ -93,7 +93,9 @@ def read(kind: type[S], given: Mapping[str, Any], *, what: str = "field", argume
     return kind(**values)
 
 
-def takes(kind: Callable[P, S]) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
+def fields_as_arguments(
+    kind: Callable[P, S],
+) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
     """Decorator of a method that takes a declaration: its callers give the fields as arguments, which are checked.
 
     NumPy's numbers count as Python's. Calls raise BadInput for an argument that is not declared or does not fit.
@@ -107,7 +109,7 @@ def takes(kind: Callable[P, S]) -> Callable[[Callable[[Owner, S], R]], Callable[
         def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> R:
             given = dict(zip(signature.parameters, args, strict=False)) | kwargs
             plain = {name: each.item() if isinstance(each, np.generic) else each for name, each in given.items()}
-            return method(self, read(declaration, plain, what="option", arguments=True))
+            return method(self, read_struct(declaration, plain, what="option", arguments=True))
 
         own = inspect.signature(method)
         shown = own.replace(parameters=[*list(own.parameters.values())[:1], *parameters])

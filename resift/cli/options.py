@@ -19,7 +19,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, ResiftError
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
-from resift.schema import fields_of, plain, schema_of
+from resift.schema import as_sentence, fields_of, schema_of
 from resift.service.config import Config
 from resift.service.connect import (
     SESSIONS_FILE,
@@ -57,7 +57,7 @@ def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) ->
     schema = schema_of(field.type)
     numbers = [part for part in (schema, *schema.get("anyOf", ())) if "minimum" in part]
     ranged = {"type": click.IntRange(numbers[0]["minimum"], numbers[0]["maximum"])} if numbers else {}
-    declared = {"default": field.default, "show_default": True, "help": plain(schema["description"]), **ranged}
+    declared = {"default": field.default, "show_default": True, "help": as_sentence(schema["description"]), **ranged}
     return click.option(*(names or (f"--{name.replace('_', '-')}",)), **{**declared, **attributes})
 
 

@@ -27,7 +27,7 @@ from resift.encoders.model import MAX_BETA
 from resift.errors import BadInput, UnsupportedQuery
 from resift.query.dsl import VECTOR_FIELD
 from resift.rewriting.clauses import script_source
-from resift.schema import convert, read
+from resift.schema import convert, read_struct
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4
@@ -176,7 +176,7 @@ def parse_script(script: Any, dim: int) -> Script:
         expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
         message = "the embedded engine runs no scripts but Resift's own"
         raise UnsupportedQuery(message, value=str(script)[:200], expected=expected)
-    params = read(_Params, convert("params of a script", script.get("params"), dict[str, Any]))
+    params = read_struct(_Params, convert("params of a script", script.get("params"), dict[str, Any]))
     mask = np.ones(dim) if params.mask is None else checked_numbers("mask", params.mask, dim)
     return Script(name, params.field, checked_numbers("query vector", params.query, dim), mask, params.beta)
 

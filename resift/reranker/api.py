@@ -86,7 +86,7 @@ def body_of(kind: type[S], data: bool = False) -> S:
     round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
     asked for something else.
     """
-    body = schema.read(kind, _json_value(data, dict, "a JSON object"))
+    body = schema.read_struct(kind, _json_value(data, dict, "a JSON object"))
     for name in set(body.__struct_fields__).difference(_CUT):
         if isinstance(text := getattr(body, name), str):
             schema.check_text(name, text, _max_text())

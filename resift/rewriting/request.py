@@ -19,7 +19,7 @@ from resift.feedback.feedback import Feedback
 from resift.query.dsl import Body
 from resift.rewriting.clauses import CLAUSES, TEXT_CLAUSES
 from resift.rewriting.outcome import Note, Outcome
-from resift.schema import fields_of, read
+from resift.schema import fields_of, read_struct
 from resift.sessions.knowledge import Knowledge
 from resift.sessions.sessions import is_id
 from resift.text import FUNCTION_WORDS, tokenize, word_places
@@ -268,7 +268,7 @@ def asked_in(body: dict[str, Any]) -> Asked:
     ubi = ext.get("ubi") if isinstance(ext, dict) else None
     if given is not None and not isinstance(given, dict):
         raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(fields_of(PipelineOptions)))
-    options = structs.asdict(read(PipelineOptions, given or {}))
+    options = structs.asdict(read_struct(PipelineOptions, given or {}))
     asked = {"text" if name == "query" else name: value for name, value in options.items() if value is not None}
     return Asked(**{"text": find_text(body.get("query", {})), **_asked_by_ubi(ubi), **asked}, through_cluster=True)
 

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, structs
 
 from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
 from resift.feedback.feedback import DEFAULT_METHOD, METHODS
-from resift.schema import convert, fields_of, from_environment, said
+from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
 from resift.service.connect import default_store
 from resift.sessions.clicks import ACTIONS, read_actions
@@ -35,90 +35,93 @@ class Config(Struct, frozen=True, kw_only=True):
     Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
     """
 
-    engine: Annotated[str, said("an OpenSearch URL, or several separated by commas, or the embedded engine's file")] = (
-        "resift.db"
-    )
-    model: Annotated[str, said("a model's folder, or `resift-en`, the packaged one")] = DEFAULT
-    static_queries: Annotated[str, said("a folder of static queries, to search [by both](models.md#both-together)")] = (
-        ""
-    )
+    engine: Annotated[
+        str, documented("an OpenSearch URL, or several separated by commas, or the embedded engine's file")
+    ] = "resift.db"
+    model: Annotated[str, documented("a model's folder, or `resift-en`, the packaged one")] = DEFAULT
+    static_queries: Annotated[
+        str, documented("a folder of static queries, to search [by both](models.md#both-together)")
+    ] = ""
     store: Annotated[
         str,
-        said(
+        documented(
             "[where sessions are kept](serving.md#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
             "the embedded engine's file; `sessions.db` for a cluster",
         ),
     ] = ""
-    session_index: Annotated[str, said("the index of the sessions there")] = "resift_sessions"
-    keys: Annotated[str, said("the file of [API keys](security.md#who-may-do-what)")] = "keys.jsonl"
-    api_key: Annotated[str, said("one key with all scopes")] = ""
+    session_index: Annotated[str, documented("the index of the sessions there")] = "resift_sessions"
+    keys: Annotated[str, documented("the file of [API keys](security.md#who-may-do-what)")] = "keys.jsonl"
+    api_key: Annotated[str, documented("one key with all scopes")] = ""
     indices: Annotated[
-        tuple[Pattern, ...], said("patterns of the indices that are served, separated by commas", min_length=1)
+        tuple[Pattern, ...], documented("patterns of the indices that are served, separated by commas", min_length=1)
     ] = ("*",)
     hosts: Annotated[
         tuple[Host, ...],
-        said(
+        documented(
             "host names by which the service may be reached, besides this machine's own; any name if there are keys", ""
         ),
     ] = ()
-    cors: Annotated[tuple[Origin, ...], said("origins of other sites whose pages may use the API", "")] = ()
-    reranker: Annotated[str, said("the folder of the [trained reranker](rerankers.md) in service, if there is one")] = (
-        "reranker"
-    )
-    index: Annotated[str, said("the index that the search page opens with")] = ""
+    cors: Annotated[tuple[Origin, ...], documented("origins of other sites whose pages may use the API", "")] = ()
+    reranker: Annotated[
+        str, documented("the folder of the [trained reranker](rerankers.md) in service, if there is one")
+    ] = "reranker"
+    index: Annotated[str, documented("the index that the search page opens with")] = ""
     page_fields: Annotated[
-        Names, said("[what its cards show](page.md#fields), such as `title=headline,link=url`", "guessed")
+        Names, documented("[what its cards show](page.md#fields), such as `title=headline,link=url`", "guessed")
     ] = ()
     feedback: Annotated[
-        str, said("how sessions learn ([methods](feedback.md))", pattern=_METHOD, title=" | ".join(METHODS))
+        str, documented("how sessions learn ([methods](feedback.md))", pattern=_METHOD, title=" | ".join(METHODS))
     ] = DEFAULT_METHOD
-    window: Annotated[Window, said("the first hits on each shard, which are rescored")] = 100
+    window: Annotated[Window, documented("the first hits on each shard, which are rescored")] = 100
     session_window: Annotated[
-        Window, said("the same in a session that has learned something about the query, if that is more")
+        Window, documented("the same in a session that has learned something about the query, if that is more")
     ] = 400
     alpha: Annotated[
         Alpha | None,
-        said(
+        documented(
             "weight of the similarity against BM25",
             "[the model's](feedback.md#what-is-learned), such as 0.5",
         ),
     ] = None
     knn: Annotated[
         Nearest,
-        said("how many nearest documents a widened search finds as well, in indices whose vectors have a graph"),
+        documented("how many nearest documents a widened search finds as well, in indices whose vectors have a graph"),
     ] = 0
-    session_hours: Annotated[float, said("a session ends when it was not used for so long", ge=0.001, le=1e6)] = 24.0
-    ubi_events: Annotated[str, said("the index of the events of [clicks](clicks.md)")] = "ubi_events"
-    ubi_queries: Annotated[str, said("the index of their queries")] = "ubi_queries"
-    ubi_actions: Annotated[
-        Names, said("[what each action counts](clicks.md#what-an-action-counts)", "`purchase=1,…`")
-    ] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
-    max_text: Annotated[int, said("longest text, in characters", ge=1, le=10**9)] = MAX_TEXT
-    max_body: Annotated[int, said("largest request, in bytes ([other limits](http.md#limits))", ge=1, le=2**31)] = (
-        8 * 2**20
+    session_hours: Annotated[float, documented("a session ends when it was not used for so long", ge=0.001, le=1e6)] = (
+        24.0
     )
+    ubi_events: Annotated[str, documented("the index of the events of [clicks](clicks.md)")] = "ubi_events"
+    ubi_queries: Annotated[str, documented("the index of their queries")] = "ubi_queries"
+    ubi_actions: Annotated[
+        Names, documented("[what each action counts](clicks.md#what-an-action-counts)", "`purchase=1,…`")
+    ] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
+    max_text: Annotated[int, documented("longest text, in characters", ge=1, le=10**9)] = MAX_TEXT
+    max_body: Annotated[
+        int, documented("largest request, in bytes ([other limits](http.md#limits))", ge=1, le=2**31)
+    ] = 8 * 2**20
     max_marks_per_day: Annotated[
         Quota,
-        said(
+        documented(
             "marks that each API key may store in a day, in each process; 0 is no bound ([quotas](security.md#quotas))"
         ),
     ] = 1_000_000
-    max_sessions_per_day: Annotated[Quota, said("the same of sessions")] = 200_000
-    max_bytes_per_day: Annotated[Quota, said("the same of bytes")] = 10**9
+    max_sessions_per_day: Annotated[Quota, documented("the same of sessions")] = 200_000
+    max_bytes_per_day: Annotated[Quota, documented("the same of bytes")] = 10**9
     log: Annotated[
         Literal["text", "json"],
-        said("`json`: [lines of JSON](monitoring.md#logs), one for each request"),
+        documented("`json`: [lines of JSON](monitoring.md#logs), one for each request"),
     ] = "text"
     deadline: Annotated[
         float,
-        said(
+        documented(
             "seconds that a request may take, [from its first byte on](serving.md#slow-clients-slow-engines)",
             ge=0.1,
             le=3600,
         ),
     ] = 30.0
     max_connections_per_address: Annotated[
-        int, said("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6)
+        int,
+        documented("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6),
     ] = 700
 
     def __post_init__(self) -> None:

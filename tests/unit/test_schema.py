@@ -33,7 +33,7 @@ from resift.plugin.opensearch.client import ClientSettings
 from resift.reranker import Config, create_app
 from resift.reranker.request_bodies import FeedbackRequest
 from resift.rewriting.request import asked_in
-from resift.schema import fields_of, plain, read, schema_of
+from resift.schema import as_sentence, fields_of, read_struct, schema_of
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = SPEC["components"]["schemas"]
@@ -224,7 +224,7 @@ def test_options_of_commands_are_the_declared_ones(command: str, kind: type[Stru
     (option,) = (each for each in params if isinstance(each, click.Option) and each.name == name)
     field = fields_of(kind)[name]
     schema = schema_of(field.type)
-    assert (option.default, option.help) == (field.default, plain(schema["description"]))
+    assert (option.default, option.help) == (field.default, as_sentence(schema["description"]))
     for part in (schema, *schema.get("anyOf", ())):
         if "minimum" in part:
             assert isinstance(option.type, click.IntRange)
@@ -233,10 +233,10 @@ def test_options_of_commands_are_the_declared_ones(command: str, kind: type[Stru
 
 def test_values_inside_of_lists_and_objects_are_named() -> None:
     with pytest.raises(BadInput, match=r"facets\[1\] is 3") as caught:
-        read(SearchRequest, {"index": "docs", "query": "fire", "facets": ["a", 3]})
+        read_struct(SearchRequest, {"index": "docs", "query": "fire", "facets": ["a", 3]})
     assert (caught.value.value, caught.value.expected) == (3, "a name")
     with pytest.raises(BadInput, match="scores is ") as caught:
-        read(FeedbackRequest, {"session": "anna", "index": "docs", "scores": {"1": 2}})
+        read_struct(FeedbackRequest, {"session": "anna", "index": "docs", "scores": {"1": 2}})
     assert caught.value.expected == "numbers from -1 to 1 by document id"
 
 

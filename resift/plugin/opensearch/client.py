@@ -30,7 +30,7 @@ from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
 from resift.query.dsl import PIPELINE_PREFIX, Body
-from resift.schema import from_environment, said
+from resift.schema import documented, from_environment
 
 T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
@@ -85,7 +85,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """Settings of every connection with a cluster, by variables RESIFT_<NAME>."""
 
     search_timeout: Annotated[
-        float, said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600)
+        float, documented("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600)
     ] = 5.0
 
 
