@@ -85,16 +85,6 @@ def test_each_page_is_listed(page: Path) -> None:
     assert re.search(rf"[ :]{re.escape(path)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
 
 
-@by_page([page for page in DOCS if page.name not in ("http.md", "rewriting.md")])
-def test_a_page_can_be_read_in_one_sitting(page: Path) -> None:
-    """References apart."""
-    assert len(page.read_text("utf-8").split()) <= 1500
-
-
-def test_the_readme_is_a_page() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
-
-
 def test_the_readme_gains_what_the_protocol_says() -> None:
     table = (ROOT / "docs" / "feedback.md").read_text("utf-8").partition("| | unmarked, min-max | gain, min-max |")[2]
     measured = {row[0]: row[2].split() for line in table.splitlines() if len(row := line.strip("| ").split(" | ")) > 5}
