@@ -88,9 +88,9 @@ def _index(engine: OpenSearchEngine, index: str, documents: Sequence[tuple[str, 
 
 
 def _attach_floats(engine: OpenSearchEngine, model: Model) -> None:
-    entry = IndexInfo.made_by(model, FIELDS, FLOATS)
+    entry = IndexInfo.from_model(model, FIELDS, FLOATS)
     mapped = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
-    body = {"properties": mapped, "_meta": {"resift": {**entry.meta(), "graph": False}}}
+    body = {"properties": mapped, "_meta": {"resift": {**entry.to_meta(), "graph": False}}}
     engine.client.indices.put_mapping(index=FLOATS, body=body)
     fill(engine, model, entry, Stop(), lambda done: None)
 

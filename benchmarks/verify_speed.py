@@ -58,7 +58,7 @@ class Round:
 
     def __init__(self, engine: OpenSearchEngine, model: Model, index: str) -> None:
         self.engine, self.model, self.index = engine, model, index
-        self.info = engine.info(index).of(model)
+        self.info = engine.info(index).require_model(model)
         self.taken: dict[str, float] = {}
 
     def timed(self, name: str, work: Callable[[], int]) -> None:

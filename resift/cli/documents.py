@@ -111,7 +111,7 @@ def _finished(engine: Engine, index: str, model: Model) -> list[str]:
     """Give a new index its pipelines and its vectors their weight, and return what is to be said of this."""
     _add_pipelines(engine, index)
     weighed = adaptation().weigh_index(engine, engine.info(index), model)
-    return weighed.lines() if weighed else []
+    return weighed.describe() if weighed else []
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:

@@ -153,10 +153,10 @@ def model_of(engine: Engine, index: str, model: str | Path | Model | None = None
         return named
     try:
         info = engine.info(index)
-        if info.model is None or info.find(named) is not None:
+        if info.model is None or info.find_model(named) is not None:
             return named
         folders = [Path(name) for name in (f"{index}-model", info.model_name) if name and Path(name).is_dir()]
-        return next((model for model in map(load_model, folders) if info.find(model) is not None), named)
+        return next((model for model in map(load_model, folders) if info.find_model(model) is not None), named)
     except ResiftError:  # the search says what is wrong
         return named
 

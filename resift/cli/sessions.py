@@ -83,7 +83,7 @@ def export(client: str, engine: str, store: str) -> None:
     """Print all that is kept of a person, as JSON: the session, and what UBI's log has of the same id."""
     with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         session = Sessions(kept).peek(client) if is_id(client) else None
-        logged = log.of_client(client)
+        logged = log.client_documents(client)
     found = {"client": client, "session": asdict(session) if session else None, **logged}
     click.echo(json.dumps(found, ensure_ascii=False, indent=2))
 
@@ -91,14 +91,14 @@ def export(client: str, engine: str, store: str) -> None:
 @sessions.command(epilog="Example: resift sessions forget --client anna")
 @of_client
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def forget(client: str, engine: str, store: str, yes: bool) -> None:
+def delete_client(client: str, engine: str, store: str, yes: bool) -> None:
     """Delete all that is kept of a person: the session, and what UBI's log has of the same id.
 
     Backups, snapshots and what was exported keep it.
     """
     with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         sessions = int(is_id(client) and kept.read(client) is not None)
-        logged = sum(map(len, log.of_client(client).values()))
+        logged = sum(map(len, log.client_documents(client).values()))
         require_consent(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
         sessions = int(bool(sessions) and kept.delete(client))
-        click.echo(f"{sessions} sessions, {log.forget(client)} events and queries deleted")
+        click.echo(f"{sessions} sessions, {log.delete_client(client)} events and queries deleted")

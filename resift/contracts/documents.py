@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from resift.arrays import Floats
-from resift.contracts.tuning import USUAL, Tuning
+from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import lengths_of
 from resift.errors import BadInput, ModelMismatch
 from resift.query.dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
@@ -59,16 +59,22 @@ class VectorField:
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What an index records about itself.
+    """The record that an index keeps about its text fields and vectors.
 
-    ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
-    vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
-    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
-    the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
-    among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
-    those of another model that are searched together with these, joined at ``lengths``. ``mapped``: the fields of
-    vectors in its mapping, ours and others', by the names that queries have for them. ``tuning``: what was chosen for
-    its searches.
+    Attributes:
+        name: The name, alias, pattern or list by which the caller addressed the index.
+        fields: The text fields that are searched and encoded.
+        model: The hash of the model that encoded the documents, or None for an index that Resift did not create.
+        model_name: The name of that model, or None.
+        dim: The length K of the vectors, or None.
+        indices: The concrete names of all indices behind ``name``.
+        vector_field: The field that holds the vectors.
+        has_hnsw: Whether the vector field has an HNSW index. Engines refuse k-NN queries on a field without one.
+        other_models: Records of the vectors of further models, each in a field of its own.
+        beside: The record of another model's vectors that are searched together with these.
+        lengths: The lengths at which the vectors of both models are joined.
+        vector_fields: All vector fields in the mapping, Resift's own and others, by the names that queries use.
+        tuning: The constants that were chosen for searches of this index.
     """
 
     name: str
@@ -78,12 +84,12 @@ class IndexInfo:
     dim: int | None
     indices: tuple[str, ...] = ()
     vector_field: str = VECTOR_FIELD
-    graph: bool = True
-    others: tuple[IndexInfo, ...] = ()
+    has_hnsw: bool = True
+    other_models: tuple[IndexInfo, ...] = ()
     beside: IndexInfo | None = None
     lengths: tuple[float, ...] = ()
-    mapped: Mapping[str, VectorField] = field(default_factory=dict)
-    tuning: Tuning = USUAL
+    vector_fields: Mapping[str, VectorField] = field(default_factory=dict)
+    tuning: Tuning = DEFAULT_TUNING
 
     @cached_property
     def searched(self) -> VectorFields:
@@ -93,13 +99,13 @@ class IndexInfo:
         both = (self, self.beside)
         return JoinedFields(tuple(one.vector_field for one in both), tuple(one.dim or 0 for one in both), self.lengths)
 
-    def find(self, model: ModelDescription) -> IndexInfo | None:
+    def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """What the index records about its vectors of ``model``; None if it has none of them."""
-        return next((one for one in (self, *self.others) if one.model == model.hash), None)
+        return next((one for one in (self, *self.other_models) if one.model == model.hash), None)
 
-    def of(self, model: ModelDescription) -> IndexInfo:
+    def require_model(self, model: ModelDescription) -> IndexInfo:
         """The same. Raises ModelMismatch if it has none of them."""
-        found = self.find(model)
+        found = self.find_model(model)
         if found is not None:
             return found
         if self.model is None:
@@ -112,7 +118,7 @@ class IndexInfo:
             expected=f"{model.hash}: use the index's model, or index the documents again with this one",
         )
 
-    def searched_by(self, model: WeighedModel, queries: WeighedModel | None = None) -> IndexInfo:
+    def for_search(self, model: WeightedModel, queries: WeightedModel | None = None) -> IndexInfo:
         """The same for searches by a model and, if there are any, static ``queries`` together with it.
 
         An index that has no vectors at all may be searched. Raises ModelMismatch if it has some, and none of either.
@@ -122,35 +128,35 @@ class IndexInfo:
         tuning = self.tuning
         if queries is not None or tuning.model != model.hash:  # the weight was chosen for another model's vectors
             tuning = structs.replace(tuning, alpha=None)
-        found = replace(self.of(model), mapped=self.mapped, tuning=tuning)
+        found = replace(self.require_model(model), vector_fields=self.vector_fields, tuning=tuning)
         if queries is None:
             return found
-        beside = self.find(queries)
+        beside = self.find_model(queries)
         if beside is None:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
             expected = f"resift attach {self.name} --vectors --model DIR, with the folder of the static queries"
             raise ModelMismatch(message, value=self.name, expected=expected)
         lengths = lengths_of((model.alpha, queries.alpha))
-        return replace(found, beside=beside, lengths=lengths, graph=found.graph and beside.graph)
+        return replace(found, beside=beside, lengths=lengths, has_hnsw=found.has_hnsw and beside.has_hnsw)
 
     @classmethod
-    def made_by(
+    def from_model(
         cls, model: ModelDescription, fields: Sequence[str], name: str = "", vector_field: str = VECTOR_FIELD
     ) -> IndexInfo:
         """What an index of a name records of the vectors that ``model`` makes of its text ``fields``."""
         return cls(name, tuple(fields), model.hash, model.name, model.dim, (name,), vector_field)
 
-    def meta(self) -> dict[str, Any]:
+    def to_meta(self) -> dict[str, Any]:
         """These vectors as they are recorded, those of other models left out; what is as usual is not said."""
         meta = {"fields": list(self.fields), "model": self.model, "model_name": self.model_name, "dim": self.dim}
         field = {} if self.vector_field == VECTOR_FIELD else {"vector_field": self.vector_field}
-        return {**meta, **field, **({} if self.graph else {"graph": False})}
+        return {**meta, **field, **({} if self.has_hnsw else {"graph": False})}
 
     @classmethod
-    def read(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
-        """What the index of a name records, as :meth:`meta` makes it; ``meta`` is empty where it is not ours."""
+    def from_meta(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
+        """What the index of a name records, as :meth:`to_meta` makes it; ``meta`` is empty where it is not ours."""
         fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
-        others = tuple(cls.read(name, other) for other in meta.get("others", ()))
+        others = tuple(cls.from_meta(name, other) for other in meta.get("others", ()))
         model, model_name, dim = (meta.get(key) for key in ("model", "model_name", "dim"))
         return cls(name, fields, model, model_name, dim, (name,), field, meta.get("graph", True), others)
 
@@ -164,12 +170,12 @@ class IndexInfo:
         indices = tuple(own for info in infos for own in info.indices)
         first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
         common = []
-        for one in (first, *first.others):
+        for one in (first, *first.other_models):
             same = [found for other in rest if (found := other.same(one)) is not None]
             if len(same) == len(rest):
                 # the shards of an index without a graph would fail, and leave their hits out
-                graph, fields = all(info.graph for info in (one, *same)), _all_fields([one, *same])
-                common.append(replace(one, name=name, indices=indices, fields=fields, graph=graph, others=()))
+                graph, fields = all(info.has_hnsw for info in (one, *same)), _all_fields([one, *same])
+                common.append(replace(one, name=name, indices=indices, fields=fields, has_hnsw=graph, other_models=()))
         if not common:
             other = next(info for info in rest if info.same(first) is None)
             raise ModelMismatch(
@@ -177,14 +183,14 @@ class IndexInfo:
                 value=other.name,
                 expected="one model's indices, attached alike",
             )
-        tuning = max((info.tuning for info in infos), key=lambda one: one != USUAL)
-        mapped = _agreed([info.mapped for info in infos])
-        return replace(common[0], others=tuple(common[1:]), mapped=mapped, tuning=tuning)
+        tuning = max((info.tuning for info in infos), key=lambda one: one != DEFAULT_TUNING)
+        mapped = _agreed([info.vector_fields for info in infos])
+        return replace(common[0], other_models=tuple(common[1:]), vector_fields=mapped, tuning=tuning)
 
     def same(self, other: IndexInfo) -> IndexInfo | None:
         """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
         key = other.model, other.vector_field
-        return next((one for one in (self, *self.others) if (one.model, one.vector_field) == key), None)
+        return next((one for one in (self, *self.other_models) if (one.model, one.vector_field) == key), None)
 
 
 def _agreed(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
@@ -222,7 +228,7 @@ class ModelDescription(Protocol):
         """The k-NN space that finds its candidates."""
 
 
-class WeighedModel(ModelDescription, Protocol):
+class WeightedModel(ModelDescription, Protocol):
     """A model that searches go by."""
 
     alpha: float

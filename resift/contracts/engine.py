@@ -18,7 +18,7 @@ from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, VectorFields, is_ours, v
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 # Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
 # wrote may be what felled the first, unless it was checked against a list of what may be asked.
-REPEATABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
+RETRYABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
 REQUEST_ID: ContextVar[str | None] = ContextVar("resift_request_id", default=None)  # of what is being answered
 OPAQUE_ID_HEADER = "X-Opaque-Id"  # OpenSearch writes it into its slow logs, its list of tasks and its deprecation log
 # What the caller itself gave as OPAQUE_ID_HEADER. Only that is handed on, and no id of ours: OpenSearch warns of each
@@ -27,13 +27,13 @@ OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 
 @contextmanager
-def repeatable(value: bool) -> Iterator[None]:
-    """Have REPEATABLE this value for the searches of a block."""
-    token = REPEATABLE.set(value)
+def retryable(value: bool) -> Iterator[None]:
+    """Have RETRYABLE this value for the searches of a block."""
+    token = RETRYABLE.set(value)
     try:
         yield
     finally:
-        REPEATABLE.reset(token)
+        RETRYABLE.reset(token)
 
 
 class Engine(ABC):

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-PURGED_AT_ONCE = 2_000
-HURRIED_SECONDS = 0.5  # that a search waits for its session: it goes on without, and all of it may take a second
+PURGE_BATCH = 2_000
+SEARCH_TIMEOUT = 0.5  # that a search waits for its session: it goes on without, and all of it may take a second
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StoredSession:
 class SessionStore(ABC):
     """A store of sessions. Every method raises SessionsUnavailable if the store does not answer, or refuses.
 
-    Without ``wait`` it does so after HURRIED_SECONDS.
+    Without ``wait`` it does so after SEARCH_TIMEOUT.
     """
 
     @abstractmethod
@@ -66,7 +66,7 @@ class SessionStore(ABC):
     def purge(self, before: float, wait: bool = True) -> int:
         """Delete the sessions that expired before the time ``before`` (Unix seconds); return how many.
 
-        Without ``wait`` at most PURGED_AT_ONCE of them are deleted, which takes no more than a moment.
+        Without ``wait`` at most PURGE_BATCH of them are deleted, which takes no more than a moment.
         """
 
     @abstractmethod

@@ -197,7 +197,7 @@ class EngineContract:
         assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
         assert engine.resolve(index) == [index]
         engine.tune(index, Tuning(0.25, model.hash, words=2, why={"alpha": "a test"}))
-        assert engine.info(index).searched_by(model).tuning == Tuning(0.25, model.hash, 2, why={"alpha": "a test"})
+        assert engine.info(index).for_search(model).tuning == Tuning(0.25, model.hash, 2, why={"alpha": "a test"})
         engine.create(index, ["title", "text"], model)  # two indexers may begin at the same time
         engine.tune(index, None)
         assert engine.info(index).tuning == Tuning()

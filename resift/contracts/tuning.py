@@ -27,19 +27,19 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     why: dict[str, str] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def read(cls, kept: Any) -> Tuning:
+    def from_json(cls, kept: Any) -> Tuning:
         """What an index keeps; the usual constants where that is nothing, or what others have made of it."""
         try:
             return cls() if kept is None else msgspec.convert(kept, cls)
         except msgspec.ValidationError:
             return cls()
 
-    def kept(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The same as JSON, without what is as usual."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
 
-    def lines(self) -> list[str]:
+    def describe(self) -> list[str]:
         """What differs from the usual, in English; none if nothing does."""
         factors = {"words": self.words, "strength": self.strength, "carried over": self.carried}
         changed = [f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1]
@@ -47,4 +47,4 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         return [*lines, *([f"sessions: {', '.join(changed)}: {self.why.get('session', '')}"] if changed else [])]
 
 
-USUAL = Tuning()
+DEFAULT_TUNING = Tuning()

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-END = 1e11  # Unix seconds, in the year 5138
-LATEST = 200  # events of a client that are read: some ten searches with their impressions
+END_OF_TIME = 1e11  # Unix seconds, in the year 5138
+MAX_CLIENT_EVENTS = 200  # events of a client that are read: some ten searches with their impressions
 EVENTS, QUERIES = KINDS = ("events", "queries")
-UNITS = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
-_EARLIEST_TIME, _LATEST_TIME = 1e8, END  # Unix seconds; the latest one is as milliseconds the earliest one
+UNITS_PER_SECOND = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
+_EARLIEST_TIME, _LATEST_TIME = 1e8, END_OF_TIME  # Unix seconds; the latest one is as milliseconds the earliest one
 _NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # of fewer digits it may be a date: 20241210
 _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
@@ -97,9 +97,9 @@ class UbiLog(ABC):
 
     @abstractmethod
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """The LATEST events between two times (Unix seconds) of whoever has this client id or session id, by time.
+        """Return the latest events of a client or a session between two times, oldest first.
 
-        Does not keep a search waiting: raises EngineUnavailable after half a second.
+        A search waits for this call, so it raises EngineUnavailable after half a second.
         """
 
     @abstractmethod
@@ -107,19 +107,19 @@ class UbiLog(ABC):
         """Queries by their ids; those that are not known are left out. It does not wait either."""
 
     @abstractmethod
-    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+    def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
         """All events between two times (Unix seconds), in no particular order."""
 
     @abstractmethod
-    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+    def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
         """The queries of an application between two times, as they were added, in no particular order."""
 
     @abstractmethod
-    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+    def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
         """By kind, all documents of whoever has this client id, session id or user id, as they were added."""
 
     @abstractmethod
-    def forget(self, client: str) -> int:
+    def delete_client(self, client: str) -> int:
         """Delete the same documents; return how many there were."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ def seconds_of(value: Any) -> float | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        unit = next((unit for unit in UNITS if _EARLIEST_TIME <= value < unit * _LATEST_TIME), None)
+        unit = next((unit for unit in UNITS_PER_SECOND if _EARLIEST_TIME <= value < unit * _LATEST_TIME), None)
         return None if unit is None else value / unit
     if not isinstance(value, str):
         return None

@@ -14,8 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
-from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, UbiEvent, UbiLog, UbiQuery, seconds_of, text_of
+from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionStore, StoredSession
+from resift.contracts.ubi import (
+    END_OF_TIME,
+    EVENTS,
+    KINDS,
+    MAX_CLIENT_EVENTS,
+    UbiEvent,
+    UbiLog,
+    UbiQuery,
+    seconds_of,
+    text_of,
+)
 from resift.embedded.tables import FORMAT
 from resift.errors import BadInput, EngineUnavailable, ResiftError, SessionsUnavailable
 
@@ -24,7 +34,9 @@ _TIMEOUT = 30.0  # seconds that a writer waits for others
 _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
 _ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, for damaged ones need not be texts
 # of a list that is damaged, one without names is looked through
-_NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
+_NAMES = (
+    "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
+)
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS session_log (id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, "
     "indices TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
@@ -201,13 +213,13 @@ class SqliteSessionStore(SessionStore):
         self.close()
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
-        with self._database.transaction(False, None if wait else HURRIED_SECONDS) as db:
+        with self._database.transaction(False, None if wait else SEARCH_TIMEOUT) as db:
             row = db.execute(f"SELECT {_ROW}, version FROM session_log WHERE id = ?", (id,)).fetchone()
         return None if row is None else _stored(*row)
 
     def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
         values = (session.expires, _json(session.indices), _json(session.body))
-        with self._database.transaction(True, None if wait else HURRIED_SECONDS) as db:
+        with self._database.transaction(True, None if wait else SEARCH_TIMEOUT) as db:
             if session.version is None:
                 sql = "INSERT INTO session_log VALUES (?, 1, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
                 return db.execute(sql, (id, *values)).rowcount == 1
@@ -233,9 +245,9 @@ class SqliteSessionStore(SessionStore):
         # In portions: one statement over hundreds of thousands would keep every other writer out for as long.
         portion, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
         while True:
-            deleted = self._delete(portion, before, PURGED_AT_ONCE)
+            deleted = self._delete(portion, before, PURGE_BATCH)
             purged += deleted
-            if not wait or deleted < PURGED_AT_ONCE:
+            if not wait or deleted < PURGE_BATCH:
                 return purged
 
     def close(self) -> None:
@@ -285,28 +297,28 @@ class SqliteUbiLog(UbiLog):
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         part = "SELECT number, at, body FROM ubi_events WHERE {} = ? AND at BETWEEN ? AND ?"
         sql = f"{part.format('client')} UNION {part.format('session')} ORDER BY at DESC, number DESC LIMIT ?"
-        with self._database.transaction(False, HURRIED_SECONDS) as db:
-            rows = db.execute(sql, (client, since, until, client, since, until, LATEST)).fetchall()
+        with self._database.transaction(False, SEARCH_TIMEOUT) as db:
+            rows = db.execute(sql, (client, since, until, client, since, until, MAX_CLIENT_EVENTS)).fetchall()
         read = (UbiEvent.read(json.loads(body)) for _, _, body in reversed(rows))
         return [event for event in read if event is not None]
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        with self._database.transaction(False, HURRIED_SECONDS) as db:
+        with self._database.transaction(False, SEARCH_TIMEOUT) as db:
             rows = db.execute(_QUERY, (json.dumps(list(ids)),)).fetchall()
         return {id: UbiQuery.read(json.loads(body)) for id, body in rows}
 
-    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+    def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
         rows = self._rows("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
         return (event for event in map(UbiEvent.read, rows) if event is not None)
 
-    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+    def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
         rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
         return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
 
-    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+    def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
         return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_PERSON}", client) for kind in KINDS}
 
-    def forget(self, client: str) -> int:
+    def delete_client(self, client: str) -> int:
         with self._database.transaction() as db:
             return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_PERSON}", (client,)).rowcount for kind in KINDS)
 

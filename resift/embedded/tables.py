@@ -66,9 +66,9 @@ class IndexTables:
         """What the index records about itself."""
         meta, own = self.meta, (self.name,)
         mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=meta.dim, space=meta.space)}
-        tuning = Tuning.read(meta.tuning)
+        tuning = Tuning.from_json(meta.tuning)
         return IndexInfo(
-            self.name, meta.fields, meta.model, meta.model_name, meta.dim, own, mapped=mapped, tuning=tuning
+            self.name, meta.fields, meta.model, meta.model_name, meta.dim, own, vector_fields=mapped, tuning=tuning
         )
 
 
@@ -115,7 +115,7 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
     """Keep what was chosen for an index; None: forget it."""
-    meta = replace(tables.meta, tuning=None if tuning is None else tuning.kept())
+    meta = replace(tables.meta, tuning=None if tuning is None else tuning.to_json())
     db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 
 

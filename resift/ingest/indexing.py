@@ -97,7 +97,7 @@ class Indexer(BatchWriter):
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
-        info = self.engine.info(self.index).of(self.model)
+        info = self.engine.info(self.index).require_model(self.model)
         fields, self._vector_field = info.fields, info.vector_field
 
         def tell() -> None:
@@ -123,7 +123,7 @@ class Indexer(BatchWriter):
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
         """Create the index, or check that an existing one belongs to the model."""
         try:
-            self.engine.info(self.index).of(self.model)
+            self.engine.info(self.index).require_model(self.model)
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 

@@ -72,7 +72,7 @@ def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[Ind
     infos = [engine.info(own) for own in own_names] if names else engine.indices()
     chosen, others = [], {}
     for info in infos:
-        entry = info.find(model)
+        entry = info.find_model(model)
         if entry is None:
             if info.model is not None or names:
                 others[info.name] = f"vectors of model {info.model_name} ({info.model})" if info.model else "no vectors"
@@ -101,7 +101,7 @@ def verify(
     is read again. ``progress`` is called after each batch. Where a ``stop`` is requested, the report is of what was
     checked until then. Raises ModelMismatch if the index has no vectors of the model.
     """
-    info = engine.info(index).of(model)
+    info = engine.info(index).require_model(model)
     documents = engine.scan(info.name, info.vector_field, info.fields)
     return VectorCheck(engine, model, info, repair, stop or Stop()).run(documents, progress)
 

@@ -86,7 +86,7 @@ class LargeSet(DocumentSet):
     def _nearest(self, labels: Mapping[str, bool]) -> Body | None:
         """The clause that finds documents by the vectors of those judged last; None where there are none."""
         info, judged = self._engine.info(self._index), list(labels)[-_VECTORS:]
-        if info.dim is None or not info.graph or not any(labels[id] for id in judged):
+        if info.dim is None or not info.has_hnsw or not any(labels[id] for id in judged):
             return None
         vectors = self._engine.field_vectors(self._index, judged, info.vector_field)
         sides = [[vector for id, vector in vectors.items() if labels[id] == side] for side in (True, False)]

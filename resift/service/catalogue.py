@@ -11,7 +11,7 @@ from typing import Any
 import regex
 
 from resift.cache import TtlCache
-from resift.contracts.documents import IndexInfo, WeighedModel
+from resift.contracts.documents import IndexInfo, WeightedModel
 from resift.contracts.engine import Engine, Headers
 from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.feedback.explain import title
@@ -45,7 +45,7 @@ class Catalogue:
         self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
 
     def indices(
-        self, model: WeighedModel, queries: WeighedModel | None = None, headers: Headers = None
+        self, model: WeightedModel, queries: WeightedModel | None = None, headers: Headers = None
     ) -> list[dict[str, Any]]:
         """The first 200 indices that are served, and can be searched with ``model`` and static ``queries`` beside it.
 
@@ -144,10 +144,10 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
     return next((value for value in values if isinstance(value, str)), "")
 
 
-def _is_searchable(info: IndexInfo, model: WeighedModel, queries: WeighedModel | None) -> bool:
+def _is_searchable(info: IndexInfo, model: WeightedModel, queries: WeightedModel | None) -> bool:
     """Whether an index has the vectors that are searched by, or none at all."""
     try:
-        info.searched_by(model, queries)
+        info.for_search(model, queries)
     except ModelMismatch:
         return False
     return True

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
-from resift.contracts.engine import Engine, Headers, repeatable
+from resift.contracts.engine import Engine, Headers, retryable
 from resift.contracts.tuning import Tuning
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model, known_alpha
@@ -184,7 +184,7 @@ class SearchService:
         """
         self.require_allowed(search)
         info = self.info(search.index, search.headers)
-        with repeatable(search.is_repeatable):
+        with retryable(search.is_repeatable):
             if self.interleaved is None:
                 return self._answered(search, info)
             return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
@@ -241,7 +241,7 @@ class SearchService:
 
         Raises BadInput for a malformed session's id and what the engine raises.
         """
-        needs = needs_of(body, info.mapped) if holds_better(body.get("query")) else NO_NEEDS
+        needs = needs_of(body, info.vector_fields) if holds_better(body.get("query")) else NO_NEEDS
         by_whom = asked.session, asked.client, asked.through_cluster
         knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
         words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
@@ -250,7 +250,7 @@ class SearchService:
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
         kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
         knowledge = replace(knowledge, terms=kept)
-        if asked.widen and asked.knn and not info.graph:
+        if asked.widen and asked.knn and not info.has_hnsw:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
         is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
@@ -268,7 +268,7 @@ class SearchService:
         window = max(window, _WIDENED_WINDOW) if is_widened and asked.window is None else window
         # for all indices that are served one number is set, and some may have no graph
         usual = max(config.knn, _WIDENED_KNN if is_widened else 0)
-        knn = (usual if asked.knn is None else asked.knn) if info.graph else 0
+        knn = (usual if asked.knn is None else asked.knn) if info.has_hnsw else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
 
     def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning) -> float:

@@ -36,7 +36,7 @@ class ServedIndex:
     @cached_property
     def searched(self) -> IndexInfo:
         """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
-        return self.info.searched_by(self.model, self.queries)
+        return self.info.for_search(self.model, self.queries)
 
 
 class ServedIndices:

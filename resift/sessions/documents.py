@@ -143,7 +143,7 @@ class FieldLoader:
                 background = self.background(info, headers, one.name)
                 vectors[one.name] = OwnVectors(feedback.by_vectors(held, background), lengths)
         encoded = {text: made for text in needs.texts if (made := self._encoded(text, headers)) is not None}
-        return FieldKnowledge(info.mapped, vectors, tokens, encoded)
+        return FieldKnowledge(info.vector_fields, vectors, tokens, encoded)
 
     def _read(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
         """What judged documents have in a field, by their places; without those that have nothing, or cannot be

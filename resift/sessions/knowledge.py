@@ -289,7 +289,7 @@ class KnowledgeLoader:
         if feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
-        own = FieldKnowledge(info.mapped)
+        own = FieldKnowledge(info.vector_fields)
         if needs.fields:
             own = self.fields.load(info, needs, feedback.own, documents, here, headers)
         return replace(known, gone=max(0, gone), own=own)

@@ -195,7 +195,7 @@ def _key(index: str) -> str:
 
 def reported(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
     """What the log says of a trial at the time ``now`` (Unix seconds). Raises what log and engine raise."""
-    shown = [Shown.read(one) for one in log.asked(trial.application, trial.started, now + AHEAD)]
+    shown = [Shown.read(one) for one in log.application_queries(trial.application, trial.started, now + AHEAD)]
     clients = {one.client for one in shown}
     clicks: list[tuple[str, Object, float]] = []
     for event in log.scan(trial.started, now + AHEAD):

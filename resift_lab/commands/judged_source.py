@@ -18,7 +18,7 @@ from resift.cli.options import (
     store_option,
 )
 from resift.contracts.engine import Engine
-from resift.contracts.ubi import LATEST, UbiEvent, UbiLog, UbiQuery
+from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiLog, UbiQuery
 from resift.feedback.judgements import Judgement
 from resift.sessions.clicks import Actions, documents_of, graded_objects, judgements_of, read_actions
 from resift.sessions.sessions import Sessions
@@ -69,6 +69,6 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
 def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
     """The queries of events by their ids, as far as the log has them."""
     ids, queries = sorted({event.query_id for event in events if event.query_id}), dict[str, UbiQuery]()
-    for start in range(0, len(ids), LATEST // 2):
-        queries |= log.queries(ids[start : start + LATEST // 2])
+    for start in range(0, len(ids), MAX_CLIENT_EVENTS // 2):
+        queries |= log.queries(ids[start : start + MAX_CLIENT_EVENTS // 2])
     return queries

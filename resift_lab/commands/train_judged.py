@@ -109,7 +109,7 @@ def reranker_command(
             served = _served(own, queries, data.collection.documents)
         else:
             engine = kept_open.enter_context(opened(source.engine))
-            info = engine.info(index).searched_by(own, queries)
+            info = engine.info(index).for_search(own, queries)
             data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
             served = _served_index(engine, info, searched, data.collection.document_ids)
         table = _mixed(sources, data.collection.documents, SPELLING)

@@ -12,7 +12,7 @@ from msgspec import structs
 from resift.cli.options import model_of, service_settings
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.contracts.tuning import USUAL, Tuning
+from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
 from resift.encoders.registry import load_queries
 from resift.feedback.feedback import DEFAULT_METHOD
@@ -70,12 +70,12 @@ def tune(
     settings = service_settings()
     with closing(open_engine(url)) as engine:
         encoder = model_of(engine, index, model)
-        info = engine.info(index).searched_by(encoder, load_queries(settings.static_queries))
+        info = engine.info(index).for_search(encoder, load_queries(settings.static_queries))
         if undo:
             engine.tune(index, None)
-            return Tuned(USUAL, True, [f"{index}: the usual constants"])
+            return Tuned(DEFAULT_TUNING, True, [f"{index}: the usual constants"])
         if source is None:
-            return Tuned(info.tuning, False, info.tuning.lines() or [f"{index}: the usual constants"])
+            return Tuned(info.tuning, False, info.tuning.describe() or [f"{index}: the usual constants"])
         if str(source) == DOCUMENTS:
             return _weighed(engine, info, encoder)
         values, units = _values(engine, info, source, url, encoder)
@@ -88,7 +88,7 @@ def _weighed(engine: Engine, info: IndexInfo, model: Model) -> Tuned:
     tuning = weigh_index(engine, info, model)
     if tuning is None:
         return Tuned(info.tuning, False, [f"{info.name}: too few documents to tell, or the extra 'adapt' is missing"])
-    return Tuned(tuning, True, tuning.lines())
+    return Tuned(tuning, True, tuning.describe())
 
 
 def _values(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
@@ -155,9 +155,9 @@ def _kept(engine: Engine, info: IndexInfo, chosen: Chosen, units: str) -> Tuned:
     figures = f"{chosen.before:.4f} before, {chosen.held_out:.4f} by constants that the other half of them chose"
     why = f"{chosen.units} {units} {figures}, p {chosen.p:.4f}"
     if not chosen.better:
-        return Tuned(info.tuning, False, [f"nothing is changed: {why}", *info.tuning.lines()])
+        return Tuned(info.tuning, False, [f"nothing is changed: {why}", *info.tuning.describe()])
     before = engine.info(info.name).tuning  # its weight may be of another model's vectors, and stays
     factors = {name: getattr(chosen.tuning, name) for name in FACTORS}
     tuning = structs.replace(before, **factors, why={**before.why, "session": why})
     engine.tune(info.name, tuning)
-    return Tuned(tuning, True, tuning.lines())
+    return Tuned(tuning, True, tuning.describe())

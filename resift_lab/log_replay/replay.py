@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from resift.contracts.ubi import LATEST, UbiEvent, UbiQuery
+from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiQuery
 from resift.feedback.judgements import Judgement
 from resift.sessions.clicks import SHOWN, Actions, Object, graded_objects, judgements_of
 from resift.sessions.sessions import MAX_JUDGEMENTS, effective_judgements
@@ -69,7 +69,7 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
     for search in _searches(events, log):
         clicked = _clicked(search, log, skipped)
         past = [event for event in events if search.at - log.seconds <= event.at < search.at]
-        judged = _judgements(past[-LATEST:], log)
+        judged = _judgements(past[-MAX_CLIENT_EVENTS:], log)
         # one that was passed over is looked for: a session that sinks it may be wrong
         before = {one.document for one in judged if one.grade > 0}
         targets = {id: place for id, place in clicked.items() if id not in before}

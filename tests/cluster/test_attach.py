@@ -141,7 +141,7 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
 def attach_as_before(index: Index, model: Model) -> None:
     """Attach as earlier versions did: vectors as floats, in a field without a graph."""
     (target,) = targets(index.cluster, index.name)
-    entry = replace(IndexInfo.made_by(model, FIELDS, index.name), graph=False)
+    entry = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
     floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
     target = target.change_record(lambda record: record.begun(entry), floats)
     fill(index.engine, model, entry, Stop(), lambda done: None)
@@ -150,7 +150,7 @@ def attach_as_before(index: Index, model: Model) -> None:
 
 def scores(index: Index, model: Model) -> dict[str, float]:
     """How similar documents are to a query by the vectors that the index has."""
-    info = index.engine.info(index.name).of(model)
+    info = index.engine.info(index.name).require_model(model)
     clause = similarity_clause("cosine", info.searched, model.encode_one("forest river"), None, 1.0)
     hits = index.engine.search(index.name, {"query": clause, "size": COUNT}).hits
     return {hit["_id"]: hit["_score"] for hit in hits}
@@ -193,7 +193,7 @@ def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_repl
     both = f"{shop.name},{second.name}"
 
     def look(self: object) -> list[str]:
-        found.append(cluster.info(both).of(own[0]).vector_field)
+        found.append(cluster.info(both).require_model(own[0]).vector_field)
         return []
 
     try:

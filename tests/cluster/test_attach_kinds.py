@@ -161,7 +161,7 @@ def test_vectors_of_the_indexs_own_are_used_and_left_alone(
     told = run("attach", name, opensearch_url, "--model", folder, "--field", "deep.dense", "--json")
     (report,) = json.loads(told.stdout)["indices"]
     assert (report["documents"], report["vector_field"]) == (0, "deep.dense")
-    info = cluster.info(name).of(model)
+    info = cluster.info(name).require_model(model)
     assert (info.vector_field, info.fields) == ("deep.dense", ("text",))
     run("detach", name, opensearch_url)
     after = Cluster(cluster).request("GET", f"/{name}/_mapping"), Cluster(cluster).request("GET", f"/{name}/_doc/2")

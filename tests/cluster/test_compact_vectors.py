@@ -75,7 +75,7 @@ def test_vectors_are_in_whatever_an_index_is_made_into(
         request("DELETE", f"{repository}/one")
         request("DELETE", repository)
         for name in names:
-            assert shop.engine.info(name).of(model).vector_field == COMPACT_FIELD
+            assert shop.engine.info(name).require_model(model).vector_field == COMPACT_FIELD
             assert_right(named(shop, name), model, fields)
             assert verify(shop.engine, model, name).right
             clause = similarity_clause("cosine", COMPACT_FIELD, model.encode_one("forest"), None, 1.0)

@@ -21,7 +21,7 @@ from opensearchpy.exceptions import TransportError
 from tcp_proxy import Proxy
 
 from resift import Model
-from resift.contracts.engine import repeatable
+from resift.contracts.engine import retryable
 from resift.contracts.session_store import StoredSession
 from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
@@ -508,7 +508,7 @@ def test_a_gateway_that_lost_its_node_is_no_node_that_answers(
     with pytest.raises(EngineError):
         gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
     assert len(Gateway.asked) == 2
-    with repeatable(False), pytest.raises(EngineError):
+    with retryable(False), pytest.raises(EngineError):
         gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
     assert len(Gateway.asked) == 3
 

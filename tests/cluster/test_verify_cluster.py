@@ -63,7 +63,7 @@ def test_indices_are_chosen_by_model_name_and_field(
     made = body(model, other_model)
     pattern = {"index_patterns": [f"{stream}*"], "data_stream": {}, "template": made, "priority": 500}
     rest.request("PUT", f"/_index_template/{template}", pattern)
-    own = IndexInfo.made_by(model, FIELDS, vector_field="embedding").meta()
+    own = IndexInfo.from_model(model, FIELDS, vector_field="embedding").to_meta()
     try:
         rest.request("POST", f"/{stream}/_doc", {"@timestamp": 0, **PEACE}, refresh="true")
         rest.request("PUT", f"/{plain_index}", {"mappings": {"_meta": {"resift": own}}})
@@ -101,7 +101,7 @@ def test_vectors_are_not_written_into_a_field_of_another_type(
 ) -> None:
     index = f"resift-test-{uuid.uuid4().hex[:8]}"
     field = {"resift_vector": {"type": mapped}} if mapped else {}
-    meta = IndexInfo.made_by(model, ["title"]).meta()
+    meta = IndexInfo.from_model(model, ["title"]).to_meta()
     mappings = {"properties": {"title": {"type": "text"}, **field}, "_meta": {"resift": meta}}
     rest.request("PUT", f"/{index}", {"mappings": mappings})
     try:

@@ -68,9 +68,9 @@ def test_a_person_is_exported_and_forgotten_and_nobody_else(
     forgotten = resift("sessions", "forget", "--client", "anna", "--yes", *where)
     assert forgotten.stdout == "1 sessions, 2 events and queries deleted\n"
     assert store.read("anna") is None
-    assert log.of_client("anna") == {EVENTS: [], QUERIES: []}
+    assert log.client_documents("anna") == {EVENTS: [], QUERIES: []}
     assert store.read("bob") is not None
-    assert [len(log.of_client("bob")[kind]) for kind in (EVENTS, QUERIES)] == [1, 1]
+    assert [len(log.client_documents("bob")[kind]) for kind in (EVENTS, QUERIES)] == [1, 1]
     assert "0 sessions, 0 events" in resift("sessions", "forget", "--client", "anna", "--yes", *where).stdout
     store.close()
     log.close()

@@ -21,9 +21,9 @@ class TestEngine(EngineContract):
 
 def test_another_model_is_told_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
     engine.create(index, ["text"], model)
-    engine.info(index).of(model)
+    engine.info(index).require_model(model)
     with pytest.raises(ModelMismatch, match=model.hash) as caught:
-        engine.info(index).of(build_model("boew:4", vectors))
+        engine.info(index).require_model(build_model("boew:4", vectors))
     assert "index the documents again" in str(caught.value.expected)
 
 

@@ -104,7 +104,7 @@ def test_an_index_of_another_model_is_refused(
 
 def test_an_index_without_vectors_is_to_be_attached(model: Model) -> None:
     with pytest.raises(ModelMismatch, match="'shop' has no vectors") as caught:
-        IndexInfo.read("shop", {}).of(model)
+        IndexInfo.from_meta("shop", {}).require_model(model)
     assert "resift attach shop --vectors" in str(caught.value.expected)
 
 

@@ -73,8 +73,8 @@ def both(
         "resift_vector": vector_mapping(model),
         "embedding": {"type": "knn_vector", "dimension": DIM, "method": method},
     }
-    others = [IndexInfo.made_by(queries, ["text"], vector_field="embedding").meta()]
-    meta = {**IndexInfo.made_by(model, ["text"]).meta(), "others": others}
+    others = [IndexInfo.from_model(queries, ["text"], vector_field="embedding").to_meta()]
+    meta = {**IndexInfo.from_model(model, ["text"]).to_meta(), "others": others}
     request = Cluster(cluster).request
     settings = {"number_of_shards": 2, "number_of_replicas": 0, "index.knn": True}
     body = {"settings": settings, "mappings": {"properties": properties, "_meta": {"resift": meta}}}
@@ -297,7 +297,7 @@ def test_a_model_is_learned_beside_static_queries(
     assert "has vectors of model queries" not in plan.output
     run("attach", name, opensearch_url, "--no-adapt")
     info = cluster.info(name)
-    assert info.searched_by(resift.load_model(), queries).searched == JoinedFields(
+    assert info.for_search(resift.load_model(), queries).searched == JoinedFields(
         ("resift_vector_int8", "embedding"), (256, DIM), lengths_of((ALPHA, QUERY_ALPHA))
     )
     cluster.drop(name)

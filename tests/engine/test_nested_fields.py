@@ -40,7 +40,7 @@ def made(cluster: OpenSearchEngine, model: Model, nests: bool) -> str:
     notes = {**kind, "properties": {"text": TEXT}}
     parts = {**kind, "properties": {"text": TEXT, "notes": notes}}
     properties = {"title": TEXT, "parts": parts, "resift_vector": vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-    meta = {"resift": IndexInfo.made_by(model, FIELDS).meta()}
+    meta = {"resift": IndexInfo.from_model(model, FIELDS).to_meta()}
     settings = {"number_of_shards": 2, "number_of_replicas": 0, "index.knn": True}
     name, request = f"nested-{uuid.uuid4().hex[:8]}", Cluster(cluster).request
     request("PUT", f"/{name}", {"settings": settings, "mappings": {"properties": properties, "_meta": meta}})

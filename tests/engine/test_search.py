@@ -297,7 +297,7 @@ def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
     def info(index: str, headers: Headers = None) -> IndexInfo:
         if headers not in rights:
             raise EngineError("no permissions", status=403)
-        return replace(IndexInfo.made_by(model, ["text"], index), fields=("text", repr(headers)))
+        return replace(IndexInfo.from_model(model, ["text"], index), fields=("text", repr(headers)))
 
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         patch.setattr(engine, "info", info)

@@ -31,7 +31,7 @@ class TestStore(SessionStoreContract):
 def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.purge(50) == 0
     for module in (sqlite_module, opensearch_module):
-        monkeypatch.setattr(module, "PURGED_AT_ONCE", 2)
+        monkeypatch.setattr(module, "PURGE_BATCH", 2)
     for i in range(10):
         assert store.write(f"s{i}", replace(STORED, expires=float(i)))
     assert len([*store.scan()]) == 10

@@ -228,7 +228,7 @@ def test_expired_sessions_are_looked_for_once_a_minute(open_stores: Callable[[],
 def test_a_mark_waits_for_no_more_than_some_to_be_purged(
     sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resift.embedded.database.PURGED_AT_ONCE", 2)
+    monkeypatch.setattr("resift.embedded.database.PURGE_BATCH", 2)
     clock.now = 100
     for i in range(5):
         add(sessions, f"s{i}", ("d0", 1))

@@ -89,7 +89,7 @@ def test_clicks_on_an_interleaved_search_are_credited(
     pages = [ids(search(app, filled, size=2, **{"from": start})) for start in (0, 2, 4)]
     assert [id for page in pages for id in page] == ids(found)
     settled()
-    shown = [Shown.read(one) for one in ubi_log.asked(trial.application, 0, trials.clock() + HOUR)]
+    shown = [Shown.read(one) for one in ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)]
     whole = max(shown, key=lambda one: len(one.teams))
     won = next(id for id, team in whole.teams.items() if team)
     ubi_log.add(EVENTS, [event("click", won, 1, trials.clock(), event_attributes={"object": {"object_id": won}})])

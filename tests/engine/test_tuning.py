@@ -10,7 +10,7 @@ import pytest
 
 from resift import Model
 from resift.contracts.engine import Engine
-from resift.contracts.tuning import USUAL, Tuning
+from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import beta_of, known_alpha
 from resift.feedback.judgements import Mark
 from resift.service.bodies import Search
@@ -50,7 +50,7 @@ def test_a_session_has_the_constants_of_the_index(
     engine.tune(indexed, Tuning(0, model.hash, words=2, strength=3, carried=0))
     service.feedback("s", indexed, "fire", {"0": Mark(1.0)})
     info, load = service.info(indexed), service.knowledge.load
-    usual = replace(info, tuning=USUAL)
+    usual = replace(info, tuning=DEFAULT_TUNING)
     terms = load(usual, "fire", "s").terms
     assert terms
     assert load(info, "fire", "s").terms == pytest.approx({word: 2 * one for word, one in terms.items()})

@@ -10,7 +10,16 @@ import pytest
 from opensearchpy import OpenSearch
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
-from resift.contracts.ubi import EVENTS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery, seconds_of, timestamp_of
+from resift.contracts.ubi import (
+    EVENTS,
+    MAX_CLIENT_EVENTS,
+    QUERIES,
+    UbiEvent,
+    UbiLog,
+    UbiQuery,
+    seconds_of,
+    timestamp_of,
+)
 from resift.embedded import database as sqlite_ubi
 from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -109,10 +118,10 @@ def test_events_come_from_between_two_times(ubi_log: UbiLog, refresh: Refresh) -
 
 
 def test_of_many_events_the_latest_come(ubi_log: UbiLog, refresh: Refresh) -> None:
-    ubi_log.add(EVENTS, [event("click", str(n), 1, NOW + n) for n in range(LATEST + 3)])
+    ubi_log.add(EVENTS, [event("click", str(n), 1, NOW + n) for n in range(MAX_CLIENT_EVENTS + 3)])
     refresh()
     found = ubi_log.events("anna", *LONG)
-    assert [one.object for one in found] == [str(n) for n in range(3, LATEST + 3)]
+    assert [one.object for one in found] == [str(n) for n in range(3, MAX_CLIENT_EVENTS + 3)]
 
 
 def test_queries_are_found_by_their_ids(ubi_log: UbiLog, refresh: Refresh) -> None:
@@ -142,8 +151,8 @@ def test_the_queries_of_an_application_come_as_they_were_added(ubi_log: UbiLog, 
     ours = query("war", "q2", application="trial", query_attributes={"teams": "ab"})
     ubi_log.add(QUERIES, [query(), ours, {**ours, "timestamp": timestamp_of(NOW - 9)}])
     refresh()
-    assert ubi_log.asked("trial", NOW - 5, NOW + 5) == [ours]
-    assert ubi_log.asked("tria", NOW - 5, NOW + 5) == []
+    assert ubi_log.application_queries("trial", NOW - 5, NOW + 5) == [ours]
+    assert ubi_log.application_queries("tria", NOW - 5, NOW + 5) == []
 
 
 def test_a_client_is_shown_and_forgotten_and_nobody_else(ubi_log: UbiLog, refresh: Refresh) -> None:
@@ -152,10 +161,10 @@ def test_a_client_is_shown_and_forgotten_and_nobody_else(ubi_log: UbiLog, refres
     ubi_log.add(EVENTS, [*mine, *others])
     ubi_log.add(QUERIES, [query(), query(id="q2", client_id="bob")])
     refresh()
-    assert ubi_log.of_client("anna") == {EVENTS: mine[:2], QUERIES: [query()]}
-    assert ubi_log.of_client("17") == {EVENTS: [mine[2]], QUERIES: []}
-    assert ubi_log.forget("anna") == 3
-    assert ubi_log.forget("anna") == ubi_log.forget("nobody") == 0
+    assert ubi_log.client_documents("anna") == {EVENTS: mine[:2], QUERIES: [query()]}
+    assert ubi_log.client_documents("17") == {EVENTS: [mine[2]], QUERIES: []}
+    assert ubi_log.delete_client("anna") == 3
+    assert ubi_log.delete_client("anna") == ubi_log.delete_client("nobody") == 0
     assert {one.object for one in ubi_log.scan()} == {"", "C3", "D4"}
     assert set(ubi_log.queries(["q1", "q2"])) == {"q2"}
 
@@ -167,7 +176,7 @@ def test_in_an_index_that_nobody_mapped_only_the_very_client_is_forgotten(
     for client in ("anna", "anna-2"):
         cluster.client.index(index=cluster_names[0], body=event("click", "A1", client_id=client), refresh=True)
     log = OpenSearchUbiLog(opensearch_url, *cluster_names)
-    assert log.forget("anna") == 1
+    assert log.delete_client("anna") == 1
     assert [one.client for one in log.scan()] == ["anna-2"]
     log.close()
 

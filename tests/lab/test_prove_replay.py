@@ -17,7 +17,7 @@ import resift_lab
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.engine import Engine
-from resift.contracts.tuning import USUAL, Tuning
+from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.contracts.ubi import EVENTS, QUERIES, UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
@@ -208,7 +208,11 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     tuned = resift_lab.tune(news, tmp_path / "log.csv", engine_url, model=model)
     assert tuned.new == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
     assert resift_lab.tune(news, None, engine_url, model=model).tuning == tuned.tuning
-    assert resift_lab.tune(news, None, engine_url, model=model, undo=True).tuning == USUAL == engine.info(news).tuning
+    assert (
+        resift_lab.tune(news, None, engine_url, model=model, undo=True).tuning
+        == DEFAULT_TUNING
+        == engine.info(news).tuning
+    )
 
 
 def test_the_log_of_ubi_is_replayed_by_the_command(

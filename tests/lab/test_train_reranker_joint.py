@@ -49,7 +49,7 @@ def judged_index(
     mapping: dict[str, Any] = mappings(["text"], model)
     method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
     mapping["properties"]["embedding"] = {"type": "knn_vector", "dimension": knowing.dim, "method": method}
-    mapping["_meta"]["resift"]["others"] = [IndexInfo.made_by(knowing, ["text"], vector_field="embedding").meta()]
+    mapping["_meta"]["resift"]["others"] = [IndexInfo.from_model(knowing, ["text"], vector_field="embedding").to_meta()]
     Cluster(cluster).request("PUT", f"/{name}", {"settings": SETTINGS, "mappings": mapping})
     asked = [f"{'when' if 'year' in text else 'where'} {text.split()[0]}" for text in found.documents]
     held = zip(found.document_ids, found.documents, knowing.encode(asked).tolist(), strict=True)

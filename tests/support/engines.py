@@ -37,7 +37,7 @@ def patience() -> Iterator[None]:
         for module in ("sessions", "ubi"):
             patched.setattr(f"resift.plugin.opensearch.{module}._TIMEOUT", 60.0)
         for module in ("plugin.opensearch.sessions", "plugin.opensearch.ubi", "embedded.database"):
-            patched.setattr(f"resift.{module}.HURRIED_SECONDS", 30.0)
+            patched.setattr(f"resift.{module}.SEARCH_TIMEOUT", 30.0)
         yield
 
 

@@ -48,8 +48,8 @@ def body(model: Model, other: Model) -> dict[str, Any]:
     properties = {"title": text, "parts": {"type": "nested", "properties": {"text": text}}}
     vectors = {"resift_vector": vector, OTHER: vector}
     meta = {
-        **IndexInfo.made_by(model, FIELDS).meta(),
-        "others": [IndexInfo.made_by(other, FIELDS, vector_field=OTHER).meta()],
+        **IndexInfo.from_model(model, FIELDS).to_meta(),
+        "others": [IndexInfo.from_model(other, FIELDS, vector_field=OTHER).to_meta()],
     }
     return {
         "settings": {"number_of_shards": 3, "number_of_replicas": 0},

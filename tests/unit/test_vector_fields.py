@@ -48,6 +48,6 @@ def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> N
 def test_of_several_indices_those_fields_are_known_in_which_they_agree() -> None:
     one, two = VectorField("v", dim=3), VectorField("v", dim=4)
     mapped = [{"v": one, "w": one}, {"v": two, "x": one}, {"v": one}]
-    infos = [IndexInfo(f"i{n}", (), None, None, None, (f"i{n}",), mapped=each) for n, each in enumerate(mapped)]
-    assert IndexInfo.combine("i*", infos).mapped == {"w": one, "x": one}
-    assert IndexInfo.combine("i*", [infos[0], infos[2]]).mapped == {"v": one, "w": one}
+    infos = [IndexInfo(f"i{n}", (), None, None, None, (f"i{n}",), vector_fields=each) for n, each in enumerate(mapped)]
+    assert IndexInfo.combine("i*", infos).vector_fields == {"w": one, "x": one}
+    assert IndexInfo.combine("i*", [infos[0], infos[2]]).vector_fields == {"v": one, "w": one}

@@ -84,8 +84,8 @@ class Target:
             message = f"index {self.name!r} can have no graph: index.knn is not set, which is final"
             raise BadInput(message, value=self.name, expected="--copy-to NEW --alias NAME instead of --graph")
         if found is None:
-            made = IndexInfo.made_by(model, fields, self.name, own or self._free_field(model, graph))
-            return replace(made, graph=graph or (own is not None and self.has_graph))
+            made = IndexInfo.from_model(model, fields, self.name, own or self._free_field(model, graph))
+            return replace(made, has_hnsw=graph or (own is not None and self.has_graph))
         if own not in (None, found.vector_field):
             message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
             raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")

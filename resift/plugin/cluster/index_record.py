@@ -41,13 +41,13 @@ class IndexRecord:
     def read(cls, index: str, meta: Mapping[str, Any]) -> IndexRecord:
         """The record in the ``_meta`` of an index; an empty one if there is none."""
         ours: Mapping[str, Any] = meta.get("resift") or {}
-        info, attached = IndexInfo.read(index, ours), ours.get("attached")
+        info, attached = IndexInfo.from_meta(index, ours), ours.get("attached")
         if ours and attached is None and "resift_copy" in meta:  # a copy that an earlier version has made
             attached = {"fields": [info.vector_field]}
         details: Mapping[str, Any] = attached or {}
-        filling = IndexInfo.read(index, details["filling"]) if details.get("filling") else None
-        current = None if info.model is None else replace(info, others=())
-        return cls(index, current, info.others, filling, tuple(details.get("fields", ())), attached is not None)
+        filling = IndexInfo.from_meta(index, details["filling"]) if details.get("filling") else None
+        current = None if info.model is None else replace(info, other_models=())
+        return cls(index, current, info.other_models, filling, tuple(details.get("fields", ())), attached is not None)
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
@@ -111,12 +111,12 @@ class IndexRecord:
 
     def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
         """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""
-        ours: dict[str, Any] = self.current.meta() if self.current else {}
+        ours: dict[str, Any] = self.current.to_meta() if self.current else {}
         if self.others:
-            ours["others"] = [one.meta() for one in self.others]
+            ours["others"] = [one.to_meta() for one in self.others]
         if self.attached:
             details: dict[str, Any] = {"fields": list(self.added)}
-            ours["attached"] = {**details, "filling": self.filling.meta()} if self.filling else details
+            ours["attached"] = {**details, "filling": self.filling.to_meta()} if self.filling else details
         if ours:
             return {**other, "resift": ours}
         return {name: value for name, value in other.items() if name not in ("resift", TUNING)}
@@ -125,7 +125,7 @@ class IndexRecord:
 def tunings(cluster: Cluster) -> dict[str, list[str]]:
     """What was chosen for the searches of each index, in English, by its name."""
     answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=f"*.mappings._meta.{TUNING}", **ALL)
-    return {name: Tuning.read(answer[name]["mappings"]["_meta"][TUNING]).lines() for name in sorted(answer)}
+    return {name: Tuning.from_json(answer[name]["mappings"]["_meta"][TUNING]).describe() for name in sorted(answer)}
 
 
 def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:

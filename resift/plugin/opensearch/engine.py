@@ -76,12 +76,12 @@ class OpenSearchEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        made = IndexInfo.made_by(model, fields)
+        made = IndexInfo.from_model(model, fields)
         body = {"settings": index_settings(analyzer), "mappings": mappings(fields, model, analyzer)}
         try:
             call(self.client.indices.create, index=index, body=body)
         except EngineError as error:
-            if "resource_already_exists_exception" not in error.message or self.info(index).meta() != made.meta():
+            if "resource_already_exists_exception" not in error.message or self.info(index).to_meta() != made.to_meta():
                 raise
 
     def _mappings(self, index: str, headers: Headers = None) -> dict[str, dict[str, Any]]:
@@ -102,7 +102,7 @@ class OpenSearchEngine(Engine):
         for name, mapping in self._mappings(index).items():
             meta = mapping.get("_meta", {})
             others = {key: value for key, value in meta.items() if key != TUNING}
-            changed = others if tuning is None else {**others, TUNING: tuning.kept()}
+            changed = others if tuning is None else {**others, TUNING: tuning.to_json()}
             if changed != meta:
                 call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
 
@@ -309,10 +309,10 @@ class OpenSearchEngine(Engine):
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     meta = mappings.get("_meta", {})
-    info = IndexInfo.read(index, meta.get("resift") or {})
-    others = tuple(_located(other, mappings) for other in info.others)
-    found = replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
-    return replace(found, tuning=Tuning.read(meta.get(TUNING)))
+    info = IndexInfo.from_meta(index, meta.get("resift") or {})
+    others = tuple(_located(other, mappings) for other in info.other_models)
+    found = replace(_located(info, mappings), other_models=others, vector_fields=dict(vector_fields(mappings)))
+    return replace(found, tuning=Tuning.from_json(meta.get(TUNING)))
 
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:

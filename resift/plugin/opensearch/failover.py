@@ -15,7 +15,7 @@ from opensearchpy.exceptions import ConnectionTimeout, TransportError
 from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, REPEATABLE
+from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, RETRYABLE
 from resift.errors import BadInput
 
 CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
@@ -36,7 +36,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     ``timeout`` is the seconds that a request may take in all, and ``search_timeout`` those of one that only reads, such
     as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but
     the last that is asked gets PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a
-    search its whole time, and a search that takes long has the rest of it. A search that is not REPEATABLE is sent to
+    search its whole time, and a search that takes long has the rest of it. A search that is not RETRYABLE is sent to
     one node alone, which has the whole time.
     """
 
@@ -137,7 +137,7 @@ def _only_reads(method: str, url: str) -> bool:
 
 def _is_repeatable(method: str, url: str) -> bool:
     if _last(url) in _SEARCHES:
-        return REPEATABLE.get()
+        return RETRYABLE.get()
     return method != "POST" or _last(url) in _IDEMPOTENT_POSTS
 
 

@@ -87,7 +87,7 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {
         **texts,
-        "_meta": {"resift": IndexInfo.made_by(model, fields).meta()},
+        "_meta": {"resift": IndexInfo.from_model(model, fields).to_meta()},
         "dynamic_templates": [{"strings": keyword}],
     }
 

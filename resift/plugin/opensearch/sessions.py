@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from resift.contracts.documents import check_name
-from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionStore, StoredSession
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.client import T, call, connect, create_unless_there, scroll
 
@@ -124,7 +124,7 @@ class OpenSearchSessionStore(SessionStore):
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
         """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
-        params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGED_AT_ONCE})}
+        params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGE_BATCH})}
         deleted = 0
         for _ in range(_ATTEMPTS):
             try:
@@ -150,7 +150,7 @@ class OpenSearchSessionStore(SessionStore):
 
 def _limit(wait: bool) -> dict[str, float]:
     """The parameters of a request that may have to hurry."""
-    return {} if wait else {"request_timeout": HURRIED_SECONDS}
+    return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 
 def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:

@@ -9,8 +9,19 @@ from typing import Any
 
 from resift.cache import TtlCache
 from resift.contracts.documents import check_name
-from resift.contracts.session_store import HURRIED_SECONDS
-from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
+from resift.contracts.session_store import SEARCH_TIMEOUT
+from resift.contracts.ubi import (
+    END_OF_TIME,
+    EVENTS,
+    KINDS,
+    MAX_CLIENT_EVENTS,
+    QUERIES,
+    UNITS_PER_SECOND,
+    UbiEvent,
+    UbiLog,
+    UbiQuery,
+    text_of,
+)
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin import read_resource
 from resift.plugin.opensearch.client import call, connect, create_unless_there, error_reason, scroll, to_json
@@ -77,7 +88,7 @@ class OpenSearchUbiLog(UbiLog):
         body = {
             "query": {"bool": {"filter": [_any_field(_CLIENT, client), {"bool": {"should": _between(since, until)}}]}},
             "sort": _LATEST_FIRST,
-            "size": LATEST,
+            "size": MAX_CLIENT_EVENTS,
         }
         read = (UbiEvent.read(hit["_source"]) for hit in reversed(self._hits(EVENTS, body, _SOURCE)))
         # where an index has session_id as text alone, a term of it is not all of it
@@ -85,7 +96,7 @@ class OpenSearchUbiLog(UbiLog):
         return sorted(found, key=lambda event: event.at)  # times of several units are in another order in the index
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        body = {"query": _any_field(("query_id",), *ids), "size": LATEST, "sort": _LATEST_FIRST}
+        body = {"query": _any_field(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
         # of several of one id, as a second page makes one, the first
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
@@ -95,7 +106,7 @@ class OpenSearchUbiLog(UbiLog):
             return []
         asked = {**body, **PLAIN, "_source": list(source), "track_total_hits": False}
         # where there is no such index a search finds nothing, and nobody's log is told so at each search
-        params = {"request_timeout": HURRIED_SECONDS, "ignore_unavailable": "true"}
+        params = {"request_timeout": SEARCH_TIMEOUT, "ignore_unavailable": "true"}
         answer = call(self.client.search, index=self.names[kind], body=asked, params=params)
         if answer["_shards"]["total"] == 0:
             # clusters without UBI are not asked at each search of a session
@@ -103,20 +114,20 @@ class OpenSearchUbiLog(UbiLog):
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
 
-    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+    def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
         # an event's time may be in another unit, or be none that the index could read
-        times = [] if (since, until) == (0.0, END) else [{"bool": {"should": _between(since, until)}}]
+        times = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _between(since, until)}}]
         hits = self._all(EVENTS, {"query": {"bool": {"filter": times}}, "_source": list(_SOURCE)})
         return (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
 
-    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+    def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
         conditions = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
         return [hit["_source"] for hit in self._all(QUERIES, {"query": {"bool": {"filter": conditions}}})]
 
-    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+    def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
         return {kind: [hit["_source"] for hit in self._of_client(kind, client)] for kind in KINDS}
 
-    def forget(self, client: str) -> int:
+    def delete_client(self, client: str) -> int:
         forgotten = 0
         # a page may be sending the next event, which is not to keep the others from being deleted
         params = {"conflicts": "proceed", "refresh": "true", "request_timeout": 60}
@@ -157,5 +168,7 @@ def _between(since: float, until: float) -> list[dict[str, Any]]:
 
     An index takes any number for milliseconds, and so one of seconds for a time of 1970.
     """
-    spans = ({"gte": round(since * unit), "lte": round(until * unit), "format": "epoch_millis"} for unit in UNITS)
+    spans = (
+        {"gte": round(since * unit), "lte": round(until * unit), "format": "epoch_millis"} for unit in UNITS_PER_SECOND
+    )
     return [{"range": {"timestamp": span}} for span in spans]

@@ -90,7 +90,7 @@ class IndexPlan:
             "to_encode": self.lacking,
             "fields": list(self.entry.fields),
             "vector_field": self.entry.vector_field,
-            "graph": self.entry.graph,
+            "graph": self.entry.has_hnsw,
             "replaced": [one.vector_field for one in self.replaced],
             "settings": self.defaults,
             "hints": self.hints,
@@ -104,7 +104,7 @@ class IndexPlan:
             lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
         else:
             kind, each = "binary with doc values", f", {json_length(entry.vector_field, entry.dim or 0)} bytes a hit,"
-            if entry.graph:
+            if entry.has_hnsw:
                 kind, each = "knn_vector with a graph", ""
             lines += [
                 f"  mapping     + {entry.vector_field}: {kind}, {entry.dim} dimensions",
@@ -115,7 +115,7 @@ class IndexPlan:
                 f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed",
             ]
             for one in self.replaced:
-                graph = ", and with them the graph (--graph keeps it)" if one.graph else ""
+                graph = ", and with them the graph (--graph keeps it)" if one.has_hnsw else ""
                 lines.append(f"  replaced    then the vectors in {one.vector_field} are taken out{graph}")
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
@@ -346,7 +346,7 @@ class _Attaching:
         lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
         if written.left:
             lines.append(f"  {written.left} still lack a vector: resift verify {entry.name} --repair")
-        lines += [f"  {line}" for line in (weighed.lines() if weighed else ())]
+        lines += [f"  {line}" for line in (weighed.describe() if weighed else ())]
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
         return Result(
             [*lines, *(f"  {hint}" for hint in hints)],
