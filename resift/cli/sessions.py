@@ -88,7 +88,7 @@ def export(client: str, engine: str, store: str) -> None:
     click.echo(json.dumps(found, ensure_ascii=False, indent=2))
 
 
-@sessions.command(epilog="Example: resift sessions forget --client anna")
+@sessions.command("forget", epilog="Example: resift sessions forget --client anna")
 @of_client
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete_client(client: str, engine: str, store: str, yes: bool) -> None:

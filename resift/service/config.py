@@ -50,7 +50,7 @@ class Config(Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     session_index: Annotated[str, documented("the index of the sessions there")] = "resift_sessions"
-    keys: Annotated[str, documented("the file of [API keys](security.md#who-may-do-what)")] = "keys.jsonl"
+    keys: Annotated[str, documented("the file of [API keys](security.md#api-keys)")] = "keys.jsonl"
     api_key: Annotated[str, documented("one key with all scopes")] = ""
     indices: Annotated[
         tuple[Pattern, ...], documented("patterns of the indices that are served, separated by commas", min_length=1)
@@ -93,7 +93,7 @@ class Config(Struct, frozen=True, kw_only=True):
     ubi_events: Annotated[str, documented("the index of the events of [clicks](clicks.md)")] = "ubi_events"
     ubi_queries: Annotated[str, documented("the index of their queries")] = "ubi_queries"
     ubi_actions: Annotated[
-        Names, documented("[what each action counts](clicks.md#what-an-action-counts)", "`purchase=1,…`")
+        Names, documented("[what each action counts](clicks.md#grades-of-actions)", "`purchase=1,…`")
     ] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
     max_text: Annotated[int, documented("longest text, in characters", ge=1, le=10**9)] = MAX_TEXT
     max_body: Annotated[
