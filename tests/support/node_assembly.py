@@ -11,13 +11,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from node_releases import Module, NodeUnavailable, Release
+from node_releases import Artefact, Module, NodeUnavailable, Release
 
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>resift</groupId><artifactId>node</artifactId><version>1</version><packaging>pom</packaging>
@@ -94,7 +94,8 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
         shutil.rmtree(interrupted)
     with tempfile.TemporaryDirectory(prefix="assembling-", dir=cache) as scratch:
         artefacts = release.artefacts()
-        files = dict(zip(artefacts, _download(release, Path(scratch)), strict=True))
+        copies = fetch(artefacts, Path(scratch), f"OpenSearch {release.version}")
+        files = dict(zip(artefacts, copies, strict=True))
         shutil.unpack_archive(files[release.distribution], scratch)
         built = Path(scratch) / f"opensearch-{release.version}"
         _let_everyone_run(built)
@@ -104,6 +105,30 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
         _let_everyone_run(built)
         built.rename(home)
     return home
+
+
+def fetch(artefacts: Sequence[Artefact], folder: Path, name: str) -> list[Path]:
+    """Copy Maven artefacts into a folder.
+
+    Args:
+        artefacts: Group, name, version and type of each artefact.
+        folder: An existing folder for the copies.
+        name: What the artefacts are, for the error message.
+
+    Returns:
+        The path of each copy, in the order of ``artefacts``.
+
+    Raises:
+        NodeUnavailable: Maven is not installed, or could not fetch the artefacts.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NodeUnavailable(f"`mvn` is missing: install Maven, which fetches {name}")
+    items = "".join(ITEM.format(*artefact) for artefact in artefacts)
+    (folder / "pom.xml").write_text(POM.format(items=items))
+    command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
+    _run(command, f"Maven could not fetch {name}", cwd=folder)
+    return [folder / f"{artefact}-{version}.{type}" for _, artefact, version, type in artefacts]
 
 
 def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
@@ -123,19 +148,6 @@ def tail(text: str, lines: int = 25) -> str:
     """The last lines of a log without its stack frames, for an error's message."""
     messages = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
     return "\n".join(messages[-lines:])
-
-
-def _download(release: Release, folder: Path) -> list[Path]:
-    """The files of the release's artefacts, by way of the local Maven repository."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NodeUnavailable("`mvn` is missing: install Maven, which fetches the OpenSearch distribution")
-    artefacts = release.artefacts()
-    items = "".join(ITEM.format(*artefact) for artefact in artefacts)
-    (folder / "pom.xml").write_text(POM.format(items=items))
-    command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
-    _run(command, f"Maven could not fetch OpenSearch {release.version}", cwd=folder)
-    return [folder / f"{name}-{version}.{type}" for _, name, version, type in artefacts]
 
 
 def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) -> None:

@@ -57,7 +57,7 @@ def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
             yield url
             return
         reason = f"{NEEDS}: " + "; ".join(_first_line(reason) for reason in found.reasons)
-        if _required():
+        if required():
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
 
@@ -229,7 +229,7 @@ def _first_line(text: str) -> str:
     return text.splitlines()[0].rstrip(":")
 
 
-def _required() -> bool:
+def required() -> bool:
     return ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
 
 
