@@ -35,7 +35,7 @@ from resift.ingest.stopping import Stop
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.write_vectors import fill
 from resift.reranker import Config, create_app
-from resift.vectors.compact import compact, expanded
+from resift.vectors.compact import decode_vector, encode_vector
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import read_collection
 from resift_lab.evaluation.protocol import run_hybrid
@@ -126,7 +126,7 @@ def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, roun
 
 def rounded(vectors: Floats) -> Floats:
     """Vectors (N, K) as an index gives them back."""
-    found = [expanded(compact(vector)) for vector in vectors]
+    found = [decode_vector(encode_vector(vector)) for vector in vectors]
     return np.array([vector for vector in found if vector is not None])
 
 

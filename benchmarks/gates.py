@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from resift import Model, load_model
-from resift.encoders.late_interaction import factors_of
-from resift.encoders.model import ALPHA
+from resift.encoders.late_interaction import score_factors
+from resift.encoders.model import DEFAULT_ALPHA
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift_lab.commands.served_search import ServedSearch
@@ -85,7 +85,7 @@ def rows(name: str) -> Iterator[Row]:
     yield "packaged", text, default, general, f"{alpha:.2f}: {why}"
     model = adapt(collection.documents, packaged.table, AdaptOptions())
     told = model.table.info["adapted"]
-    own = figure(collection, model, model.alpha or ALPHA)
+    own = figure(collection, model, model.alpha or DEFAULT_ALPHA)
     yield "adapted", text, own if told["better"] else default, own, f"{told['alpha']:.2f}: {told['why']}"
     if "RESIFT_ST" in os.environ and (Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz").is_file():
         yield queries(name, collection, text)
@@ -121,8 +121,8 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     for query in unseen.queries:
         hits = served(query)
         plain.append(hits.positions.tolist())
-        support = model.support(query, some_of(prepared, hits.read))
-        reranked.append(hits.reranked(factors_of(support, model.alpha)).tolist())
+        support = model.trusted_scores(query, some_of(prepared, hits.read))
+        reranked.append(hits.reranked(score_factors(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
     told = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"
     yield "reranker", text, own if report["better"] else ndcg(unseen, plain), own, told

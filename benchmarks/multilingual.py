@@ -15,7 +15,7 @@ from pathlib import Path
 
 from resift.errors import BadInput
 from resift.text import tokenize
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Collection, read_collection
@@ -56,10 +56,10 @@ def figures(folder: Path, name: str) -> list[float]:
     english = run_hybrid(build_system("mean"), collection, None, ServedSearch)
     runs = (lexical, english[2], alone, english[0], mixed)
     found = [known(load_vectors(name), collection.documents), *map(figure, runs)]
-    found += [adapted(start, collection) for start in (DEFAULT, name)]
+    found += [adapted(start, collection) for start in (DEFAULT_MODEL, name)]
     if across.is_dir():
         pairs = read_collection(across)
-        found += [figure(run_retrieval(build_system("mean", start), pairs)) for start in (DEFAULT, name)]
+        found += [figure(run_retrieval(build_system("mean", start), pairs)) for start in (DEFAULT_MODEL, name)]
     return found
 
 

@@ -29,8 +29,8 @@ from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, se
 
 from resift import Model, load_model
 from resift.feedback.mask import learn_mask
-from resift.vectors.compiled import loaded
-from resift.vectors.table import LOOPS
+from resift.vectors.compiled import load_loops
+from resift.vectors.table import LOOPS_MODULE
 
 QUERY = "fire of the army in sydney"
 
@@ -69,7 +69,7 @@ Rows = Iterator[Row]
 def warm_up(model: Model, texts: Sequence[str]) -> None:
     """Load the compiled loops, which the first row would count otherwise, and say so where there are none."""
     model.encode([*texts[:500]])
-    if loaded(LOOPS) is None:
+    if load_loops(LOOPS_MODULE) is None:
         print("the loops are not compiled: ours is numpy")
 
 

@@ -53,7 +53,7 @@ class TtlCache(Generic[V]):
             self._taken = 0
 
 
-def remembered(
+def get_or_fetch(
     cache: TtlCache[V],
     keys: Mapping[K, Hashable],
     fetch: Callable[[list[K]], Mapping[K, V]],

@@ -33,12 +33,12 @@ def replace_private(path: Path, text: str) -> None:
 
     Raises BadInput if it cannot be written.
     """
-    with replaced(path, _PRIVATE) as file:
+    with atomic_write(path, _PRIVATE) as file:
         file.write(text.encode())
 
 
 @contextmanager
-def replaced(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A file, open for writing, that takes the place of the one at ``path`` once the block has written it.
 
     Where the block raises, nothing is left of it, and what was there stays. ``mode`` is a new file's, less the umask;
@@ -75,7 +75,7 @@ def _keep_owner(path: Path, descriptor: int) -> None:
         os.fchown(descriptor, status.st_uid, status.st_gid)
 
 
-def why_not_folder(path: Path) -> str | None:
+def folder_write_error(path: Path) -> str | None:
     """Why a folder cannot be written, with those around it, or over one that Resift wrote; None if it can."""
     shown = repr(str(path))
     if path.exists() and not path.is_dir():
@@ -85,11 +85,11 @@ def why_not_folder(path: Path) -> str | None:
     around = next(folder for folder in path.absolute().parents if folder.exists())
     if not around.is_dir():
         return f"{shown} cannot be written: {str(around)!r} is a file"
-    reason = why_no_file_in(around)
+    reason = file_write_error(around)
     return f"{shown} cannot be written: {reason}" if reason else None
 
 
-def why_no_file_in(folder: Path) -> str | None:
+def file_write_error(folder: Path) -> str | None:
     """Why no file can be made in a folder; None if one can."""
     # One is made and deleted: what os.access says of permissions is not all that may be in the way.
     try:

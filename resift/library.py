@@ -34,7 +34,7 @@ from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
 from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions, check_id
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -355,7 +355,7 @@ class Session:
 
 def open(
     url: str | Path = "resift.db",
-    model: str | Path | Model = DEFAULT,
+    model: str | Path | Model = DEFAULT_MODEL,
     *,
     sessions: str | Path | None = None,
     **settings: Any,

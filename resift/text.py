@@ -7,7 +7,7 @@ underscores, NULs and lone surrogates too ("don't" gives "don" and "t"). Each ch
 spaces between words (Han, Hiragana, Katakana) is a word of its own. Nothing is normalised: "é" in one code point and
 in two are different words.
 
-:func:`tokenize` is the definition, :func:`folding` the same as a table, for the compiled look-up of
+:func:`tokenize` is the definition, :func:`lowercase_table` the same as a table, for the compiled look-up of
 :mod:`resift.vectors.kernels`.
 """
 
@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 # kana, without the signs between them: "゛", "゜", "゠", "・"
 _KANA = ((0x3040, 0x309A), (0x309D, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF))
-UNSPACED = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
-LONE = 1 << 31
+UNSPACED_SCRIPTS = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+SINGLE_CHARACTER_WORD = 1 << 31
 _END = 0x40000
 _ASCII = "".join(chr(point).lower() if chr(point).isalnum() else " " for point in range(128))
 _TYPED = re.compile("[\xa0‘’“”–—…]")  # all that most English texts have beyond ASCII, which takes ten times as long
 # Up to how many content words a question takes over what it can, and from how many on it stands by itself; and how many
 # fewer it counts as if it refers to something: "which others are there", "what about them".
-LEANING_WORDS, _REFERRING_WORDS = (1, 3), 2
+CONTEXT_DEPENDENT_WORDS, _REFERRING_WORDS = (1, 3), 2
 _ENDINGS = re.compile(r"(?<=\w)(?:['’](?:s|t|d|m|ll|re|ve)\b|\(e?s\))", re.IGNORECASE)
 _REFERRING = re.compile(
     r"^(?:and|or|but|so|then|ok|yes|no|any|what about|how about|why not)\b"
@@ -83,10 +83,10 @@ def plain_text(text: str) -> str:
     return html.unescape(_TAG.sub(lambda tag: "" if _WITHIN.match(tag[0]) else " ", text))
 
 
-def word_places(text: str) -> list[tuple[int, int]]:
+def word_spans(text: str) -> list[tuple[int, int]]:
     """Where the words of ``text`` begin and end in it.
 
-    >>> word_places("Don't 東京")
+    >>> word_spans("Don't 東京")
     [(0, 3), (4, 5), (6, 7), (7, 8)]
     """
     return [found.span() for found in _word().finditer(text)]
@@ -109,16 +109,16 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     return {sys.intern(word): weight / length for word, weight in weights.items()}
 
 
-def leaning(text: str) -> float:
+def context_dependence(text: str) -> float:
     """How much a question's text leans on what was asked before, from 1 to 0 for one that stands by itself.
 
     Content words say what it is about: with n of them it is clip((3 - n) / 2, 0, 1), LEANING_WORDS. They count as two
     fewer where it refers to something. Other languages than English have no function words here, and lean less.
 
-    >>> [leaning(text) for text in ("What about them?", "guinea pigs", "How long do guinea pigs live?")]
+    >>> [context_dependence(text) for text in ("What about them?", "guinea pigs", "How long do guinea pigs live?")]
     [1.0, 0.5, 0.0]
     """
-    low, high = LEANING_WORDS
+    low, high = CONTEXT_DEPENDENT_WORDS
     words = len(bag_of_words(text)) - _REFERRING_WORDS * bool(_REFERRING.search(text.strip()))
     return min(1.0, max(0.0, (high - words) / (high - low)))
 
@@ -136,12 +136,12 @@ def _marks() -> list[int]:
 @cache
 def _word() -> re.Pattern[str]:
     """A word of a lower-cased text."""
-    lone, marks = _class(UNSPACED), _class(zip(_marks(), _marks(), strict=True))
+    lone, marks = _class(UNSPACED_SCRIPTS), _class(zip(_marks(), _marks(), strict=True))
     return re.compile(rf"[{lone}]|(?:(?![{lone}])(?:[^\W_]|[{marks}]))+")
 
 
 @cache
-def folding() -> NDArray[np.uint32]:
+def lowercase_table() -> NDArray[np.uint32]:
     """What becomes of each character below U+40000: its lower-case code point, with LONE added where it is a word of
     its own, or 0 where it separates words. All above separate. Texts with Σ or İ are to be lower-cased before.
     """
@@ -150,6 +150,6 @@ def folding() -> NDArray[np.uint32]:
     letters = np.fromiter(map(str.isalnum, lowered), bool, _END)
     letters[_marks()] = True
     table[~letters] = 0
-    for first, last in UNSPACED:
-        table[first : last + 1] = np.arange(first, last + 1) | LONE
+    for first, last in UNSPACED_SCRIPTS:
+        table[first : last + 1] = np.arange(first, last + 1) | SINGLE_CHARACTER_WORD
     return table

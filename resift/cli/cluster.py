@@ -21,7 +21,7 @@ from resift.cli.paths import NewFolder
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.installation import NAME, PROVIDERS, SERVICE_URL
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from resift.plugin.operations.doctor import StatusRow
@@ -59,7 +59,7 @@ installed_model_option = click.option(
     envvar="RESIFT_MODEL",
     show_envvar=True,
     metavar="DIR",
-    show_default=f"the installed one, else {DEFAULT}",
+    show_default=f"the installed one, else {DEFAULT_MODEL}",
     help="The folder of a saved model, or resift-en, the packaged one.",
 )
 key_option = click.option(

@@ -29,7 +29,7 @@ from resift.service.connect import (
     open_ubi_log,
     ubi_address,
 )
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -149,7 +149,7 @@ def model_of(engine: Engine, index: str, model: str | Path | Model | None = None
     if isinstance(model, Model):
         return model
     named = load_model(model or service_settings().model)
-    if str(model or service_settings().model) != DEFAULT:
+    if str(model or service_settings().model) != DEFAULT_MODEL:
         return named
     try:
         info = engine.info(index)

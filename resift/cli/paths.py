@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.files import why_no_file_in, why_not_folder
+from resift.files import file_write_error, folder_write_error
 
 if TYPE_CHECKING:
     ParameterType = click.ParamType[Any]
@@ -29,7 +29,7 @@ class NewFile(ParameterType):
         if not path.parent.is_dir():
             self.fail(f"{value!r} cannot be written: there is no folder {str(path.parent)!r}.", param, ctx)
         denied = "Permission denied" if path.exists() and not os.access(path, os.W_OK) else None
-        if reason := why_no_file_in(path.parent) or denied:
+        if reason := file_write_error(path.parent) or denied:
             self.fail(f"{value!r} cannot be written: {reason}.", param, ctx)
         return str(value)
 
@@ -41,7 +41,7 @@ class NewFolder(ParameterType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The path. Fails, with the reason, where no such folder can be written."""
-        reason = why_not_folder(Path(value)) if value else "'' is a file, expected a folder"
+        reason = folder_write_error(Path(value)) if value else "'' is a file, expected a folder"
         if reason:
             self.fail(f"{reason}.", param, ctx)
         return str(value)

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from resift.arrays import Floats
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
-from resift.encoders.model import lengths_of
+from resift.encoders.model import joint_lengths
 from resift.errors import BadInput, ModelMismatch
 from resift.query.dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 
@@ -136,7 +136,7 @@ class IndexInfo:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
             expected = f"resift attach {self.name} --vectors --model DIR, with the folder of the static queries"
             raise ModelMismatch(message, value=self.name, expected=expected)
-        lengths = lengths_of((model.alpha, queries.alpha))
+        lengths = joint_lengths((model.alpha, queries.alpha))
         return replace(found, beside=beside, lengths=lengths, has_hnsw=found.has_hnsw and beside.has_hnsw)
 
     @classmethod

@@ -34,9 +34,7 @@ _TIMEOUT = 30.0  # seconds that a writer waits for others
 _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
 _ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, for damaged ones need not be texts
 # of a list that is damaged, one without names is looked through
-_NAMES = (
-    "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
-)
+_NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS session_log (id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, "
     "indices TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",

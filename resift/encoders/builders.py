@@ -8,7 +8,7 @@ import numpy as np
 
 from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import Model
-from resift.encoders.tables import replaced
+from resift.encoders.tables import replace_rows
 from resift.encoders.universe import build_universe
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
@@ -42,7 +42,7 @@ def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     rows = vectors.rows()
     info = {**vectors.info, "universe": options, "seed": seed}
     memberships = rows @ build_universe(options, rows, seed).T
-    return Model(name, replaced(vectors, memberships, info=info), "max", "jaccard")
+    return Model(name, replace_rows(vectors, memberships, info=info), "max", "jaccard")
 
 
 def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
@@ -57,7 +57,7 @@ def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     codebook = learn_codebook(vectors, codewords, seed)
     info = {**vectors.info, "sigma": sigma, "seed": seed}
     memberships = membership(unit_rows(vectors.rows()), codebook, sigma)
-    return Model(name, replaced(vectors, memberships, info=info), "mean", "cosine")
+    return Model(name, replace_rows(vectors, memberships, info=info), "mean", "cosine")
 
 
 def _unknown(name: str, vectors: WordVectors) -> BadInput:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.kmeans import FREQUENT, kmeans
+from resift.encoders.kmeans import FREQUENT_WORDS, kmeans
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -15,7 +15,7 @@ def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
 
     See :func:`resift.encoders.kmeans.kmeans`; the same ``seed`` gives the same codewords.
     """
-    return kmeans(unit_rows(vectors.rows()[: max(FREQUENT, size)]), size, seed)
+    return kmeans(unit_rows(vectors.rows()[: max(FREQUENT_WORDS, size)]), size, seed)
 
 
 def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:

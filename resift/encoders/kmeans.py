@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-FREQUENT = 20_000  # words that clusters are found among, and that explanations name
+FREQUENT_WORDS = 20_000  # words that clusters are found among, and that explanations name
 _BLOCK = 4096
 
 

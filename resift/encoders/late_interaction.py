@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
-from resift.encoders.model import beta_of
+from resift.encoders.model import beta_from_alpha
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
-from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
+from resift.vectors.folder import content_hash, corrupt_model_errors, read_folder, write_folder
 from resift.vectors.table import WordVectors
 
-FILE = "reranker.json"
-ALPHA = 0.8
+RERANKER_FILE = "reranker.json"
+RERANKER_ALPHA = 0.8
 _CHARACTERS, _SIMILARITIES = 2**19, 2**22  # of documents, and of word pairs, at a time
 _READ = 10_000  # characters of a text: a hundred hits of longer ones would take too long to read
 
@@ -57,7 +57,7 @@ class LateInteraction:
     ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
     query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
     ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
-    scores beside the engine's (:func:`factors_of`), and ``info`` says how the reranker was made.
+    scores beside the engine's (:func:`score_factors`), and ``info`` says how the reranker was made.
 
     Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
     """
@@ -71,7 +71,7 @@ class LateInteraction:
         threshold: float = 0.05,
         length: float = 0.25,
         mean_length: float = 1.0,
-        alpha: float = ALPHA,
+        alpha: float = RERANKER_ALPHA,
         info: dict[str, Any] | None = None,
     ) -> None:
         ranges = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
@@ -107,7 +107,7 @@ class LateInteraction:
             row = known[word]
             return row if row >= 0 else unknown_words.setdefault(word, first_unknown + len(unknown_words))
 
-        tokens = tokenize_all(texts)
+        tokens = tokenize_documents(texts)
         numbers = [list(map(number, dict.fromkeys(words))) for words in tokens]
         starts = np.cumsum([0, *map(len, numbers)])
         flat = np.fromiter(chain.from_iterable(numbers), np.int64, int(starts[-1]))
@@ -129,7 +129,7 @@ class LateInteraction:
         total = weights @ self.matches(words, prepared)
         return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(prepared), np.float32)
 
-    def support(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
+    def trusted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
         """The scores (n,) of n documents, times the part of the query's weight that words of the table have.
 
         So a query in words that it has not learned, such as one in another language, is not its to decide.
@@ -223,13 +223,13 @@ class LateInteraction:
 
     def save(self, folder: str | Path) -> Path:
         """Write the reranker to a folder, whole or not at all; returns the folder."""
-        return write_folder(folder, FILE, self._settings(), self.table.words, self._arrays())
+        return write_folder(folder, RERANKER_FILE, self._settings(), self.table.words, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> LateInteraction:
         """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if it is damaged."""
-        info, words, arrays = read_folder(folder, FILE)
-        with restoring(folder):
+        info, words, arrays = read_folder(folder, RERANKER_FILE)
+        with corrupt_model_errors(folder):
             table = WordVectors.restore(words, arrays, info.pop("vectors"))
             shifts = dict(zip(info.pop("shifted"), arrays["shifts"], strict=True))
             name, _, _ = (info.pop(key) for key in ("name", "kind", "tokenizer"))
@@ -237,12 +237,12 @@ class LateInteraction:
             return cls(name, table, shifts, **numbers, info=info)
 
 
-def tokenize_all(texts: Sequence[str]) -> list[list[str]]:
+def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
     """The words of each text, as far as they are read."""
     return [tokenize(text[:_READ]) for text in texts]
 
 
-def factors_of(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
+def score_factors(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
     """What the engine's scores are multiplied by for n similarities, 0 or more, of a weight ``alpha``: exp(beta ·
     similarity), (n,)."""
-    return np.asarray(np.exp(beta_of(alpha) * np.asarray(similarities, np.float64)))
+    return np.asarray(np.exp(beta_from_alpha(alpha) * np.asarray(similarities, np.float64)))

@@ -33,15 +33,15 @@ from numpy.typing import NDArray
 from resift.arrays import BATCH, Floats, text_batches
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
-from resift.vectors.compiled import loops_for
+from resift.vectors.compiled import loops_for_texts
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
-from resift.vectors.table import LOOPS, WordVectors
+from resift.vectors.table import LOOPS_MODULE, WordVectors
 
 # chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
-ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
+DEFAULT_ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
-FREQUENT = 20_000  # words that explanations name
+FREQUENT_WORDS = 20_000  # words that explanations name
 _BLOCK, _GATHER = 512, 4096
 _LONG = 20_000  # characters
 MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
@@ -82,8 +82,8 @@ class Model:
         mask: NDArray[Any] | None = None,
         head: NDArray[Any] | None = None,
         segments: int = 1,
-        alpha: float = ALPHA,
-        max_alpha: float = ALPHA,
+        alpha: float = DEFAULT_ALPHA,
+        max_alpha: float = DEFAULT_ALPHA,
     ) -> None:
         if pool not in ("mean", "max") or similarity not in SIMILARITIES:
             raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
@@ -139,7 +139,7 @@ class Model:
         return np.array(self.table.weights)
 
     @cached_property
-    def is_plain(self) -> bool:
+    def is_plain_mean(self) -> bool:
         """Whether a vector is the words' mean brought to length 1, and no more."""
         whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
         return whole and bool((self.mask == 1).all())
@@ -167,7 +167,7 @@ class Model:
     def _encode_short(self, text: str) -> Floats | None:
         """The vector of one text without the ways of a batch; None where the text or the model needs these."""
         # of a long text all rows at once would take a thousand times its memory
-        if not self.is_plain or not isinstance(text, str) or len(text) > _LONG:
+        if not self.is_plain_mean or not isinstance(text, str) or len(text) > _LONG:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
@@ -179,7 +179,7 @@ class Model:
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         pooled = self._pool(texts).reshape(len(texts), -1)
-        vectors = pooled if self.is_plain else self._finish(pooled)
+        vectors = pooled if self.is_plain_mean else self._finish(pooled)
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:
@@ -188,7 +188,7 @@ class Model:
         starts = self.part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         if self.pool == "mean":
-            loops = loops_for(texts, LOOPS)
+            loops = loops_for_texts(texts, LOOPS_MODULE)
             mean = pool_mean if loops is None else loops.pool_mean
             mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:
@@ -232,14 +232,14 @@ class Model:
             )
         return scores
 
-    def known_part(self, text: str) -> float:
-        """:func:`known_part` of a query."""
-        return known_part(self.table, self.alpha, self.max_alpha, text)
+    def known_share(self, text: str) -> float:
+        """:func:`known_share` of a query."""
+        return known_share(self.table, self.alpha, self.max_alpha, text)
 
     @property
-    def known_part_of_documents(self) -> Callable[[str], float] | None:
+    def document_known_share(self) -> Callable[[str], float] | None:
         """Which part of a document's words, 0 to 1, has a row; None if the model was learned from such documents."""
-        return None if self.max_alpha > self.alpha else self.known_part
+        return None if self.max_alpha > self.alpha else self.known_share
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
@@ -249,7 +249,7 @@ class Model:
 
     @cached_property
     def _units(self) -> Floats:
-        return self.word_vectors(slice(FREQUENT))
+        return self.word_vectors(slice(FREQUENT_WORDS))
 
     def word_vectors(self, ids: Any) -> Floats:
         """Vectors of texts of one word, whose rows in the table are ``ids`` (n,): (n, dim), of length 1."""
@@ -289,12 +289,12 @@ class Model:
             arrays["mask"],
             arrays.get("head"),
             info.get("segments", 1),
-            info.get("alpha", ALPHA),
-            info.get("max_alpha", ALPHA),
+            info.get("alpha", DEFAULT_ALPHA),
+            info.get("max_alpha", DEFAULT_ALPHA),
         )
 
 
-def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) -> float:
+def known_share(table: WordVectors, alpha: float, max_alpha: float, text: str) -> float:
     """The part of a query's weight, 0 to 1, by which its vector is trusted: that of the words with a row in a model's
     ``table``.
 
@@ -316,7 +316,7 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
 
 
-def known_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
+def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
     """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
 
     The beta of ``alpha`` counts times known²: what the other words ask for, only the engine knows. So a model does
@@ -324,38 +324,38 @@ def known_alpha(alpha: float, known: float | None, strength: float = 1.0) -> flo
     than English. None is a weight that counts as it is. ``strength``: a factor of the beta beside that.
     """
     factor = strength if known is None else strength * known**2
-    return alpha if factor == 1 else alpha_of(beta_of(alpha) * factor)
+    return alpha if factor == 1 else alpha_from_beta(beta_from_alpha(alpha) * factor)
 
 
-def beta_of(alpha: float) -> float:
+def beta_from_alpha(alpha: float) -> float:
     """What a similarity is multiplied by in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
 
     It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
     MAX_BETA, at which the score only tells apart what is similar alike.
 
-    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
+    >>> [beta_from_alpha(alpha) for alpha in (0, 0.5, 0.75, 1)]
     [0.0, 1.0, 3.0, 32.0]
     """
     return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
 
 
-def alpha_of(beta: float) -> float:
-    """The weight ``alpha``, 0 to 1, that :func:`beta_of` makes ``beta`` of."""
+def alpha_from_beta(beta: float) -> float:
+    """The weight ``alpha``, 0 to 1, that :func:`beta_from_alpha` makes ``beta`` of."""
     return beta / (1 + beta)
 
 
-def lengths_of(alphas: Sequence[float]) -> tuple[float, ...]:
-    """The lengths at which vectors are joined (:func:`resift.vectors.similarity.joined`) so that the cosine of each
-    counts by its own one of the weights ``alphas``.
+def joint_lengths(alphas: Sequence[float]) -> tuple[float, ...]:
+    """Return the vector lengths that give each cosine of joined vectors its own weight.
 
-    Their squares are in proportion to these weights' betas (:func:`beta_of`): score · exp(Σ βᵢ · cosineᵢ) is then
-    score · exp(β · cosine) of the joined vectors, with the betas' sum. What a ridge regression learns from joined
+    Their squares are in proportion to these weights' betas (:func:`beta_from_alpha`):
+    score · exp(Σ βᵢ · cosineᵢ) is then score · exp(β · cosine) of the joined vectors, with the betas' sum.
+    What a ridge regression learns from joined
     documents weighs their parts in the same way.
 
-    >>> lengths_of((0.5, 0.75))
+    >>> joint_lengths((0.5, 0.75))
     (0.5, 0.8660254037844386)
     """
-    betas = [beta_of(alpha) for alpha in alphas]
+    betas = [beta_from_alpha(alpha) for alpha in alphas]
     return tuple(sqrt(beta / (sum(betas) or 1)) for beta in betas)
 
 

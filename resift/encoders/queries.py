@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model, alpha_of, beta_of, lengths_of
+from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha, joint_lengths
 from resift.errors import BadInput, DimensionMismatch
 from resift.vectors.folder import content_hash
-from resift.vectors.similarity import joined, unit_rows
+from resift.vectors.similarity import join_vectors, unit_rows
 from resift.vectors.table import WordVectors
 
 # weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
@@ -77,10 +77,9 @@ class StaticQueries(Model):
         return {**super()._arrays(), **({} if self.centre is None else {"centre": self.centre})}
 
 
-def joint_weight(alphas: Sequence[float]) -> float:
-    """The weight at which vectors joined by :func:`resift.encoders.model.lengths_of` count as each does by its own of
-    ``alphas``."""
-    return alpha_of(sum(beta_of(alpha) for alpha in alphas))
+def joint_alpha(alphas: Sequence[float]) -> float:
+    """Return the weight at which joined vectors count as much as each part does with its own weight."""
+    return alpha_from_beta(sum(beta_from_alpha(alpha) for alpha in alphas))
 
 
 class JointModel(Model):
@@ -97,9 +96,9 @@ class JointModel(Model):
             message = f"{model.name} compares vectors by {model.similarity}, static queries by cosine"
             raise BadInput(message, value=model.name, expected="a model of cosine beside static queries")
         self.parts: tuple[Model, Model] = (model, queries)
-        self._lengths = lengths_of([part.alpha for part in self.parts])
+        self._lengths = joint_lengths([part.alpha for part in self.parts])
         alpha, max_alpha = (
-            joint_weight(alphas) for alphas in zip(*((part.alpha, part.max_alpha) for part in self.parts), strict=True)
+            joint_alpha(alphas) for alphas in zip(*((part.alpha, part.max_alpha) for part in self.parts), strict=True)
         )
         super().__init__(model.name, model.table, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
 
@@ -116,15 +115,15 @@ class JointModel(Model):
         )
 
     @cached_property
-    def is_plain(self) -> bool:
+    def is_plain_mean(self) -> bool:
         return False
 
     def encode_one(self, text: str) -> Floats:
         """The joined vector of one text, shape (K,), float32."""
-        return joined([part.encode_one(text) for part in self.parts], self._lengths)
+        return join_vectors([part.encode_one(text) for part in self.parts], self._lengths)
 
     def _encode(self, texts: Sequence[str]) -> Floats:
-        return joined([part._encode(texts) for part in self.parts], self._lengths)
+        return join_vectors([part._encode(texts) for part in self.parts], self._lengths)
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words nearest to the first model's part of ``vector`` (K,), best first."""

@@ -48,7 +48,7 @@ class Residual(Model):
         self.kernels, self.bias, self.scale = np.asarray(kernels), np.asarray(bias, np.float32), scale
 
     @property
-    def is_plain(self) -> bool:
+    def is_plain_mean(self) -> bool:
         return False
 
     def _encode(self, texts: Sequence[str]) -> Floats:

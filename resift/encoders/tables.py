@@ -63,7 +63,7 @@ def build_table(
     return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
 
 
-def replaced(
+def replace_rows(
     table: WordVectors,
     matrix: NDArray[Any],
     weights: NDArray[Any] | None = None,
@@ -80,11 +80,11 @@ def quantized(table: WordVectors) -> WordVectors:
     dense = table.rows()
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
     small = np.rint(dense / scales[:, None]).astype(np.int8)
-    return replaced(table, small, scales=scales.astype(np.float32))
+    return replace_rows(table, small, scales=scales.astype(np.float32))
 
 
-def table_of(model: Model) -> WordVectors:
+def plain_mean_table(model: Model) -> WordVectors:
     """The table whose rows' weighted mean, at length 1, is a model's vector. Raises BadInput if that is more."""
-    if not model.is_plain or getattr(model, "centre", None) is not None:
+    if not model.is_plain_mean or getattr(model, "centre", None) is not None:
         raise BadInput(f"{model.name} is no mean of word vectors", value=model.name, expected="a model of kind mean")
     return model.table

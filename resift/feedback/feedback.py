@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import known_alpha
+from resift.encoders.model import discount_alpha
 from resift.errors import BadInput
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
-from resift.text import bag_of_words, leaning
+from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
@@ -157,11 +157,11 @@ class Feedback:
         dim: int,
         idf: Callable[[str], float] = lambda word: 1.0,
         method: str = DEFAULT_METHOD,
-        known_part: Callable[[str], float] | None = None,
+        known_share: Callable[[str], float] | None = None,
     ) -> Feedback:
         """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
 
-        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS; ``known_part`` tells which part
+        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS; ``known_share`` tells which part
         of a text's words has vectors, 0 to 1, and without it all have.
         """
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
@@ -171,7 +171,7 @@ class Feedback:
         bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].expands else []
         feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
         queries = tuple(one.judgement.query for one in ordered)
-        known = () if known_part is None else tuple(known_part(one.text) for one in ordered)
+        known = () if known_share is None else tuple(known_share(one.text) for one in ordered)
         return replace(feedback, queries=queries, positions=tuple(positions), known=known)
 
     def by_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
@@ -199,7 +199,7 @@ class Feedback:
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
-        to 1, has vectors (:func:`resift.encoders.model.known_alpha`), and in the same proportion that of the judged
+        to 1, has vectors (:func:`resift.encoders.model.discount_alpha`), and in the same proportion that of the judged
         documents' words takes its place. None: the weights count as they are. ``strength``: a factor of the beta.
         """
         if self.own is not self:
@@ -210,7 +210,7 @@ class Feedback:
         if known is not None and learned:
             judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
             known += (judged - known) * learned
-        return known_alpha(weight, known, strength)
+        return discount_alpha(weight, known, strength)
 
     def against(self, background: Background) -> Feedback:
         """The same feedback, which tells the judged documents apart from a ``background``."""
@@ -234,9 +234,9 @@ class Feedback:
 
         A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
         documents count, and only as words (:attr:`expansion_terms`): they move no vector. Each counts
-        SCOPE_WEIGHT · :func:`leaning` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many standard
-        deviations a document is more similar to the query than the others are on average: the mean of its own and the
-        largest among those judged at the same query, since what was asked for there is one subject. With fewer than
+        SCOPE_WEIGHT · :func:`context_dependence` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many
+        standard deviations a document is more similar to the query than the others are on average: the mean of its own
+        and the largest among those judged at the same query, since what was asked for there is one subject. With fewer than
         five others, as in an index without vectors, or for a query of words that are all unknown, such as an article
         number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To a query
         without any words all feedback applies.
@@ -253,7 +253,7 @@ class Feedback:
             near = self._part_had(words)
         # what is irrelevant to one query says nothing of another
         near = np.clip((near + self._largest_at_query(near)) / 2, 0, 1) * (self.grades > 0)
-        scope = np.where(here, 1.0, carried * SCOPE_WEIGHT * leaning(text) * near)
+        scope = np.where(here, 1.0, carried * SCOPE_WEIGHT * context_dependence(text) * near)
         return self._weighted(scope, here)
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Record
-from resift.text import UNSPACED, tokenize
+from resift.text import UNSPACED_SCRIPTS, tokenize
 
 SAMPLE = 200
 # names of fields, or the last words of names
@@ -24,7 +24,7 @@ BODIES = (
 )
 _WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+")
 _ADDRESS = re.compile(r"\S*(://|@|\\|/)\S*|www\.\S+", re.IGNORECASE)
-_UNSPACED = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in UNSPACED)}]")
+_UNSPACED = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in UNSPACED_SCRIPTS)}]")
 _LOOKED_AT = 2000  # characters of a text
 # Words: the fewest of a text that is called a title, and of any other; enough for a text that comes again; of a title.
 _FEW, _SEVERAL, _LONG, _TITLE = 1.5, 2.5, 8, 15

@@ -20,7 +20,7 @@ from resift.encoders.model import Model
 from resift.ingest.stopping import Stop
 from resift.ingest.writing import vector_writer
 from resift.query.dsl import VECTOR_FIELD, document_text, is_compact, is_ours
-from resift.vectors.compact import HALF_UNIT
+from resift.vectors.compact import MAX_ROUNDING_ERROR
 
 TOLERANCE = 1e-4
 BATCH = 500
@@ -174,5 +174,5 @@ def is_right(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) ->
         return False
     # What is read may be rounded in proportion to its largest number, which is beyond 1 in vectors for fuzzy Jaccard.
     most = float(np.abs(right).max())
-    tolerance = TOLERANCE * max(1, most) + (HALF_UNIT * most if is_compact(field) else 0)
+    tolerance = TOLERANCE * max(1, most) + (MAX_ROUNDING_ERROR * most if is_compact(field) else 0)
     return bool(np.abs(vector - right).max() <= tolerance)

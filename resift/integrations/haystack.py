@@ -9,7 +9,7 @@ from typing import Any
 from resift import library
 from resift.errors import needs_extra
 from resift.integrations.passages import passages
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 with needs_extra("haystack", "The Haystack retriever"):
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -30,7 +30,7 @@ class ResiftRetriever:
         index: str,
         session: str,
         url: str | Secret = "resift.db",
-        model: str = DEFAULT,
+        model: str = DEFAULT_MODEL,
         sessions: str | None = None,
         top_k: int = 10,
         options: dict[str, Any] | None = None,

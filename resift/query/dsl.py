@@ -38,8 +38,8 @@ class NestedField(str):
 
 
 class JoinedFields(NamedTuple):
-    """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.joined` joins them; one of them may
-    be missing from a document: their ``names``, and each one's number of dimensions and length."""
+    """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.join_vectors` joins them; one of
+    them may be missing from a document: their ``names``, and each one's number of dimensions and length."""
 
     names: tuple[str, ...]
     dims: tuple[int, ...]

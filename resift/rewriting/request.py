@@ -22,7 +22,7 @@ from resift.rewriting.outcome import Note, Outcome
 from resift.schema import fields_of, read_struct
 from resift.sessions.knowledge import Knowledge
 from resift.sessions.sessions import is_id
-from resift.text import FUNCTION_WORDS, tokenize, word_places
+from resift.text import FUNCTION_WORDS, tokenize, word_spans
 
 MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
 MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions; others OpenSearch bounds itself
@@ -218,7 +218,7 @@ def telling_words(text: str, width: int, rarity: Callable[[str], float]) -> str:
         return text
     lowered = text.lower()
     places: list[list[int]] = []
-    for start, end in word_places(lowered):
+    for start, end in word_spans(lowered):
         if places and places[-1][1] == start:
             places[-1][1] = end
         else:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.encoders.model import beta_of
+from resift.encoders.model import beta_from_alpha
 from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     NAME,
@@ -145,7 +145,7 @@ class _Rewriting:
 
     def __init__(self, body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
         self.knowledge, self.settings = knowledge, settings
-        self.beta = 0.0 if knowledge.vector is None else beta_of(settings.alpha)
+        self.beta = 0.0 if knowledge.vector is None else beta_from_alpha(settings.alpha)
         query = body.get("query", {"match_all": {}})
         self.query: Body = query
         # a hit's score with the words says nothing of what it has without them, which min_score is about

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine
-from resift.encoders.late_interaction import FILE, LateInteraction, factors_of
+from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, score_factors
 from resift.encoders.model import Model
 from resift.errors import ModelNotFound
 from resift.feedback.explain import reasons
@@ -36,7 +36,7 @@ class ServedReranker:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self._reranker = LateInteraction.load(folder) if (self.folder / FILE).is_file() else None
+        self._reranker = LateInteraction.load(folder) if (self.folder / RERANKER_FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
         """The reranker in service for a search's ``method``: ``late``, or ``auto``, which is None if there is none, or
@@ -69,9 +69,9 @@ def reranked_page(
     1."""
     window = query.settings.window
     hits = result.hits[:window]
-    support = late.support(query.knowledge.text, _texts(engine, search, info, body, hits))
+    support = late.trusted_scores(query.knowledge.text, _texts(engine, search, info, body, hits))
     support[_demoted(query, hits)] = 0
-    scores = np.array([hit["_score"] for hit in hits], np.float64) * factors_of(support, late.alpha)
+    scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(support, late.alpha)
     order = np.argsort(-scores, kind="stable").tolist()
     ranked = [
         {

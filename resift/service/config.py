@@ -15,7 +15,7 @@ from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
 from resift.service.connect import default_store
 from resift.sessions.clicks import ACTIONS, read_actions
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
 _METHOD = f"^({'|'.join(map(re.escape, METHODS))})\\Z"
@@ -38,7 +38,7 @@ class Config(Struct, frozen=True, kw_only=True):
     engine: Annotated[
         str, documented("an OpenSearch URL, or several separated by commas, or the embedded engine's file")
     ] = "resift.db"
-    model: Annotated[str, documented("a model's folder, or `resift-en`, the packaged one")] = DEFAULT
+    model: Annotated[str, documented("a model's folder, or `resift-en`, the packaged one")] = DEFAULT_MODEL
     static_queries: Annotated[
         str, documented("a folder of static queries, to search [by both](models.md#both-together)")
     ] = ""

@@ -18,13 +18,13 @@ from resift.ingest.verify import verify as verify_index
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
 from resift.query.dsl import PIPELINE_PREFIX
 from resift.service.connect import open_engine
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 
 def verify(
     url: str,
     *indices: str,
-    model: str | Model = DEFAULT,
+    model: str | Model = DEFAULT_MODEL,
     repair: bool = False,
     progress: Progress | None = None,
     stop: Stop | None = None,

@@ -15,7 +15,7 @@ from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, retryable
 from resift.contracts.tuning import Tuning
 from resift.encoders.late_interaction import LateInteraction
-from resift.encoders.model import Model, known_alpha
+from resift.encoders.model import Model, discount_alpha
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
@@ -281,9 +281,9 @@ class SearchService:
         model, named = self.search_model, self.config.alpha if asked is None else asked
         if named is not None:  # a weight that somebody named counts as it is
             return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
-        alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_part(text)
+        alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_share(text)
         if feedback is None:
-            return known_alpha(alpha, known)
+            return discount_alpha(alpha, known)
         return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:

@@ -23,7 +23,7 @@ from resift.query.dsl import Body, document_text, text_clause, values_of
 from resift.service.cards import title_field
 from resift.spelling import Speller
 from resift.text import FUNCTION_WORDS, plain_text, tokenize
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift.vectors.vocabulary import Vocabulary, inflected_pairs
 
@@ -194,7 +194,7 @@ class SampledWords:
         """Rows of words that are alike where the words mean about the same."""
         model = self.model
         # what was learned from documents is near for other reasons, and memberships are no words
-        if model.name in (DEFAULT, "mean") and model.max_alpha <= model.alpha:
+        if model.name in (DEFAULT_MODEL, "mean") and model.max_alpha <= model.alpha:
             return model.table
         self._packaged = self._packaged or load_vectors()
         return self._packaged

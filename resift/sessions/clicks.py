@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from resift.cache import TtlCache, remembered
+from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput, EngineError, ResiftError
@@ -110,7 +110,7 @@ class Clicks:
         """The queries of events, as far as they are known."""
         ids = sorted({event.query_id for event in events if event.query_id})
         asked = {id: id for id in ids if not self._unknown_queries.get(id)}
-        found = remembered(self._queries, asked, self.log.queries)
+        found = get_or_fetch(self._queries, asked, self.log.queries)
         for id in asked.keys() - found.keys():
             self._unknown_queries.put(id, True)
         return found
@@ -119,7 +119,7 @@ class Clicks:
         """The ids of the documents that objects are; those that are none of the index, or of several, are left out."""
         keys = {one: (index, str(headers), *one) for one in sorted(objects)}
         asked = {one: key for one, key in keys.items() if not self._unknown_objects.get(key)}
-        found = remembered(self._documents, asked, lambda new: documents_of(self.engine, index, new, headers))
+        found = get_or_fetch(self._documents, asked, lambda new: documents_of(self.engine, index, new, headers))
         for one in asked.keys() - found.keys():
             self._unknown_objects.put(keys[one], True)
         return found

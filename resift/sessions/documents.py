@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cache import TtlCache, remembered
+from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.documents import IndexInfo, VectorField
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
@@ -153,7 +153,7 @@ class FieldLoader:
             places = {one.judgement.document: place for place, one in judged.items() if one.judgement.index == index}
             keys = {id: (index, id, field.name, str(headers)) for id in places}
             try:
-                found = remembered(self._held, keys, partial(self._fetched, index, field, headers), _bytes_of)
+                found = get_or_fetch(self._held, keys, partial(self._fetched, index, field, headers), _bytes_of)
             except ResiftError as error:
                 log.warning("no %r of marked documents: %s", field.name, error.message)
                 continue

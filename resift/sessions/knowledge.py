@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cache import TtlCache, remembered
+from resift.cache import TtlCache, get_or_fetch
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
@@ -218,7 +218,7 @@ class WordValues:
         """
         candidates = {} if feedback is None else feedback.expansion_terms
         keys = {word: (info.name, str(headers), word) for word in candidates}
-        values = remembered(self._known, keys, lambda words: self._values(words, info, headers))
+        values = get_or_fetch(self._known, keys, lambda words: self._values(words, info, headers))
         best = sorted(filter(values.get, candidates), key=lambda word: -candidates[word] * values[word])[:WORDS]
         least = LEAST * max((candidates[word] for word in best), default=0.0)
         heavy = [word for word in candidates if word in best and candidates[word] >= least]
@@ -340,7 +340,7 @@ class KnowledgeLoader:
         if (known := self._learned.get(key)) is not None:
             return known
         model = self.model
-        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part_of_documents)
+        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.document_known_share)
         size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 

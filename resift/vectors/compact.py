@@ -15,10 +15,10 @@ import numpy as np
 from resift.arrays import Floats
 
 _MOST = 127
-HALF_UNIT = 0.5 / _MOST  # by how much a number is off at most, the largest one being 1
+MAX_ROUNDING_ERROR = 0.5 / _MOST  # by how much a number is off at most, the largest one being 1
 
 
-def compact(vector: Floats) -> str:
+def encode_vector(vector: Floats) -> str:
     """A vector (K,) as base64 of 4 + K bytes."""
     numbers = np.asarray(vector, np.float32)
     most = np.abs(numbers).max(initial=0)
@@ -32,8 +32,8 @@ def json_length(field: str, dim: int) -> int:
     return len(f'"{field}":"",') + 4 * -(-(4 + dim) // 3)
 
 
-def expanded(text: str) -> Floats | None:
-    """The vector (K,) that :func:`compact` made base64 of; None for what it did not make, such as a client's text."""
+def decode_vector(text: str) -> Floats | None:
+    """Return the vector (K,) that :func:`encode_vector` encoded, or None for any other text."""
     try:
         raw = a2b_base64(text)
     except ValueError:

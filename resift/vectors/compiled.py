@@ -25,13 +25,13 @@ def compiled(function: Any) -> Any:
     return njit(cache=True, nogil=True, fastmath={"contract"})(function)
 
 
-def loops_for(texts: Sequence[str], module: str) -> Any:
+def loops_for_texts(texts: Sequence[str], module: str) -> Any:
     """A module of compiled loops by its full name if ``texts`` have MIN_CHARACTERS together, else None."""
-    return loaded(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
+    return load_loops(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
 
 
 @cache
-def loaded(module: str) -> Any:
+def load_loops(module: str) -> Any:
     """A module of compiled loops by its full name, None where they cannot be had."""
     try:
         return importlib.import_module(module)

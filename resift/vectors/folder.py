@@ -50,13 +50,13 @@ def write_folder(
     for word in words:
         if "\n" in word or "\r" in word or not _is_unicode(word):
             raise BadInput(f"{word!r} cannot be a line of {folder}", value=word, expected="Unicode text of one line")
-    with swapped_in(folder, name) as fresh:
+    with replacing_folder(folder, name) as fresh:
         _write_files(fresh, name, info, words, arrays)
     return Path(folder)
 
 
 @contextmanager
-def swapped_in(folder: str | Path, name: str) -> Iterator[Path]:
+def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
     """An empty folder that takes the place of ``folder`` once the block has filled it.
 
     A folder that holds a file of this ``name`` is replaced. Raises BadInput if it holds other files only, or if it
@@ -114,7 +114,7 @@ def _swap(fresh: Path, target: Path) -> None:
 
 
 @contextmanager
-def restoring(folder: str | Path) -> Iterator[None]:
+def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
     """Raise CorruptModel, which names ``folder`` and what is wrong, where its content cannot be put together."""
     try:
         yield
@@ -138,7 +138,7 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
     path = Path(folder)
     if not (path / name).is_file():
         raise ModelNotFound(f"no {name} in {path}", value=str(path), expected="a folder that Resift saved")
-    with restoring(path):
+    with corrupt_model_errors(path):
         info = json.loads((path / name).read_text("utf-8"))
         words = (path / "words.txt").read_text("utf-8").split("\n")
         version, recorded = info.pop("format"), info.pop("hash")

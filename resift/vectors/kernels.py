@@ -14,11 +14,11 @@ import numpy as np
 from numba import float32, int64, uint32, uint64
 from numpy.typing import NDArray
 
-from resift.text import LONE, folding
+from resift.text import SINGLE_CHARACTER_WORD, lowercase_table
 from resift.vectors.compiled import compiled
 
 _SEED, _PRIME = uint64(0xCBF29CE484222325), uint64(0x100000001B3)  # FNV-1a
-_CHARACTER = uint32(LONE - 1)
+_CHARACTER = uint32(SINGLE_CHARACTER_WORD - 1)
 _SHORT_SUM = 64
 
 
@@ -86,7 +86,7 @@ def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[
     text, starts = _characters([text.lower() if "Σ" in text or "İ" in text else text for text in texts])
     # a row for each word, and room for the one that is looked up
     out, offsets = np.empty(len(text) + 1, np.int32), np.zeros(len(starts), np.int64)
-    _ids(text, starts, folding(), lookup, out, offsets)
+    _ids(text, starts, lowercase_table(), lookup, out, offsets)
     return out[: offsets[-1]], offsets
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from resift.vectors.table import WordVectors
 
-DEFAULT = "resift-en"
+DEFAULT_MODEL = "resift-en"
 
 
-def load_vectors(name: str | Path = DEFAULT) -> WordVectors:
+def load_vectors(name: str | Path = DEFAULT_MODEL) -> WordVectors:
     """Word vectors by their folder, or the packaged ones by their name, ``resift-en``.
 
     Raises ModelNotFound where there are none, CorruptModel where the folder's content is not what was saved.
     """
-    return WordVectors.load(str(files("resift") / "data" / DEFAULT) if str(name) == DEFAULT else name)
+    return WordVectors.load(str(files("resift") / "data" / DEFAULT_MODEL) if str(name) == DEFAULT_MODEL else name)

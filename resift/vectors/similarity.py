@@ -25,7 +25,7 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     return units
 
 
-def joined(parts: Sequence[NDArray[Any]], lengths: Sequence[float]) -> Floats:
+def join_vectors(parts: Sequence[NDArray[Any]], lengths: Sequence[float]) -> Floats:
     """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at one of n ``lengths``, or zero.
 
     The squares of the lengths add up to 1, so the whole has length 1 (l2) if no part is zero, and the cosine of two

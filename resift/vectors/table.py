@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.text import tokenize
-from resift.vectors.compiled import loaded, loops_for
-from resift.vectors.folder import read_folder, restoring, write_folder
+from resift.vectors.compiled import load_loops, loops_for_texts
+from resift.vectors.folder import corrupt_model_errors, read_folder, write_folder
 
-LOOPS = "resift.vectors.kernels"
+LOOPS_MODULE = "resift.vectors.kernels"
 
 
 class _Rows(dict[str, int]):
@@ -87,7 +87,7 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-        if kernels := loops_for(texts, LOOPS):
+        if kernels := loops_for_texts(texts, LOOPS_MODULE):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
         tokens = [tokenize(text) for text in texts]
@@ -98,7 +98,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
-        return loaded(LOOPS).build_lookup(self.words)
+        return load_loops(LOOPS_MODULE).build_lookup(self.words)
 
     @cached_property
     def unknown_weight(self) -> float:
@@ -136,5 +136,5 @@ class WordVectors:
         Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
         """
         info, words, arrays = read_folder(folder, "vectors.json")
-        with restoring(folder):
+        with corrupt_model_errors(folder):
             return cls.restore(words, arrays, info)

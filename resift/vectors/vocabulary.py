@@ -21,13 +21,13 @@ from resift.vectors.table import WordVectors
 
 # A query finds enough if a fiftieth of the documents, or this many, have half of its words' idf, and little if fewer
 # have even three tenths of it. More words than that find enough.
-ENOUGH, HALF, LITTLE, MAX_WORDS = 10, 0.5, 0.3, 16
+ENOUGH_DOCUMENTS, ENOUGH_SHARE, LOW_SHARE, MAX_QUERY_WORDS = 10, 0.5, 0.3, 16
 # How many other words a word of a query gets at most, and their weight at a cosine of 1 where that finds little, and
 # where it finds more.
-MOST, STRONG, WEAK = 4, 0.85, 0.4
+MAX_NEAREST, STRONG_WEIGHT, WEAK_WEIGHT = 4, 0.85, 0.4
 # How near other words are at least, what counts that the query's other words are near to them, and how many forms each
 # has where the index does not stem.
-LEAST, CONTEXT, FORMS = 0.3, 0.3, 2
+MIN_COSINE, CONTEXT_WEIGHT, MAX_FORMS = 0.3, 0.3, 2
 _MAX_VOCABULARY, _PROBED, _CANDIDATES = 30_000, 64, 100
 _MAX_PAIRS = 12
 
@@ -66,12 +66,12 @@ class Vocabulary:
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         near = [word for word in words if _is_content(word) and self.table.index[word] >= 0]
-        if self._probes is None or not near or len(words) > MAX_WORDS:
+        if self._probes is None or not near or len(words) > MAX_QUERY_WORDS:
             return {}
         share = self._share_found(words)
-        if share >= HALF:
+        if share >= ENOUGH_SHARE:
             return {}
-        weight = STRONG if share < LITTLE else WEAK
+        weight = STRONG_WEIGHT if share < LOW_SHARE else WEAK_WEIGHT
         rows = [self.table.index[word] for word in near]
         vectors = unit_rows(self.table.rows(rows))
         context = unit_rows(self.table.weights[rows] @ vectors)
@@ -93,7 +93,7 @@ class Vocabulary:
             rarity = float(np.log(1 + (self.size - len(documents) + 0.5) / (len(documents) + 0.5)))
             held[documents] += rarity
             whole += rarity
-        enough = int(np.ceil(min(ENOUGH, max(1, self.total // 50)) * self.size / self.total - 1e-9))
+        enough = int(np.ceil(min(ENOUGH_DOCUMENTS, max(1, self.total // 50)) * self.size / self.total - 1e-9))
         return float(np.partition(held, -enough)[-enough]) / whole + 1e-9 if whole else 1.0
 
     def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
@@ -108,12 +108,12 @@ class Vocabulary:
         cosines = rows @ vector
         taken = Counter[str]()
         own = stem(word)
-        for at in np.argsort(-(cosines + CONTEXT * (rows @ context)), kind="stable"):
+        for at in np.argsort(-(cosines + CONTEXT_WEIGHT * (rows @ context)), kind="stable"):
             row, cosine = likely[at], float(cosines[at])
             root = self._stems[row]
-            if cosine < LEAST or self.words[row] == word or (self.stems and root == own):
+            if cosine < MIN_COSINE or self.words[row] == word or (self.stems and root == own):
                 continue
-            if taken[root] >= (1 if self.stems else FORMS) or (not taken[root] and len(taken) >= MOST):
+            if taken[root] >= (1 if self.stems else MAX_FORMS) or (not taken[root] and len(taken) >= MAX_NEAREST):
                 continue
             taken[root] += 1
             yield self.words[row], cosine

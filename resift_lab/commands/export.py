@@ -16,7 +16,7 @@ from resift.contracts.engine import Engine
 from resift.errors import BadInput
 from resift.files import replace_private
 from resift.query.dsl import PIPELINE_PREFIX, document_text
-from resift.vectors.folder import swapped_in
+from resift.vectors.folder import replacing_folder
 from resift_lab.commands.judged_source import JudgedSource, sourced
 from resift_lab.evaluation.data import workbench
 
@@ -155,7 +155,7 @@ def _write_folder(
 ) -> None:
     """Write a folder as BEIR lays it out, or without ``texts``, which are the documents', TREC's two files."""
     # replaced is what has a file of ours: a collection that somebody else made looks just like this
-    with swapped_in(folder, _OURS) as fresh:
+    with replacing_folder(folder, _OURS) as fresh:
         _write_lines(fresh / _OURS, [_line(description=description)])
         if texts is None:
             _write_lines(fresh / "topics.tsv", (f"{id}\t{' '.join(query.split())}" for id, query in _numbered(grades)))

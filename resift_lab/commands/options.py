@@ -13,7 +13,7 @@ import click
 from resift.cli.options import Decorator
 from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 
 class WholeNumber(ParameterType):
@@ -103,7 +103,7 @@ def checkpoint_beside(out: str) -> Path:
 
 vectors_option = click.option(
     "--vectors",
-    default=DEFAULT,
+    default=DEFAULT_MODEL,
     show_default=True,
     metavar="DIR",
     help="The folder of the word vectors to start from, or resift-en, the packaged ones.",

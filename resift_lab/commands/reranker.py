@@ -11,7 +11,7 @@ import click
 
 from resift.cli.options import service_settings
 from resift.contracts.documents import check_name
-from resift.encoders.late_interaction import FILE, LateInteraction
+from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.errors import BadInput, ModelNotFound
 
@@ -98,6 +98,6 @@ def _judgement(reranker: LateInteraction) -> dict[str, Any]:
 
 def take_out_of_service(folder: str) -> None:
     """Delete ``folder``, where a trained reranker is in service. Raises ModelNotFound if none is."""
-    if not (Path(folder) / FILE).is_file():
+    if not (Path(folder) / RERANKER_FILE).is_file():
         raise ModelNotFound(f"no trained reranker in {folder}", value=folder, expected="one that is in service")
     shutil.rmtree(folder)

@@ -12,7 +12,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo
 from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
-from resift.encoders.model import known_alpha
+from resift.encoders.model import discount_alpha
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
 from resift.query.dsl import MAX_RESULTS
@@ -64,8 +64,8 @@ class IndexSearch:
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
         judged = [_as_kept(one) for one in asked.judged]
-        # a model that was learned from documents knows their words, as Model.known_part_of_documents has it
-        dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_part
+        # a model that was learned from documents knows their words, as Model.document_known_share has it
+        dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_share
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         info = self.info
         text = telling_words(asked.text, len(info.fields), self.idf)
@@ -82,9 +82,9 @@ class IndexSearch:
         return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)
 
     def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
-        known = None if asked.known_part is None else asked.known_part(asked.text)
+        known = None if asked.known_share is None else asked.known_share(asked.text)
         if feedback is None:
-            alpha, window = known_alpha(asked.alpha, known), self.defaults.window
+            alpha, window = discount_alpha(asked.alpha, known), self.defaults.window
         else:
             alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known, self.info.tuning.strength)
             window = self.defaults.session_window

@@ -12,7 +12,7 @@ import click
 from resift.cli.options import Command, Decorator, combined, json_option
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 from resift_lab.commands.options import seeded
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _OWN = (
     click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
     click.option(
         "--vectors",
-        default=DEFAULT,
+        default=DEFAULT_MODEL,
         show_default=True,
         metavar="DIR",
         help="The folder of the word vectors, or resift-en, the packaged ones.",

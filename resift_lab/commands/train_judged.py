@@ -21,7 +21,7 @@ from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.commands.judged_source import JudgedSource, sourced
 from resift_lab.commands.options import out_option, shares_of, weighted_names
@@ -48,7 +48,7 @@ judged_options = combined(
         "--vectors",
         "sources",
         multiple=True,
-        default=[DEFAULT],
+        default=[DEFAULT_MODEL],
         show_default=True,
         metavar="DIR[=WEIGHT]",
         callback=weighted_names,
@@ -161,7 +161,7 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
     return lambda query: search.hits(
-        Asked(query, model.encode_one(query), model.alpha, model.alpha, known_part=model.known_part)
+        Asked(query, model.encode_one(query), model.alpha, model.alpha, known_share=model.known_share)
     )
 
 

@@ -16,7 +16,7 @@ from resift.cli.output import progress_bar
 from resift.encoders.builders import build_model
 from resift.encoders.model import Model
 from resift.ingest.readers import Files
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import out_option, seed_option, vectors_option
 from resift_lab.commands.saved import saved_line
@@ -65,7 +65,7 @@ def self_command(
         sys.exit(NOT_RIGHT)
 
 
-def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT) -> Model:
+def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT_MODEL) -> Model:
     """A model adapted to the documents of ``files`` and saved in the folder ``out``, for ``resift index --adapt``.
 
     If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so

@@ -13,10 +13,10 @@ from resift.cli.output import progress_bar
 from resift.encoders.builders import build_model
 from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import load_model
-from resift.encoders.tables import quantized, table_of
+from resift.encoders.tables import plain_mean_table, quantized
 from resift.errors import BadInput
 from resift.ingest.readers import Files
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.commands.corpus_texts import CorpusTexts
 from resift_lab.commands.options import (
@@ -94,8 +94,8 @@ def export_command(source: str, out: str) -> None:
 
     resift-en is the packaged one. sentence-transformers reads the folder too.
     """
-    is_model = source == DEFAULT or Path(source, MODEL_FILE).is_file()
-    table = table_of(load_model(source)) if is_model else load_vectors(source)
+    is_model = source == DEFAULT_MODEL or Path(source, MODEL_FILE).is_file()
+    table = plain_mean_table(load_model(source)) if is_model else load_vectors(source)
     write_model2vec(table, out)
     click.echo(f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.encoders.late_interaction import factors_of
+from resift.encoders.late_interaction import score_factors
 from resift.errors import BadInput
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.late_interaction import Late, some_of
@@ -150,7 +150,7 @@ def run_hybrid(
         else:
             found, asked = [], zip(collection.queries[rows], queries[rows], strict=True)
             for done, (text, vector) in enumerate(asked, rows.start + 1):
-                found.append(search.hits(Asked(text, vector, alpha, alpha, known_part=known)))
+                found.append(search.hits(Asked(text, vector, alpha, alpha, known_share=known)))
                 progress(done, len(collection.queries))
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
         first.add(rows, _found(bm25))
@@ -170,7 +170,7 @@ def _run_late(
     rankings = []
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)
-        rankings.append(hits.reranked(factors_of(reranker.support(query, some_of(texts, hits.read)), alpha)))
+        rankings.append(hits.reranked(score_factors(reranker.trusted_scores(query, some_of(texts, hits.read)), alpha)))
         progress(done, count)
     return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
 

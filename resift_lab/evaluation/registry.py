@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resift.encoders.builders import build_model
-from resift.encoders.late_interaction import FILE, LateInteraction
+from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.text import tokenize
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.similarity import SIMILARITIES
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
@@ -93,7 +93,7 @@ BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "adapted", "s
 
 def build_system(
     name: str,
-    vectors: str | Path = DEFAULT,
+    vectors: str | Path = DEFAULT_MODEL,
     seed: int = 0,
     similarity: str | None = None,
     learners: Mapping[str, Learner] | None = None,
@@ -135,7 +135,7 @@ def load_system(
     sentence-transformers folder.
     """
     _check(similarity)
-    if Path(folder, FILE).is_file():
+    if Path(folder, RERANKER_FILE).is_file():
         return Late(LateInteraction.load(folder))
     model = load_model(folder)
     return system_of(model, learners) if isinstance(model, StaticQueries) else _of_model(model, similarity)
@@ -153,7 +153,7 @@ def taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Enco
     if not Path(model.teacher).is_dir():
         message = f"the documents of {model.hash} are encoded by {model.teacher}"
         raise BadInput(message, value=model.teacher, expected="a sentence-transformers folder, to encode them again")
-    teacher = _learner("st", learners)(Source(DEFAULT, 0), model.teacher)
+    teacher = _learner("st", learners)(Source(DEFAULT_MODEL, 0), model.teacher)
     return Taught(teacher.fit, Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha))
 
 
@@ -185,7 +185,7 @@ def _encoder(
 ) -> System:
     """A saved model by its folder, or an untrained one by its name."""
     # a folder wins over a name: who has a folder "mean" and asks for it has a reason
-    if name == DEFAULT or Path(name, "model.json").is_file() or Path(name, FILE).is_file():
+    if name == DEFAULT_MODEL or Path(name, "model.json").is_file() or Path(name, RERANKER_FILE).is_file():
         return load_system(name, similarity, learners)
     table = source.table()
     try:

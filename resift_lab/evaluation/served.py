@@ -27,7 +27,7 @@ class Asked:
     """One search: a query's ``text`` and ``vector`` (K,), and what was ``judged`` in its session.
 
     Documents' ids are their positions. ``alpha``: weight of the similarity without feedback; ``max_alpha``: what it
-    comes near to with feedback. ``known_part``: of a text, how much of it its vector stands for, 0 to 1; None if the
+    comes near to with feedback. ``known_share``: of a text, how much of it its vector stands for, 0 to 1; None if the
     weights count as they are. ``method``: how the session learns. ``whole``: the whole collection is rescored and
     ranked, and not only as many hits as are served.
     """
@@ -39,7 +39,7 @@ class Asked:
     judged: Sequence[JudgedDocument] = ()
     method: str = DEFAULT_METHOD
     whole: bool = False
-    known_part: Callable[[str], float] | None = None
+    known_share: Callable[[str], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(
-        Asked(query, system.queries([query])[0], alpha, alpha, known_part=partial(known_by, system))
+        Asked(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_by, system))
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part, lengths_of
-from resift.encoders.queries import joint_weight
-from resift.vectors.similarity import joined
+from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA, joint_lengths, known_share
+from resift.encoders.queries import joint_alpha
+from resift.vectors.similarity import join_vectors
 from resift.vectors.table import WordVectors
 from resift_lab.fingerprints import fingerprints_in
 
@@ -47,7 +47,7 @@ class Encoder:
         encode: Callable[[Sequence[str]], Floats],
         similarity: str = "cosine",
         table: WordVectors | None = None,
-        alpha: float = ALPHA,
+        alpha: float = DEFAULT_ALPHA,
         max_alpha: float = MAX_ALPHA,
     ) -> None:
         self.queries, self.similarity, self.table = encode, similarity, table
@@ -87,19 +87,19 @@ class Joint(Encoder):
         vectors = [part.fit(documents) for part in self._parts]
         self.table = getattr(self._parts[0], "table", None) or self.table
         alphas, most = zip(*map(weights_of, self._parts), strict=True)
-        self.alpha, self.max_alpha, self._lengths = joint_weight(alphas), joint_weight(most), lengths_of(alphas)
-        return joined(vectors, self._lengths)
+        self.alpha, self.max_alpha, self._lengths = joint_alpha(alphas), joint_alpha(most), joint_lengths(alphas)
+        return join_vectors(vectors, self._lengths)
 
     def _queries(self, texts: Sequence[str]) -> Floats:
-        return joined([part.queries(texts) for part in self._parts], self._lengths)
+        return join_vectors([part.queries(texts) for part in self._parts], self._lengths)
 
 
 def known_by(system: System, text: str) -> float:
-    """:func:`resift.encoders.model.known_part` of a query and a fitted system; 1 if that has no table."""
+    """:func:`resift.encoders.model.known_share` of a query and a fitted system; 1 if that has no table."""
     table = getattr(system, "table", None)
-    return 1.0 if table is None else known_part(table, *weights_of(system), text)
+    return 1.0 if table is None else known_share(table, *weights_of(system), text)
 
 
 def weights_of(system: System) -> tuple[float, float]:
     """A fitted system's weights against BM25, without feedback and at most with it."""
-    return getattr(system, "alpha", ALPHA), getattr(system, "max_alpha", MAX_ALPHA)
+    return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

@@ -18,7 +18,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.embedded.analysis import terms_of
-from resift.encoders.model import Model, alpha_of, beta_of, known_alpha
+from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha, discount_alpha
 from resift.text import FUNCTION_WORDS
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.metrics import Numbers
@@ -101,7 +101,10 @@ class Gate:
         """
         vectors = model.encode(self._texts) if vectors is None else vectors
         rests = model.encode(self.rests) if rests is None else rests
-        found, alphas = dict[int, list[Numbers]](), [alpha_of(share * beta_of(model.alpha)) for share in SHARES]
+        found, alphas = (
+            dict[int, list[Numbers]](),
+            [alpha_from_beta(share * beta_from_alpha(model.alpha)) for share in SHARES],
+        )
         for asked in self._rounds:
             for row, values in self._round(model, alphas, vectors, rests[: len(asked)], asked).items():
                 found.setdefault(row, []).append(values)
@@ -129,7 +132,7 @@ class Gate:
         scores[:, rows] = (words @ self._bm25.documents(rests).T).toarray()
         return {
             row: _values(
-                model, line, row, vector, vectors, [known_alpha(alpha, model.known_part(text)) for alpha in alphas]
+                model, line, row, vector, vectors, [discount_alpha(alpha, model.known_share(text)) for alpha in alphas]
             )
             for row, line, vector, text in zip(rows, scores, model.encode(queries), queries, strict=True)
         }
@@ -142,7 +145,7 @@ def _values(model: Model, scores: Floats, row: int, query: Floats, vectors: Floa
     place = np.flatnonzero(first == row)
     if not len(place):
         return np.zeros(1 + len(alphas))
-    betas = np.array([0.0, *map(beta_of, alphas)])
+    betas = np.array([0.0, *map(beta_from_alpha, alphas)])
     mixed = np.log(scores[first]) + betas[:, None] * model.score(query, vectors[first])
     ranks = (mixed > mixed[:, place]).sum(axis=1)
     return np.where(ranks < _PAGE, 1 / np.log2(ranks + 2), 0.0)

@@ -3,7 +3,7 @@
 Queries are cut into training, validation and test in the order of their relevant documents in the collection, in
 contiguous blocks, so that what the parts ask about differs as it will in use. The engine's candidates (BM25) give the
 hard negatives. The reranker reads the first hits of what is served without it, BM25 and vectors, and multiplies their
-scores (:func:`resift.encoders.late_interaction.factors_of`). Validation chooses the epoch (none is a choice
+scores (:func:`resift.encoders.late_interaction.score_factors`). Validation chooses the epoch (none is a choice
 too) and its weight. The test queries, which nothing was chosen on, say whether these hits are better with it than
 without, with a paired randomisation test.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.late_interaction import LateInteraction, PreparedDocuments, factors_of
+from resift.encoders.late_interaction import LateInteraction, PreparedDocuments, score_factors
 from resift.encoders.tables import quantized
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
@@ -157,17 +157,17 @@ class _Hits:
         self.found = [served(query) for query in collection.queries]
         self._texts = [some_of(documents, hits.read) for hits in self.found]
 
-    def support(self, model: LateInteraction) -> list[Floats]:
+    def trusted_scores(self, model: LateInteraction) -> list[Floats]:
         """By how much a reranker is for each of a query's first hits, (w,)."""
         pairs = zip(self.collection.queries, self._texts, strict=True)
-        return [model.support(query, texts) for query, texts in pairs]
+        return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
         """The run of a reranker, or of what is served without one."""
         if model is None:
             return run_rankings([hits.positions for hits in self.found], self.collection, 0)
-        pairs = zip(self.found, self.support(model), strict=True)
-        rankings = [hits.reranked(factors_of(support, model.alpha)) for hits, support in pairs]
+        pairs = zip(self.found, self.trusted_scores(model), strict=True)
+        rankings = [hits.reranked(score_factors(support, model.alpha)) for hits, support in pairs]
         return run_rankings(rankings, self.collection, model.table.dim)
 
 
@@ -184,7 +184,9 @@ class _Validation:
 
     def measure(self, model: LateInteraction) -> None:
         """Add a reranker."""
-        values = np.array([self._values(*one) for one in zip(self._graded(), self.hits.support(model), strict=True)]).T
+        values = np.array(
+            [self._values(*one) for one in zip(self._graded(), self.hits.trusted_scores(model), strict=True)]
+        ).T
         row = steadiest_alpha(values)
         self.quality.append(float(values[row].mean()))
         self._measured.append((model, ALPHAS[row]))
@@ -199,7 +201,7 @@ class _Validation:
     def _values(self, graded: tuple[Hits, dict[int, float]], support: Floats) -> list[float]:
         """nDCG@10 of a query with each of ALPHAS."""
         hits, grades = graded
-        rankings = [hits.reranked(factors_of(support, alpha))[:10] for alpha in ALPHAS]
+        rankings = [hits.reranked(score_factors(support, alpha))[:10] for alpha in ALPHAS]
         gains = [np.array([grades.get(position, 0.0) for position in ranking.tolist()]) for ranking in rankings]
         return [ndcg_at(gain, list(grades.values()), 10) for gain in gains]
 

@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model, alpha_of, beta_of
+from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha
 from resift.encoders.queries import QUERY_ALPHA, QUERY_MAX_ALPHA, StaticQueries
 from resift.encoders.tables import quantized
 from resift.errors import BadInput, needs_extra
-from resift.text import tokenize, word_places
+from resift.text import tokenize, word_spans
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.significance import paired_randomization
@@ -184,7 +184,7 @@ def _off_mean(vectors: Floats) -> tuple[Floats, Floats]:
 
 def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
     """At most ``count`` different parts of 2 to 40 words, in turn from the texts at ``homes``."""
-    places = {home: found for home in homes.tolist() if len(found := word_places(texts[home])) >= _FEWEST_WORDS}
+    places = {home: found for home in homes.tolist() if len(found := word_spans(texts[home])) >= _FEWEST_WORDS}
     parts: dict[str, Part] = {}
     turns = list(places) * (-(-2 * count // max(len(places), 1)))  # the same part may be drawn twice
     for home in turns:
@@ -340,4 +340,6 @@ def weigh(model: StaticQueries, spread: float) -> None:
     The less they differ, the more each difference counts: alpha / (1 - alpha) grows as they narrow.
     """
     scale = SPREAD / max(spread, _LEAST_SPREAD)
-    model.alpha, model.max_alpha = (alpha_of(scale * beta_of(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))
+    model.alpha, model.max_alpha = (
+        alpha_from_beta(scale * beta_from_alpha(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA)
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from resift.arrays import Floats, batched
-from resift.encoders.tables import replaced
+from resift.encoders.tables import replace_rows
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -96,7 +96,7 @@ def refine(
         "levels": levels,
         "refined": f"on {count} sentences, {epochs} epochs, rate {rate:g}, seed {seed}",
     }
-    return replaced(vectors, rounded(rows, levels) if levels else rows, weights, info=info)
+    return replace_rows(vectors, rounded(rows, levels) if levels else rows, weights, info=info)
 
 
 def _fitted(vectors: WordVectors, texts: list[str], targets: Floats, **options: Any) -> tuple[Floats, Floats]:

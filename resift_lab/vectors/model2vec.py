@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, needs_extra
-from resift.text import UNSPACED
-from resift.vectors.folder import swapped_in
+from resift.text import UNSPACED_SCRIPTS
+from resift.vectors.folder import replacing_folder
 from resift.vectors.table import WordVectors
 from resift_lab.vectors.pieces import Pieces
 
@@ -124,7 +124,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
         {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
     ]
     # replaced is what has a file of ours: to take any model's folder for an earlier one would be the end of that model
-    with swapped_in(folder, _OURS) as fresh:
+    with replacing_folder(folder, _OURS) as fresh:
         (fresh / _OURS).write_text(json.dumps(table.info, indent=2, ensure_ascii=False) + "\n", "utf-8")
         # the rows hold their weights, which sentence-transformers does not look for
         save_file({"embeddings": np.ascontiguousarray(rows * weights[:, None])}, fresh / TENSORS)
@@ -141,7 +141,7 @@ def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
     words = [_UNKNOWN, *table.words]
     tokenizer = Tokenizer(models.WordLevel(dict(zip(words, range(len(words)), strict=True)), _UNKNOWN))
     tokenizer.normalizer = normalizers.Lowercase()
-    lone = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)
+    lone = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_SCRIPTS)
     word = rf"[{lone}]|[\p{{L}}\p{{N}}\p{{M}}&&[^{lone}]]+"
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(word), "removed", invert=True)
     rows = np.concatenate([np.zeros((1, table.dim), np.float32), table.rows()])

@@ -22,7 +22,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.spelling import Speller
 from resift.text import tokenize
-from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
+from resift.vectors.folder import content_hash, corrupt_model_errors, read_folder, write_folder
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import hashed_ngrams
@@ -173,7 +173,7 @@ class Word2Doc:
         Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
         """
         info, ids, arrays = read_folder(folder, FILE)
-        with restoring(folder):
+        with corrupt_model_errors(folder):
             words, about = info.pop("words"), info.pop("vectors")
             table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)
             retriever = HashedRetriever(len(ids), {name: arrays.pop(name) for name in ARRAYS})

@@ -25,7 +25,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 from resift.query.dsl import document_text
 from resift.reranker import Config, create_app
-from resift.vectors.compact import expanded
+from resift.vectors.compact import decode_vector
 
 __all__ = ["other", "own", "shop"]
 
@@ -215,7 +215,9 @@ def test_names_with_dots_stay_as_a_client_wrote_them(shop: Index, old: Served, o
         stored = shop.cluster.request("GET", f"/{shop.name}/_doc/dots-{id}")["_source"]
         right = old.model.encode_one(document_text(document, shop.engine.info(shop.name).fields))
         # of numbers that a text is encoded into otherwise in a batch, the last digit may be another
-        np.testing.assert_allclose(expanded(stored.pop("resift_vector_int8")), right, atol=np.abs(right).max() / 125)
+        np.testing.assert_allclose(
+            decode_vector(stored.pop("resift_vector_int8")), right, atol=np.abs(right).max() / 125
+        )
         assert stored == {**document, "stamped": True}
     run("detach", shop.name, opensearch_url)
 

@@ -19,7 +19,7 @@ from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD, JoinedFields
 from resift.rewriting.clauses import similarity_clause
-from resift.vectors.compact import compact, expanded
+from resift.vectors.compact import decode_vector, encode_vector
 from resift.vectors.similarity import fuzzy_jaccard
 
 __all__ = ["own", "shop"]
@@ -92,7 +92,7 @@ def test_similarities_are_those_of_the_embedded_engine(
     vectors[7] = 0
     mask = rng.uniform(size=model.dim).astype(np.float32) if is_masked else None
     query = rng.normal(size=model.dim).astype(np.float32)
-    stored = [expanded(compact(vector)) for vector in vectors]
+    stored = [decode_vector(encode_vector(vector)) for vector in vectors]
     embedded = SqliteEngine(str(tmp_path / "embedded.db"))
     embedded.create(index, ["text"], model)
     embedded.bulk(index, [Document(str(n), {"text": "a"}, vector) for n, vector in enumerate(stored)])

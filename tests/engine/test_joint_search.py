@@ -19,9 +19,9 @@ import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
-from resift.encoders.model import ALPHA, beta_of, lengths_of
+from resift.encoders.model import DEFAULT_ALPHA, beta_from_alpha, joint_lengths
 from resift.encoders.queries import QUERY_ALPHA, JointModel, StaticQueries
-from resift.encoders.tables import build_table, table_of
+from resift.encoders.tables import build_table, plain_mean_table
 from resift.errors import BadInput, ModelMismatch
 from resift.feedback.feedback import METHODS, Feedback
 from resift.plugin.cluster.client import Cluster
@@ -105,7 +105,7 @@ def joined(parts: Any) -> np.ndarray[Any, Any]:
     """Two vectors by the textbook, side by side: each at length 1, or zero, times the root of its beta's share."""
     dims = (8, DIM)
     rows = [np.zeros(dim) if part is None else np.asarray(part, float) for part, dim in zip(parts, dims, strict=True)]
-    betas = [QUERY_ALPHA / (1 - QUERY_ALPHA) if dim == DIM else ALPHA / (1 - ALPHA) for dim in dims]
+    betas = [QUERY_ALPHA / (1 - QUERY_ALPHA) if dim == DIM else DEFAULT_ALPHA / (1 - DEFAULT_ALPHA) for dim in dims]
     return np.concatenate(
         [row / (np.linalg.norm(row) or 1) * (beta / sum(betas)) ** 0.5 for row, beta in zip(rows, betas, strict=True)]
     )
@@ -125,7 +125,7 @@ def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: Stati
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):
-        table_of(joint)
+        plain_mean_table(joint)
 
 
 @pytest.mark.parametrize(("alpha", "max_alpha"), [(0.0, 0.0), (0.5, 0.75), (0.75, 1.0), (1.0, 1.0)])
@@ -140,7 +140,7 @@ def test_both_count_as_they_do_by_themselves_whatever_their_weights(
     assert 0 < joint.alpha <= joint.max_alpha <= 1
     a, b = (part.score(part.encode_one(QUERY), part.encode(texts()[:9])) for part in (model, narrow))
     weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), joint.encode(texts()[:9]))
-    np.testing.assert_allclose(weighed, beta_of(alpha) * a + 12 * b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(weighed, beta_from_alpha(alpha) * a + 12 * b, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQueries) -> None:
@@ -152,7 +152,7 @@ def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQ
 def test_vectors_of_both_fields_come_joined(
     cluster: OpenSearchEngine, both: str, stored: list[tuple[Any, Any]], source: Any
 ) -> None:
-    fields = JoinedFields(("resift_vector", "embedding"), (8, DIM), lengths_of((ALPHA, QUERY_ALPHA)))
+    fields = JoinedFields(("resift_vector", "embedding"), (8, DIM), joint_lengths((DEFAULT_ALPHA, QUERY_ALPHA)))
     body = {"query": {"match_all": {}}, "size": COUNT, "_source": source}
     result = cluster.search(both, body, fields)
     assert len(result.hits) == COUNT
@@ -298,6 +298,6 @@ def test_a_model_is_learned_beside_static_queries(
     run("attach", name, opensearch_url, "--no-adapt")
     info = cluster.info(name)
     assert info.for_search(resift.load_model(), queries).searched == JoinedFields(
-        ("resift_vector_int8", "embedding"), (256, DIM), lengths_of((ALPHA, QUERY_ALPHA))
+        ("resift_vector_int8", "embedding"), (256, DIM), joint_lengths((DEFAULT_ALPHA, QUERY_ALPHA))
     )
     cluster.drop(name)

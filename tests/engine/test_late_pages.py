@@ -15,7 +15,7 @@ from test_late_reranker import late as late
 
 from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import LateInteraction
-from resift.encoders.model import beta_of
+from resift.encoders.model import beta_from_alpha
 from resift.errors import CorruptModel
 from resift_lab.commands.reranker import put_into_service
 
@@ -41,7 +41,7 @@ def test_scores_are_the_engines_times_both_factors(
         hits, alpha = answer["hits"]["hits"], answer["resift"]["alpha"]
         for hit in hits:
             said = hit["resift"]
-            parts = beta_of(alpha) * (1 + said["similarity"]), beta_of(late.alpha) * said["reranker"]
+            parts = beta_from_alpha(alpha) * (1 + said["similarity"]), beta_from_alpha(late.alpha) * said["reranker"]
             assert hit["_score"] == pytest.approx(plain[hit["_id"]] * math.exp(sum(parts)), rel=2e-3)
         assert len(hits) == len(plain) - settings.get("from", 0)
 

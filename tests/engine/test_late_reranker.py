@@ -16,7 +16,7 @@ from test_train_reranker import table as table
 from resift import Model, WordVectors
 from resift.cli.main import main
 from resift.contracts.engine import Engine
-from resift.encoders.late_interaction import FILE, LateInteraction, factors_of
+from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, score_factors
 from resift.encoders.registry import load_model
 from resift.errors import CorruptModel, ModelNotFound
 from resift.feedback.judgements import Judgement
@@ -105,7 +105,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
     assert answer["hits"]["hits"][0]["_id"] == "army"
     assert answer["hits"]["hits"][0]["_source"] == {"n": 1}
     assert answer["hits"]["hits"][0]["resift"]["reranker"] == pytest.approx(
-        late.support("fire", [TEXTS["army"]])[0], abs=1e-4
+        late.trusted_scores("fire", [TEXTS["army"]])[0], abs=1e-4
     )
     assert resift("reranker", "drop").exit_code == 0
     restart(client)
@@ -123,7 +123,7 @@ def test_scores_are_those_without_it_times_its_factors(
     asked = {"index": index, "query": "fire", **settings}
     hits = post(client, "/v1/search", **asked)["hits"]
     without = post(client, "/v1/search", **asked, method="vectors")["hits"]["hits"]
-    factors = factors_of(late.support("fire", [TEXTS[hit["_id"]] for hit in without]), late.alpha)
+    factors = score_factors(late.trusted_scores("fire", [TEXTS[hit["_id"]] for hit in without]), late.alpha)
     expected = {hit["_id"]: hit["_score"] * factor for hit, factor in zip(without, factors, strict=True)}
     assert np.ptp(factors) > 1
     assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == pytest.approx(expected, rel=1e-4)
@@ -144,7 +144,7 @@ def test_words_that_it_does_not_know_are_not_its_to_decide(
         )
         assert hits["resift"]["method"] == "late"
         assert [hit["_id"] for hit in hits["hits"]["hits"]] == [hit["_id"] for hit in without["hits"]["hits"]]
-    half = late.support("fire zzz", ["fire zzz", "zzz fire zzz"])
+    half = late.trusted_scores("fire zzz", ["fire zzz", "zzz fire zzz"])
     assert 0 < half.max() < late.scores("fire zzz", ["fire zzz"])[0]
 
 
@@ -214,7 +214,7 @@ def test_a_broken_reranker_does_not_come_into_service(late: LateInteraction, fol
         served.get("late")
     put_into_service(str(tmp_path / "made"), folder)
     served = ServedReranker(folder)
-    (Path(folder) / FILE).write_text("{", "utf-8")
+    (Path(folder) / RERANKER_FILE).write_text("{", "utf-8")
     found = served.get("late")
     assert found is not None
     assert found.hash == late.hash

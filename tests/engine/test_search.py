@@ -28,7 +28,7 @@ from reranker_app import plain as plain
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers
-from resift.encoders.model import alpha_of
+from resift.encoders.model import alpha_from_beta
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
@@ -108,7 +108,7 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
             assert weight == pytest.approx(_weight_in_pipeline(app, query, asked), abs=1e-5), "both weigh alike"
     engine.close()
     learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
-    assert (model.known_part("fire zzyzx"), learned.known_part("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
+    assert (model.known_share("fire zzyzx"), learned.known_share("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
 
 
 def test_models_learned_from_documents_leave_numbers_to_the_engine(
@@ -137,7 +137,7 @@ def _weight_in_pipeline(app: FlaskClient, query: str, asked: dict[str, Any]) -> 
     body = {"query": {"match": {"text": query}}, "ext": {"ml_inference": asked}}
     rewritten = str(post(app, "/v1/rewrite", index="docs", body=body)["body"])
     (beta,) = {float(found) for found in re.findall(r"'beta': ([\d.e-]+)", rewritten)}
-    return alpha_of(beta)
+    return alpha_from_beta(beta)
 
 
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:

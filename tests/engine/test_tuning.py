@@ -11,7 +11,7 @@ import pytest
 from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
-from resift.encoders.model import beta_of, known_alpha
+from resift.encoders.model import beta_from_alpha, discount_alpha
 from resift.feedback.judgements import Mark
 from resift.service.bodies import Search
 from resift.service.config import Config
@@ -57,4 +57,4 @@ def test_a_session_has_the_constants_of_the_index(
     assert load(usual, "forest", "s").feedback is not None
     assert load(info, "forest", "s").feedback is None, "nothing is carried over"
     assert weight(service, indexed) == 0 < weight(service, indexed, session="s"), "what marks teach, vectors may say"
-    assert beta_of(known_alpha(0.2, None, info.tuning.strength)) == pytest.approx(3 * beta_of(0.2))
+    assert beta_from_alpha(discount_alpha(0.2, None, info.tuning.strength)) == pytest.approx(3 * beta_from_alpha(0.2))

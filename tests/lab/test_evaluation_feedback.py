@@ -85,7 +85,7 @@ def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordV
     search = ServedSearch(texts, rows, model.similarity, model.table.idf)
     marked = [JudgedDocument(Judgement("", "0", 1.0, "fire"), rows[0], texts[0])]
     asked = Asked("fire", model.encode_one("fire"), model.alpha, model.max_alpha, marked)
-    without, with_part = (search.hits(replace(asked, known_part=part)) for part in (None, model.known_part))
+    without, with_part = (search.hits(replace(asked, known_share=part)) for part in (None, model.known_share))
     np.testing.assert_array_equal(without.scores, with_part.scores)
 
 

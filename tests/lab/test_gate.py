@@ -7,7 +7,7 @@ import pytest
 
 from resift import Model, build_model
 from resift.contracts.tuning import Tuning
-from resift.encoders.model import ALPHA
+from resift.encoders.model import DEFAULT_ALPHA
 from resift.encoders.tables import build_table
 from resift_lab.log_replay.tuning import Values, choose
 from resift_lab.training.gate import Gate, Verdict
@@ -44,7 +44,7 @@ def gate() -> Gate:
 def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=True))
     assert verdict.helps
-    assert verdict.alpha == pytest.approx(ALPHA)
+    assert verdict.alpha == pytest.approx(DEFAULT_ALPHA)
     assert verdict.values.mean() > verdict.text.mean()
     assert verdict.p < 0.05
 

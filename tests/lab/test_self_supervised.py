@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
+from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift.encoders.registry import load_model
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, MissingExtra
@@ -66,7 +66,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def judge(gate: Gate, model: Model) -> Verdict:
         value = next(judged)
-        return Verdict(value and ALPHA, np.full(20, value), text, 0.01)
+        return Verdict(value and DEFAULT_ALPHA, np.full(20, value), text, 0.01)
 
     monkeypatch.setattr(Gate, "judge", judge)
 
@@ -253,7 +253,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
     bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.idf)
-    assert (bench.alpha, bench.max_alpha) == (ALPHA, ADAPTED_MAX_ALPHA)  # what the fitted model deserves
+    assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)  # what the fitted model deserves
 
 
 def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:

@@ -21,7 +21,7 @@ from resift.arrays import Floats
 from resift.cli.main import main
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
-from resift.encoders.tables import build_table, table_of
+from resift.encoders.tables import build_table, plain_mean_table
 from resift.errors import BadInput, DimensionMismatch, TeacherUnavailable
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.registry import Source, load_system
@@ -143,9 +143,9 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
     one_by_one = np.array([taught.encode_one(text) for text in texts])
     np.testing.assert_allclose(one_by_one, expected, atol=1e-6)
     assert not expected[3:5].any()
-    assert table_of(StaticQueries(taught.table, "t")) is taught.table
+    assert plain_mean_table(StaticQueries(taught.table, "t")) is taught.table
     with pytest.raises(BadInput, match="no mean of word vectors"):
-        table_of(taught)
+        plain_mean_table(taught)
     with pytest.raises(DimensionMismatch, match=r"centre of \(3,\)"):
         StaticQueries(taught.table, "t", None, np.ones(3))
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
-from resift.encoders.model import known_alpha
+from resift.encoders.model import discount_alpha
 from resift.errors import BadInput
 from resift.feedback.feedback import METHODS, Background
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.mask import learn_mask, spherical_entropy
-from resift.text import bag_of_words, leaning
+from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
 
 
@@ -220,7 +220,7 @@ def test_what_is_carried_over_are_a_few_words_and_no_vector() -> None:
     ],
 )
 def test_a_question_leans_on_others_the_less_it_says(text: str, much: float) -> None:
-    assert leaning(text) == much
+    assert context_dependence(text) == much
 
 
 def test_without_vectors_documents_count_by_the_words_of_the_question_that_they_have() -> None:
@@ -269,13 +269,13 @@ def test_judged_documents_make_up_for_a_querys_unknown_words_as_far_as_their_own
         for text, grade, query in marks
     ]
 
-    def known_part(text: str) -> float:
+    def known_share(text: str) -> float:
         return 1 / len(text.split())
 
     def alpha(known: float) -> float:
-        return known_alpha(0.5, known)
+        return discount_alpha(0.5, known)
 
-    feedback = Feedback.from_judged(judged, 2, known_part=known_part)
+    feedback = Feedback.from_judged(judged, 2, known_share=known_share)
     learned, theirs = 1.5 / 4.5, (1 + 0.5 * 0.5) / 1.5
     for known in (0.0, 0.4, 1.0):
         assert feedback.adjusted_alpha(0.5, 0.5, known) == pytest.approx(alpha(known + (theirs - known) * learned))
@@ -283,7 +283,7 @@ def test_judged_documents_make_up_for_a_querys_unknown_words_as_far_as_their_own
     at = feedback.scoped(np.zeros(2), np.zeros((0, 2)), "war", carried=0.0)
     assert at.adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(0.5 * 0.5 / 3.5))
     assert Feedback.from_judged(judged, 2).adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(learned))
-    assert Feedback.from_judged([], 2, known_part=known_part).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
+    assert Feedback.from_judged([], 2, known_share=known_share).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
 
 
 def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from resift.errors import BadInput
-from resift.files import replace_private, replaced
+from resift.files import atomic_write, replace_private
 
 
 def test_a_file_is_replaced_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
     path.chmod(0o640)
-    with replaced(path) as file:
+    with atomic_write(path) as file:
         file.write(b"after")
         assert path.read_bytes() == b"before"
     assert path.read_bytes() == b"after"
@@ -33,7 +33,7 @@ def test_of_a_file_that_is_not_finished_nothing_is_left(
         (tmp_path / name).write_bytes(b"before")
 
     def fail() -> None:
-        with replaced(tmp_path / "out") as file:
+        with atomic_write(tmp_path / "out") as file:
             file.write(b"half")
             raise cause
 
@@ -52,7 +52,7 @@ def test_a_link_goes_on_to_be_one(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_written_into(tmp_path: Path) -> None:
-    with replaced("/dev/null") as file:
+    with atomic_write("/dev/null") as file:
         file.write(b"text")
     assert Path("/dev/null").is_char_device()
 
@@ -63,13 +63,14 @@ def test_a_long_name_is_no_hindrance(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be written"), replaced(tmp_path / "nowhere" / "out"):
+    with pytest.raises(BadInput, match="cannot be written"), atomic_write(tmp_path / "nowhere" / "out"):
         pass
 
 
 def test_what_does_not_fit_on_a_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
     code = (
-        "import sys; from resift.files import replaced\nwith replaced('x') as file: file.write(bytes(int(sys.argv[1])))"
+        "import sys; from resift.files import atomic_write\n"
+        "with atomic_write('x') as file: file.write(bytes(int(sys.argv[1])))"
     )
 
     def write(blocks: str, size: int) -> subprocess.CompletedProcess[str]:

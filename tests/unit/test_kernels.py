@@ -15,7 +15,7 @@ from resift import WordVectors
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.kernels import build_lookup, pool_mean, word_ids
-from resift.vectors.table import LOOPS
+from resift.vectors.table import LOOPS_MODULE
 
 TEXTS = [
     "",
@@ -122,19 +122,19 @@ def test_a_vocabulary_uses_them_for_many_texts(
 ) -> None:
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", least)
     texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
-    assert (compiled.loops_for(texts, LOOPS) is None) == (least > 0)
+    assert (compiled.loops_for_texts(texts, LOOPS_MODULE) is None) == (least > 0)
     ids, offsets = vectors.ids(texts)
     assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)
 
 
 def test_without_numba_or_a_folder_for_the_code_numpy_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["fire " * 10_000]
-    for module, fault in ((LOOPS, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
-        compiled.loaded.cache_clear()
+    for module, fault in ((LOOPS_MODULE, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
+        compiled.load_loops.cache_clear()
 
         def fail(name: str, fault: Exception = fault) -> Any:
             raise fault
 
         monkeypatch.setattr(compiled.importlib, "import_module", fail)
-        assert compiled.loops_for(texts, module) is None
-    compiled.loaded.cache_clear()
+        assert compiled.loops_for_texts(texts, module) is None
+    compiled.load_loops.cache_clear()

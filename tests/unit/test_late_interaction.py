@@ -104,7 +104,11 @@ def test_only_the_beginning_of_a_text_is_read(model: LateInteraction) -> None:
 
 def test_a_query_is_decided_as_far_as_its_words_are_known(model: LateInteraction) -> None:
     documents = ["qux fire", "qux", "fire"]
-    assert model.support("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
-    assert model.support("qux quux", documents).tolist() == model.support("", documents).tolist() == [0, 0, 0]
+    assert model.trusted_scores("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
+    assert (
+        model.trusted_scores("qux quux", documents).tolist()
+        == model.trusted_scores("", documents).tolist()
+        == [0, 0, 0]
+    )
     known = 2 / (2 + model.table.unknown_weight)
-    np.testing.assert_allclose(model.support("fire qux", documents), known * model.scores("fire qux", documents))
+    np.testing.assert_allclose(model.trusted_scores("fire qux", documents), known * model.scores("fire qux", documents))

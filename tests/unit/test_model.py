@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.codebook import learn_codebook, membership
-from resift.encoders.model import ALPHA
+from resift.encoders.model import DEFAULT_ALPHA
 from resift.encoders.tables import build_table, quantized
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.text import tokenize
@@ -222,7 +222,7 @@ def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_pa
         model = Model("x", vectors, "mean", "cosine", **{setting: value})
         loaded = load_model(model.save(tmp_path / str(value)))
         assert {setting: getattr(loaded, setting)} == {setting: value}
-        assert loaded.alpha + loaded.max_alpha == value + ALPHA
+        assert loaded.alpha + loaded.max_alpha == value + DEFAULT_ALPHA
 
 
 @pytest.mark.parametrize(("pool", "similarity"), [("mean", "jaccard"), ("max", "cosine"), ("max", "jaccard")])

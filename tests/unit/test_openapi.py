@@ -17,7 +17,7 @@ from reranker_app import wait_for_sample
 from resift import Model, __version__
 from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
-from resift.encoders.model import ALPHA
+from resift.encoders.model import DEFAULT_ALPHA
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
@@ -195,7 +195,7 @@ def test_what_is_documented_in_words_is_the_codes() -> None:
         == f"{config.window}; {config.session_window} in a session that has learned something"
     )
     assert (config.alpha, config.max_text) == (None, search["query"]["anyOf"][0]["maxLength"])
-    assert search["alpha"]["x-default"] == f"the model's, such as {ALPHA}"
+    assert search["alpha"]["x-default"] == f"the model's, such as {DEFAULT_ALPHA}"
     assert search["knn"]["x-default"] == str(config.knn)
     feedback = schemas["FeedbackRequest"]["properties"]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]

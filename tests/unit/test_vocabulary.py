@@ -12,7 +12,14 @@ from resift.rewriting.rewrite import rewrite
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.packaged import load_vectors
 from resift.vectors.table import WordVectors
-from resift.vectors.vocabulary import MAX_WORDS, MOST, STRONG, WEAK, Vocabulary, inflected_pairs
+from resift.vectors.vocabulary import (
+    MAX_NEAREST,
+    MAX_QUERY_WORDS,
+    STRONG_WEIGHT,
+    WEAK_WEIGHT,
+    Vocabulary,
+    inflected_pairs,
+)
 
 DOCUMENTS = [
     ("charged", "twice", "card"),
@@ -34,7 +41,7 @@ def test_what_finds_nothing_gets_the_nearest_words_of_the_index(table: WordVecto
     assert {"invoice", "fee"} <= set(near["billing"]) <= {word for document in DOCUMENTS for word in document}
     weights = list(near["billing"].values())
     assert all(0 < weight < 1 for weight in weights)
-    assert len(near["billing"]) <= MOST
+    assert len(near["billing"]) <= MAX_NEAREST
     assert len({"charged", "charges", "charge"} & set(near["billing"])) <= 1, "to the index they are one word"
 
 
@@ -42,8 +49,8 @@ def test_what_finds_hardly_enough_gets_words_that_weigh_less(table: WordVectors)
     others = ("fee", "payment", "bank", "charge", "customer", "account", "price", "cost")
     vocabulary = Vocabulary([("invoice",)] * 4 + [others] * 76, 80, stems=True, table=table)
     weak, strong = (vocabulary.other_words(text)["billing"] for text in ("billing invoice", "billing"))
-    assert 0 < len(weak) <= len(strong) == MOST
-    assert max(weak.values()) == pytest.approx(max(strong.values()) * WEAK / STRONG)
+    assert 0 < len(weak) <= len(strong) == MAX_NEAREST
+    assert max(weak.values()) == pytest.approx(max(strong.values()) * WEAK_WEIGHT / STRONG_WEIGHT)
 
 
 def test_inflections_are_other_words_where_the_index_does_not_stem(table: WordVectors) -> None:
@@ -58,7 +65,7 @@ def test_inflections_are_other_words_where_the_index_does_not_stem(table: WordVe
     [
         ("charged", 80),  # one of two documents has it
         ("invoice", 80_000),  # a quarter of the sample stands for more than thirty documents
-        (" ".join(["charge", "fee", *(f"unknown{'x' * n}" for n in range(MAX_WORDS))]), 80),
+        (" ".join(["charge", "fee", *(f"unknown{'x' * n}" for n in range(MAX_QUERY_WORDS))]), 80),
         ("zzzzz 12345 the", 80),
         ("", 80),
     ],

@@ -27,8 +27,8 @@ from resift.query.dsl import (
     without_vector,
 )
 from resift.rewriting.clauses import script_source
-from resift.vectors.compact import compact, expanded
-from resift.vectors.similarity import joined
+from resift.vectors.compact import decode_vector, encode_vector
+from resift.vectors.similarity import join_vectors
 
 _NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
 _MORE_HITS = ("inner_hits", "top_hits")  # parts of a body that ask for hits of their own
@@ -46,7 +46,7 @@ def stored_json(document: Document, vector_field: str) -> str:
         source = {name: value for name, value in source.items() if name != vector_field}
     fields = f"{json.dumps(source, allow_nan=False)[:-1]}, " if source else "{"
     if is_compact(vector_field):
-        return f'{fields}{json.dumps(vector_field)}: "{compact(document.vector)}"}}'
+        return f'{fields}{json.dumps(vector_field)}: "{encode_vector(document.vector)}"}}'
     # Written by hand since orjson, from a 32-bit array, takes the fewest digits that tell 32-bit floats apart: half
     # of those that json writes for the same numbers as Python's 64-bit floats.
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
@@ -139,7 +139,7 @@ def _joined(columns: Sequence[Sequence[Floats | None]], fields: JoinedFields) ->
         for column, zero, dim in zip(columns, zeros, fields.dims, strict=True)
     ]
     vectors: list[Floats | None] = [None] * len(columns[0])
-    for row, vector in zip(held, joined(filled, fields.lengths), strict=True):
+    for row, vector in zip(held, join_vectors(filled, fields.lengths), strict=True):
         vectors[row] = vector
     return vectors
 
@@ -167,7 +167,7 @@ def _take(hit: dict[str, Any], name: str, field: str) -> Floats | str | None:
     if name not in fields:
         stored = hit.get("_source", {}).get(field)
         if isinstance(stored, str):
-            return expanded(stored)
+            return decode_vector(stored)
         return None if stored is None else np.asarray(stored, np.float32)
     packed: str | None
     (packed,) = fields.pop(name)

@@ -14,7 +14,7 @@ from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra, ResiftError
-from resift.files import why_not_folder
+from resift.files import folder_write_error
 from resift.ingest.fields import guess_fields
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
@@ -30,7 +30,7 @@ from resift.plugin.operations.plan import Plan, Progress, Result, Step, counting
 from resift.plugin.operations.write_vectors import Written, empty, fill
 from resift.query.dsl import document_text, is_ours, values_of
 from resift.vectors.compact import json_length
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
 NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
 _SAMPLE = 500  # documents that fields are guessed from
@@ -176,9 +176,9 @@ class AttachPlan(Plan):
         self.own = options.field or (self.model.field if self.model else None)
         if self.own is None and self.model is not None:
             self.model.require_documents()
-        if self.model is None and (reason := why_not_folder(Path(self.out))):
+        if self.model is None and (reason := folder_write_error(Path(self.out))):
             raise BadInput(reason, value=self.out)
-        like = self.model or load_model(DEFAULT)
+        like = self.model or load_model(DEFAULT_MODEL)
         self.plans = [IndexPlan(engine, target, like, options, self.own) for target in self.targets]
 
     @cached_property
@@ -189,14 +189,14 @@ class AttachPlan(Plan):
     def _known_model(self) -> Model | None:
         """The model to attach with; None if it is to be learned."""
         if self.options.model is not None or not self.options.adapt:
-            return load_model(self.options.model or DEFAULT)
+            return load_model(self.options.model or DEFAULT_MODEL)
         # What was begun is gone on with, and not learned once more. Those in a field of the index's own are not ours.
         found = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
         begun = [entry for entry in found if entry is not None and is_ours(entry.vector_field)]
         if not begun:
             return None
         entry = begun[0]
-        for folder in (self.out, DEFAULT):
+        for folder in (self.out, DEFAULT_MODEL):
             with suppress(ResiftError):
                 if (model := load_model(folder)).hash == entry.model:
                     return model
@@ -253,7 +253,7 @@ class AttachPlan(Plan):
         try:
             model = adaptation().adapt_if_better(
                 texts,
-                load_vectors(DEFAULT),
+                load_vectors(DEFAULT_MODEL),
                 lambda done, total: told(Step("adapting", done, total)),
                 lambda remark: told(Step(remark)),
             )
@@ -263,13 +263,13 @@ class AttachPlan(Plan):
         except MissingExtra as error:
             raise MissingExtra(error.message, expected="that package, or --no-adapt for the packaged model") from error
         if model is None:
-            return load_model(DEFAULT)
+            return load_model(DEFAULT_MODEL)
         model.save(self.out)
         return load_model(self.out)
 
     def folder_flag(self, model: Model) -> str:
         """The option that names the folder of a model; "" for the packaged one."""
-        return "" if model.hash == load_model(DEFAULT).hash else f" --model {self.options.model or self.out}"
+        return "" if model.hash == load_model(DEFAULT_MODEL).hash else f" --model {self.options.model or self.out}"
 
 
 class _Attaching:

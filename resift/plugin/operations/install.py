@@ -29,7 +29,7 @@ from resift.plugin.cluster.installation import (
 from resift.plugin.cluster.resources import LAZY, RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.plan import Plan, Progress, Result, Step
-from resift.vectors.packaged import DEFAULT
+from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -133,7 +133,7 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
         raise BadInput(f"there are several installations: {names}", value=names, expected="one of them: --name")
     chosen = name or next(iter(found), NAME)
     installed = found.get(chosen)
-    described: ModelDescription = load_model(model or DEFAULT) if model or not installed else installed.model
+    described: ModelDescription = load_model(model or DEFAULT_MODEL) if model or not installed else installed.model
     fields = options.get("fields") or (installed.fields if installed else FIELDS)
     address = options.get("service") or (installed.url if installed else SERVICE_URL)
     managed = _managed(installed.managed if installed else None, options)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import FREQUENT
+from resift.encoders.model import FREQUENT_WORDS
 from resift.errors import BadInput
 from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.table import WordVectors
@@ -53,7 +53,7 @@ class DynaMax:
     @cached_property
     def _unknown_square(self) -> float:
         """The product of a word without a row with itself, as that of one whose row has the usual length."""
-        square = float(np.square(self.table.rows(slice(FREQUENT))).sum(axis=1).mean())
+        square = float(np.square(self.table.rows(slice(FREQUENT_WORDS))).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.builders import build_model
-from resift.encoders.late_interaction import ALPHA, LateInteraction, PreparedDocuments, tokenize_all
+from resift.encoders.late_interaction import RERANKER_ALPHA, LateInteraction, PreparedDocuments, tokenize_documents
 from resift.text import tokenize
-from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.corpus import DocumentFrequencies
@@ -35,7 +35,7 @@ class Late:
     20,000 documents only BM25's best 1,000 of a query are scored; the others have 0.
     """
 
-    def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT) -> None:
+    def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT_MODEL) -> None:
         self.model, self.vectors = model, vectors
         self.similarity: Any = self._compare
 
@@ -47,7 +47,7 @@ class Late:
     @property
     def alpha(self) -> float:
         """The weight of the scores beside those that hits have already."""
-        return ALPHA if self.model is None else self.model.alpha
+        return RERANKER_ALPHA if self.model is None else self.model.alpha
 
     @property
     def reranker(self) -> LateInteraction:
@@ -117,7 +117,7 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
     """
     weights = table.weights ** np.float32(IDF_POWER)
     units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
-    lengths = list(map(len, tokenize_all(documents)))
+    lengths = list(map(len, tokenize_documents(documents)))
     return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
 
 

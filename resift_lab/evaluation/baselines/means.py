@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resift.encoders.model import Model
-from resift.encoders.tables import replaced, weights_by_rank
+from resift.encoders.tables import replace_rows, weights_by_rank
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.system import Encoder
 
@@ -19,4 +19,4 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
 def reweighted(vectors: WordVectors, weighting: str) -> WordVectors:
     """The same words and rows, each word weighing by its rank."""
-    return replaced(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)
+    return replace_rows(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

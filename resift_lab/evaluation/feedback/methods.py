@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.encoders.model import beta_of
+from resift.encoders.model import beta_from_alpha
 from resift.errors import BadInput
 from resift.feedback.feedback import METHODS, Feedback
 from resift.vectors.similarity import unit_rows
@@ -115,7 +115,7 @@ def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judge
     rows = [row for row, _ in judged]
     alpha = Feedback.learn(bench.vectors[rows], bench.vectors[:0]).adjusted_alpha(bench.alpha, bench.max_alpha)
     similarities = unit_rows(bench.vectors) @ unit_rows(vector)
-    return np.asarray(bench.lexical(bench.query_terms(query)) * np.exp(beta_of(alpha) * similarities))
+    return np.asarray(bench.lexical(bench.query_terms(query)) * np.exp(beta_from_alpha(alpha) * similarities))
 
 
 _OTHERS = {
