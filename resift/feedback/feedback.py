@@ -236,8 +236,8 @@ class Feedback:
         documents count, and only as words (:attr:`expansion_terms`): they move no vector. Each counts
         SCOPE_WEIGHT · :func:`context_dependence` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many
         standard deviations a document is more similar to the query than the others are on average: the mean of its own
-        and the largest among those judged at the same query, since what was asked for there is one subject. With fewer than
-        five others, as in an index without vectors, or for a query of words that are all unknown, such as an article
+        and the largest among those judged at the same query, since what was asked for there is one subject. With
+        fewer than five others, as in an index without vectors, or for a query of words that are all unknown, such as an article
         number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To a query
         without any words all feedback applies.
         """
