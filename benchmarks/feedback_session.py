@@ -67,7 +67,7 @@ def main(query: str = "chip", group: str = "sci.crypt") -> None:
     print(f'"{query}", {len(groups)} documents')
     show(before, groups, group)
     marks = choose_marks(before, {id for id, label in groups.items() if label == group})
-    learned = post("feedback", session="anna", **marks)["learned"]
+    learned = post("feedback", session="anna", explain=True, **marks)["learned"]
     print(f"\nthree marks: relevant {marks['relevant']}, irrelevant {marks['irrelevant']}")
     print(f"towards: {', '.join(learned['towards'])}; asked for too: {', '.join(learned['asked'])}")
     marked = {*marks["relevant"], *marks["irrelevant"]}

@@ -268,6 +268,19 @@ class Session(Struct):
     learned: Annotated[Learned | None, documented("null where nothing counts, or none of the documents is there")]
 
 
+class MarkedSession(Struct):
+    """A session after a mark. The judgements and what they taught are included if the request sets ``explain``."""
+
+    session: SessionId
+    created: Seconds
+    expires: Annotated[Seconds, documented("using the session puts it off")]
+    steps: int
+    judgements: list[Judgement] | UnsetType = UNSET
+    learned: Annotated[
+        Learned | UnsetType | None, documented("null where nothing counts, or none of the documents is there")
+    ] = UNSET
+
+
 class Deleted(Struct):
     """A session is forgotten."""
 

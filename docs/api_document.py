@@ -82,7 +82,7 @@ OPERATIONS = {
     ),
     "api.feedback": Operation(
         "POST /v1/feedback",
-        answers.Session,
+        answers.MarkedSession,
         "404 409 429",
         FeedbackRequest,
         {**_ANNA, "relevant": ["1"], "irrelevant": ["3"]},

@@ -32,7 +32,8 @@ from resift.schema import check_text, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
-from resift.service.search_service import SearchService
+from resift.service.search_service import SearchService, session_summary
+from resift.sessions.sessions import Session as StoredSession
 from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT_MODEL
 
@@ -107,14 +108,20 @@ class Hits(HitTable, list[Hit]):
 
 
 class Explanation(Shown, dict[str, Any]):
-    """What is kept of a session and what was learned from it, as ``GET /v1/sessions/<id>`` answers."""
+    """A session: its id, times, number of steps, and its ``judgements`` and what they taught (``learned``).
+
+    It has the keys of ``GET /v1/sessions/<id>``. :meth:`Session.mark` leaves out ``judgements`` and ``learned`` unless
+    called with ``explain``.
+    """
 
     def __repr__(self) -> str:
+        if "learned" not in self:
+            return f"session {self['session']}: steps {self['steps']}"
         learned = self["learned"] or {"because": []}
         lines = [f"session {self['session']}: judgements {len(learned['because'])}, steps {self['steps']}"]
         lines += [
-            f"{one['grade']:+5g}  {one['document']}: {one['title']} ({', '.join(one['words'])})"
-            for one in learned["because"]
+            f"{judged['grade']:+5g}  {judged['document']}: {judged['title']} ({', '.join(judged['words'])})"
+            for judged in learned["because"]
         ]
         for name, words in (("towards", "towards"), ("away from", "away"), ("also asked", "asked")):
             if learned.get(words):
@@ -288,15 +295,32 @@ class Session:
         neutral: Iterable[str | int | Hit] = (),
         query: str | None = None,
         scores: Mapping[str, float] | None = None,
+        explain: bool = False,
     ) -> Explanation:
-        """Judge documents for ``query``: by default the last that this object searched.
+        """Judge documents for a query, as one step of the session.
 
-        They are hits, ids, or what a framework has as documents. All marks of one call are one step, which :meth:`undo`
-        takes back. A click and a skipped hit count less than what is marked, and ``neutral`` takes earlier marks of a
-        document back. ``scores`` are what a model judged: by id a number from -1, irrelevant, to 1, relevant, which
-        counts as much as its size. Raises BadInput if nothing is marked or a document is marked twice, NotFound if the
-        index has no such document, and AmbiguousDocument if its name stands for several indices that have one of that
-        id, unless all marks are hits of one of them; nothing is noted then.
+        A click and a skipped hit count less than an explicit mark.
+
+        Args:
+            relevant: Relevant documents: hits, document ids, or documents of LangChain, LlamaIndex or Haystack.
+            irrelevant: Documents that are not relevant.
+            clicked: Hits that were opened.
+            skipped: Hits above an opened hit that were not opened.
+            neutral: Documents whose earlier marks are withdrawn.
+            query: The query text that the marks were made for; by default the last query that this object searched.
+            scores: Document id → a model's judgement, from -1 (irrelevant) to 1 (relevant). Its absolute value is
+                the judgement's weight.
+            explain: Whether to return all judgements of the session and what they taught, as :meth:`explain` does.
+                This takes several requests to the engine.
+
+        Returns:
+            The session's id, times and number of steps; with ``explain`` also ``judgements`` and ``learned``.
+
+        Raises:
+            BadInput: Nothing is marked, or a document is marked twice.
+            NotFound: The index has no such document. Nothing is stored in that case.
+            AmbiguousDocument: The index's name refers to several indices that contain this id. Pass hits of a single
+                index instead of ids.
         """
         marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
         given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
@@ -306,51 +330,79 @@ class Session:
             raise BadInput("query is not a text", value=query, expected="a text")
         check_text("query", query, self._service.config.max_text)
         try:
-            return Explanation(self._service.feedback(self.id, self.index.name, query, marks))
+            session = self._service.feedback(self.id, self.index.name, query, marks)
         except AmbiguousDocument:
             # of several indices under one name; hits say which of them they come from
             homes = {one["_index"] if isinstance(one, Hit) else None for listed in given.values() for one in listed}
             home = homes.pop() if len(homes) == 1 and not scores else None
             if home is None:
                 raise
-            return Explanation(self._service.feedback(self.id, home, query, marks))
+            session = self._service.feedback(self.id, home, query, marks)
+        return self._explanation(session, explain)
 
     def judge(
-        self, hits: Iterable[Hit], score: Callable[[str, list[str]], Sequence[float]], budget: int = 10
+        self,
+        hits: Iterable[Hit],
+        score: Callable[[str, list[str]], Sequence[float]],
+        budget: int = 10,
+        explain: bool = False,
     ) -> Explanation:
-        """Mark the first ``hits`` of the last search by what a model makes of them, at most ``budget`` of them.
+        """Let a model mark the first hits of the last search.
 
-        ``score`` gets the query and the texts of those that nobody has marked for it yet, and gives each a number from
-        -1, irrelevant, to 1, relevant. Raises BadInput where it gives something else, and what :meth:`mark` raises.
+        Hits that the session has already judged for the same query are skipped, and count towards the budget.
+
+        Args:
+            hits: Hits of the last search.
+            score: A function that takes the query and a list of document texts, and returns a number for each text,
+                from -1 (irrelevant) to 1 (relevant).
+            budget: Maximum number of judgements for this query.
+            explain: As for :meth:`mark`.
+
+        Returns:
+            The session, as :meth:`mark` returns it.
+
+        Raises:
+            BadInput: ``score`` returned another number of scores, or a score out of range.
         """
-        known = {one["document"] for one in self.explain()["judgements"] if one["query"] == self._query}
+        session = self._service.sessions.find(self.id)
+        judgements = () if session is None else session.judgements
+        known = {judgement.document for judgement in judgements if judgement.query == self._query}
         asked = [hit for hit in hits if hit.id not in known][: max(0, budget - len(known))]
         if not asked:
-            return self.explain()
+            return self._explanation(session, explain)
         scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in asked]))
         if len(scores) != len(asked):
             message = f"{len(scores)} scores of {len(asked)} texts"
             raise BadInput(message, value=scores, expected=f"{len(asked)} numbers")
-        return self.mark(scores={hit.id: float(one) for hit, one in zip(asked, scores, strict=True)})
+        marks = {hit.id: float(number) for hit, number in zip(asked, scores, strict=True)}
+        return self.mark(scores=marks, explain=explain)
 
     search_async = for_event_loop(search)
     mark_async = for_event_loop(mark)
     rewrite_async = for_event_loop(rewrite)
 
     def undo(self) -> Explanation:
-        """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""
-        return Explanation(self._service.describe(self._service.sessions.undo(self.id)))
+        """Take back the last step of marks.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+            BadInput: The session has no steps.
+        """
+        return self._explanation(self._service.sessions.undo(self.id))
 
     def forget(self) -> None:
         """Delete all that is kept of this session. Raises SessionNotFound if nothing is."""
         self._service.sessions.delete(self.id)
 
     def explain(self) -> Explanation:
-        """What is kept of this session and what was learned from it; nothing, for one that has not begun."""
-        found = self._service.sessions.find(self.id)
-        if found is None:
-            return Explanation(session=self.id, created=None, expires=None, steps=0, judgements=[], learned=None)
-        return Explanation(self._service.describe(found))
+        """Return all judgements of this session and what they taught; empty if nothing was marked yet."""
+        return self._explanation(self._service.sessions.find(self.id))
+
+    def _explanation(self, session: StoredSession | None, explain: bool = True) -> Explanation:
+        if session is None:
+            empty = {"session": self.id, "created": None, "expires": None, "steps": 0}
+            return Explanation(empty, judgements=[], learned=None) if explain else Explanation(empty)
+        return Explanation(self._service.describe(session) if explain else session_summary(session))
 
 
 def open(

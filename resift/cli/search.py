@@ -91,21 +91,30 @@ def search(
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--session", metavar="ID", required=True, help="Whose judgements they are.")
 @click.option("--irrelevant", is_flag=True, help="The documents are not what is looked for.")
+@click.option("--explain", is_flag=True, help="Print what the session has learned from all its marks.")
 @engine_option
 @model_option
 @store_option
 def mark(
-    index: str, query: str, ids: tuple[str, ...], session: str, irrelevant: bool, engine: str, model: str, store: str
+    index: str,
+    query: str,
+    ids: tuple[str, ...],
+    session: str,
+    irrelevant: bool,
+    explain: bool,
+    engine: str,
+    model: str,
+    store: str,
 ) -> None:
-    """Mark documents of INDEX, by their IDS, as relevant to QUERY, and show what the session has learned.
+    """Mark documents of INDEX, by their IDS, as relevant to QUERY.
 
-    The next search with the same --session follows them.
+    Later searches with the same --session follow the marks.
     """
     with opened_library(engine, model, index, store) as opened:
         opened.service.info(index)
         asker = opened.index(index).session(session)
-        learned = asker.mark(irrelevant=ids, query=query) if irrelevant else asker.mark(relevant=ids, query=query)
-        click.echo(repr(learned))
+        relevant, irrelevant_ids = ((), ids) if irrelevant else (ids, ())
+        click.echo(repr(asker.mark(relevant, irrelevant_ids, query=query, explain=explain)))
 
 
 def _print_body(opened: library.Library, search: Search, whole: bool) -> None:

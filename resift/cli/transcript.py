@@ -105,7 +105,7 @@ class Rankings:
         marked = [hit for hit in first[:_READ] if hit.id in question.relevant]
         if not marked or len(marked) == len(question.relevant):
             return None
-        learned = asker.mark(relevant=marked)["learned"]
+        learned = asker.mark(relevant=marked, explain=True)["learned"]
         plain = index.search(question.text, size, alpha=0.0)
         return cls(question, (plain, first, asker.search(question.text, size)), marked, learned)
 

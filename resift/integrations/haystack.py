@@ -74,12 +74,13 @@ class ResiftRetriever:
         irrelevant: Iterable[Document | str] = (),
         session: str | None = None,
         scores: Mapping[str, float] | None = None,
+        explain: bool = False,
         **further: Iterable[Document | str],
     ) -> library.Explanation:
-        """Mark documents, or ids, for ``query``; later searches of the session follow.
+        """Mark documents or ids for a query.
 
-        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
-        :meth:`resift.library.Session.mark`, and so are the errors.
+        ``session`` defaults to the component's session. The other arguments are those of
+        :meth:`resift.library.Session.mark`, which also documents the errors.
         """
-        asker = self.index.session(session or self.session)
-        return asker.mark(relevant, irrelevant, query=query, scores=scores, **further)
+        marked = self.index.session(session or self.session)
+        return marked.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -176,7 +176,7 @@ class Agent:
         if not (helpful or unhelpful or scores):
             raise BadInput("no passage is marked", expected="ids in helpful or unhelpful, or scores by id")
         marked = {"relevant": helpful, "irrelevant": unhelpful}
-        return _learned(self._index.session(session).mark(**marked, query=query, scores=scores))
+        return _learned(self._index.session(session).mark(**marked, query=query, scores=scores, explain=True))
 
     def explain_session(self, session: SessionId) -> Learned:
         """Tell what was marked in a session, and which words its searches lean towards and away from because of it."""

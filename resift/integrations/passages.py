@@ -39,12 +39,11 @@ class SessionMarking:
         irrelevant: Iterable[Any] = (),
         query: str | None = None,
         scores: Mapping[str, float] | None = None,
+        explain: bool = False,
         **further: Iterable[Any],
     ) -> Explanation:
-        """Mark documents or nodes, or their ids, for the query that was asked last or for ``query``; later searches
-        follow.
+        """Mark documents, nodes or ids for a query, by default the last one.
 
-        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
-        :meth:`resift.library.Session.mark`, and so are the errors.
+        All arguments are those of :meth:`resift.library.Session.mark`, which also documents the errors.
         """
-        return self.session.mark(relevant, irrelevant, query=query, scores=scores, **further)
+        return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

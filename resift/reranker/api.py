@@ -35,7 +35,7 @@ from resift.reranker.request_bodies import (
     check_word_pairs,
 )
 from resift.service.bodies import Search
-from resift.service.search_service import SearchService
+from resift.service.search_service import SearchService, session_summary
 from resift.sessions.sessions import MAX_QUERY
 
 api = Blueprint("api", __name__, url_prefix="/v1")
@@ -361,13 +361,15 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Marks of hits, and what the session has learned.
+    """Store marks of hits in a session, and return the session's id, times and number of steps.
 
-    A session keeps 100 judgements; more of them push the oldest steps out.
+    With `explain` the answer is that of `GET /v1/sessions/{session}`: the session's judgements, and what they taught.
+    A session keeps 100 judgements. Further marks remove its oldest steps.
     """
-    body = body_of(FeedbackRequest)
+    body, service, headers = body_of(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
-    return current_service().feedback(body.session, body.index, body.query, marks, engine_headers())
+    session = service.feedback(body.session, body.index, body.query, marks, headers)
+    return service.describe(session, headers) if body.explain else session_summary(session)
 
 
 @api.get("/sessions/<session>")

@@ -83,6 +83,10 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             extra_json_schema={"propertyNames": {"minLength": 1, "maxLength": 512}},
         ),
     ] = field(default_factory=dict)
+    explain: Annotated[
+        bool,
+        documented("answer all judgements of the session and what they taught, which takes several engine requests"),
+    ] = False
 
 
 class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -130,12 +130,29 @@ class SearchService:
 
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
-    ) -> dict[str, Any]:
-        """Add one step of ``marks`` (document id → mark) made for ``query``; returns the session.
+    ) -> Session:
+        """Store marks as one step of a session.
 
-        What does not exist can be withdrawn, and a document that does not is left out where it was passed over beside
-        others. Raises NotFound and IndexNotFound for all else that does not exist, ModelMismatch, SessionBusy if other
-        writers were always faster, and what :func:`resift.sessions.sessions.check_judgements` raises.
+        The only request to the engine checks that the marked documents exist. Use :meth:`describe` to learn what the
+        marks taught. Withdrawing a mark (grade 0) of a document that no longer exists succeeds. Skipped documents that
+        no longer exist are ignored if other marks remain.
+
+        Args:
+            session: The session's id. A new session starts with its first marks.
+            index: The name under which the documents were searched.
+            query: The query text that the marks were made for.
+            marks: Document id → mark.
+            headers: The caller's HTTP headers, sent with requests to the engine.
+
+        Returns:
+            The stored session, including the new step.
+
+        Raises:
+            NotFound: A marked document does not exist.
+            IndexNotFound: The index does not exist.
+            ModelMismatch: The index's vectors come from another model.
+            SessionBusy: Concurrent writes to the session kept this one from being stored.
+            ResiftError: The marks are invalid (see :func:`resift.sessions.sessions.check_judgements`).
         """
         judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
         check_judgements(judgements)
@@ -145,13 +162,12 @@ class SearchService:
             if any(mark.grade for mark in marks.values()):
                 raise
             existing = {}
-        gone = [id for id, mark in marks.items() if id not in existing and mark.grade]
-        # a hit that was deleted since it was shown must not cost the click on another one
-        unknown = [id for id in gone if marks[id].source != "skip" or len(gone) == len(marks)]
+        missing = [id for id, mark in marks.items() if id not in existing and mark.grade]
+        # A click is sent with the hits skipped above it. One of these may have been deleted since it was shown.
+        unknown = [id for id in missing if marks[id].source != "skip" or len(missing) == len(marks)]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        made = [one for one in judgements if one.document not in gone]
-        return self.describe(self.sessions.add(session, query, made), headers)
+        return self.sessions.add(session, query, [one for one in judgements if one.document not in missing])
 
     def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
         """All that is kept of a session, and what it learned, in words; of documents that the caller may read."""
@@ -164,13 +180,9 @@ class SearchService:
         counting = {id(judgement) for judgement in effective}
         judged = [found[id(one)] for one in effective if id(one) in found]
         feedback = self.knowledge.learned(judged)
-        # at this call and not at the next search, which somebody waits for
         asked = self.knowledge.words_of(feedback, effective[-1].index, headers) if effective else ()
         return {
-            "session": session.id,
-            "created": session.created,
-            "expires": session.expires,
-            "steps": session.steps,
+            **session_summary(session),
             "judgements": [_described(one) | {"counts": id(one) in counting} for one in readable],
             "learned": None if feedback is None else explain(self.search_model, feedback, judged, asked),
         }
@@ -373,6 +385,19 @@ class SearchService:
             "window": 0 if query.in_place else query.settings.window,
             "session": None if query.knowledge.feedback is None else search.session,
         }
+
+
+def session_summary(session: Session) -> dict[str, Any]:
+    """Return a session's id, creation and expiry times (Unix seconds) and number of steps.
+
+    Unlike :meth:`SearchService.describe`, this needs no request to the engine.
+    """
+    return {
+        "session": session.id,
+        "created": session.created,
+        "expires": session.expires,
+        "steps": session.steps,
+    }
 
 
 def _described(judgement: Judgement) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trus
     app = create_app(config, model=packaged)
     app.extensions["resift"].words.patience = 20
     marks = {"session": "shared", "index": INDEX, "query": "fire", "relevant": ["s1"], "irrelevant": ["p2"]}
-    learned = ask(app, "/v1/feedback", "anna", marks)
+    learned = ask(app, "/v1/feedback", "anna", {**marks, "explain": True})
     assert "zeppelin" in learned
     assert "s1" in learned
     assert "zeppelin" in ask(app, "/v1/search", "anna", {"index": INDEX, "query": "fire", "session": "shared"})

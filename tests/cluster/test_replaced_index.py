@@ -69,7 +69,7 @@ def test_marks_under_the_alias_are_of_the_new_index(
 ) -> None:
     first, second, *_ = ids(post(client, "/v1/search", index=shop.alias, query="fire"))
     mark = {"session": "anna", "index": shop.alias, "query": "fire"}
-    learned = post(client, "/v1/feedback", **mark, relevant=[first], irrelevant=[second])["learned"]
+    learned = post(client, "/v1/feedback", **mark, relevant=[first], irrelevant=[second], explain=True)["learned"]
     before = post(client, "/v1/search", index=shop.alias, query="bush", session="anna", alpha=0.7)
     shop.replace()
     client = client if remembers else app(shop, tmp_path).test_client()

@@ -138,8 +138,9 @@ def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, 
     told = resift("search", name, "fire", *where, *kept, "--session", "anna").stdout.splitlines()
     assert told[1].strip() == f"▲ {len(before) - 1} you marked this as relevant"
     refused = before[0]["_id"]
-    learned = resift("mark", name, "fire", refused, *where, *kept, "--session", "anna", "--irrelevant").stdout
-    assert f"-1  {refused}: " in learned
+    marks = ["mark", name, "fire", refused, *where, *kept, "--session", "anna", "--irrelevant"]
+    assert resift(*marks).stdout == "session anna: steps 2\n"
+    assert f"-1  {refused}: " in resift(*marks, "--explain").stdout
     assert (
         "no document 'gone'"
         in resift("mark", name, "fire", "gone", *where, *kept, "--session", "anna", status=2).stderr

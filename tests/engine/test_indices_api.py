@@ -191,8 +191,8 @@ def test_numbers_and_dates_are_counted_by_ranges(
 
 
 def test_a_search_leaves_words_of_the_session_out(client: FlaskClient, filled: str) -> None:
-    told = post(client, "/v1/feedback", session="w", index=filled, query="smoke", relevant=["wood"])
-    asked = told["learned"]["asked"]
+    marks = {"session": "w", "index": filled, "query": "smoke", "relevant": ["wood"]}
+    asked = post(client, "/v1/feedback", **marks, explain=True)["learned"]["asked"]
     body = {"index": filled, "query": "smoke", "session": "w", "alpha": 0}
     assert set(ids(post(client, "/v1/search", **body))) > {"bush", "tree"}
     assert set(ids(post(client, "/v1/search", **body, without=asked))) == {"bush", "tree"}

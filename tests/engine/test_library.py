@@ -270,14 +270,17 @@ def test_a_session_follows_its_marks_and_goes_back(news: Index) -> None:
     nothing = anna.explain()
     assert (nothing["judgements"], nothing["learned"], nothing["steps"]) == ([], None, 0)
     assert repr(nothing) == "session anna: judgements 0, steps 0"
-    marked = anna.mark(relevant=[before[-1]], irrelevant=[before[0].id])
+    marked = anna.mark(relevant=[before[-1]], irrelevant=[before[0].id], explain=True)
+    assert marked == anna.explain()
     assert [one["query"] for one in marked["judgements"]] == ["fire"] * 2
     assert anna.search("fire")[0].because is None
     learned = anna.search("fire", reasons=True)
     assert learned[0].id == before[-1].id
     assert learned[0].because is not None
     assert learned[0].because["document"] == before[-1].id
-    anna.mark(clicked=["rain"], query="water")
+    clicked = anna.mark(clicked=["rain"], query="water")
+    assert (set(clicked), clicked["steps"]) == ({"session", "created", "expires", "steps"}, 2)
+    assert repr(clicked) == "session anna: steps 2"
     assert anna.explain()["judgements"][-1]["query"] == "water"
     assert anna.undo()["steps"] == 1
     assert anna.search("fire", reasons=True) == learned
@@ -295,9 +298,9 @@ def test_a_session_follows_its_marks_and_goes_back(news: Index) -> None:
 def test_marks_are_for_what_was_asked(news: Index) -> None:
     anna = news.session("anna")
     anna.search({"query": {"bool": {"must": {"match": {"text": "bush smoke"}}}}})
-    assert anna.mark(relevant=["bush"])["judgements"][0]["query"] == "bush smoke"
-    assert news.session("anna").mark(skipped=["war"])["judgements"][1]["query"] == ""
-    assert anna.mark(neutral=["bush"])["judgements"][-1]["grade"] == 0
+    assert anna.mark(relevant=["bush"], explain=True)["judgements"][0]["query"] == "bush smoke"
+    assert news.session("anna").mark(skipped=["war"], explain=True)["judgements"][1]["query"] == ""
+    assert anna.mark(neutral=["bush"], explain=True)["judgements"][-1]["grade"] == 0
 
 
 def test_a_model_judges_within_its_budget(news: Index) -> None:
@@ -309,7 +312,7 @@ def test_a_model_judges_within_its_budget(news: Index) -> None:
 
     hits = session.search("fire")
     assert len(hits) >= 3
-    grades = {one["document"]: one["grade"] for one in session.judge(hits, score, budget=2)["judgements"]}
+    grades = {one["document"]: one["grade"] for one in session.judge(hits, score, 2, explain=True)["judgements"]}
     assert grades == {hits[0].id: 1, hits[1].id: -1}
     session.judge(session.search("fire"), score, budget=2)
     session.judge(session.search("fire"), score, budget=3)

@@ -52,14 +52,15 @@ def test_an_id_of_several_indices_is_refused(client: FlaskClient, pattern: str, 
     assert client.get("/v1/sessions/anna").status_code == 404, "nothing is noted"
     assert post(client, "/v1/feedback", index=pattern, **mark, **{grade: ["2", "3"]})["steps"] == 1
     assert post(client, "/v1/feedback", 404, index=pattern, **mark, relevant=["2", "9"])["error"]["value"] == "9"
-    own = post(client, "/v1/feedback", index=pattern.replace("*", "b"), **mark, **{grade: ["1"]})
+    own = post(client, "/v1/feedback", index=pattern.replace("*", "b"), **mark, **{grade: ["1"]}, explain=True)
     assert own["judgements"][-1]["index"] == pattern.replace("*", "b")
 
 
 def test_the_others_count_when_an_id_has_become_ambiguous(
     client: FlaskClient, cluster: OpenSearchEngine, model: Model, pattern: str
 ) -> None:
-    learned = post(client, "/v1/feedback", session="anna", index=pattern, query="fire", relevant=["2", "3"])["learned"]
+    body = {"session": "anna", "index": pattern, "query": "fire", "relevant": ["2", "3"], "explain": True}
+    learned = post(client, "/v1/feedback", **body)["learned"]
     assert [one["document"] for one in learned["because"]] == ["2", "3"]
     text = "peace"
     cluster.bulk(pattern.replace("*", "b"), [Document("2", {"text": text}, model.encode_one(text))])

@@ -122,7 +122,7 @@ def test_documents_are_those_of_the_library(framework: Framework, news: Index) -
 def test_marks_move_the_next_search(framework: Framework, news: Index) -> None:
     before = [id for id, *_ in framework.find("fire")]
     army = next(one for one in framework.last if framework.plain(one)[0] in ("army", "war"))
-    explained = framework.retriever.mark(relevant=["tree"], irrelevant=[army], query="fire")
+    explained = framework.retriever.mark(relevant=["tree"], irrelevant=[army], query="fire", explain=True)
     assert {(one["document"], one["grade"]) for one in explained["judgements"]} >= {("tree", 1)}
     after = [id for id, *_ in framework.find("fire")]
     assert after != before
@@ -132,7 +132,8 @@ def test_marks_move_the_next_search(framework: Framework, news: Index) -> None:
 
 def test_what_a_model_thinks_of_them_is_marked(framework: Framework) -> None:
     framework.find("fire")
-    explained = framework.retriever.mark(scores={"bush": 0.9, "army": -0.4}, query="fire", clicked=["wood"])
+    scores = {"bush": 0.9, "army": -0.4}
+    explained = framework.retriever.mark(scores=scores, query="fire", clicked=["wood"], explain=True)
     grades = {one["document"]: one["grade"] for one in explained["judgements"]}
     assert grades == {"bush": 0.9, "army": -0.4, "wood": 0.5}
 
@@ -155,7 +156,8 @@ def test_wrong_marks_are_refused(framework: Framework) -> None:
 def test_ids_and_hits_of_the_library_are_marked_too(framework: Framework, news: Index) -> None:
     news.add([{"id": 77, "text": "Fire at sea", "n": 77}])
     (hit,) = news.search("army war", size=1)
-    explained = framework.retriever.mark(relevant=[77, hit], irrelevant=(id for id in ["bush"]), query="fire")
+    irrelevant = (id for id in ["bush"])
+    explained = framework.retriever.mark(relevant=[77, hit], irrelevant=irrelevant, query="fire", explain=True)
     assert [one["document"] for one in explained["judgements"]] == ["77", hit.id, "bush"]
 
 

@@ -57,6 +57,7 @@ def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClie
         query="fire",
         relevant=["bush"],
         irrelevant=["army"],
+        explain=True,
     )
     assert {(mark["document"], mark["grade"]) for mark in answer["judgements"]} == {("bush", 1), ("army", -1)}
     after = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=0.9)
@@ -67,17 +68,39 @@ def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClie
         assert ids(post(client, "/v1/search", index=filled, query="fire", session=other)) == before
 
 
+def test_a_mark_only_checks_that_its_documents_exist(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, requests = client.application.extensions["resift"].engine, list[str]()
+    for name in ("documents", "sample", "document_counts"):
+        original = getattr(engine, name)
+
+        def recorded(*args: Any, original: Any = original, name: str = name, **options: Any) -> Any:
+            requests.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(engine, name, recorded)
+    body = {"session": "a", "index": filled, "query": "fire"}
+    answer = post(client, "/v1/feedback", **body, relevant=["bush"], irrelevant=["army"])
+    assert set(answer) == {"session", "created", "expires", "steps"}
+    assert requests == ["documents"]
+    explained = post(client, "/v1/feedback", **body, relevant=["tree"], explain=True)
+    assert explained == client.get("/v1/sessions/a").get_json()
+    assert "sample" in requests
+
+
 def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, filled: str) -> None:
-    answer = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"], skipped=["war"])
+    body = {"session": "a", "index": filled, "explain": True}
+    answer = post(client, "/v1/feedback", **body, clicked=["bush"], skipped=["war"])
     assert [(mark["document"], mark["grade"]) for mark in answer["judgements"]] == [("bush", 0.5), ("war", -0.25)]
-    marked = post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
-    again = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"])
+    marked = post(client, "/v1/feedback", **body, relevant=["bush"])
+    again = post(client, "/v1/feedback", **body, clicked=["bush"])
     assert again["learned"] == marked["learned"]
     assert [mark["counts"] for mark in again["judgements"]] == [False, True, True, False]
 
 
 def test_documents_that_are_gone_can_be_withdrawn_and_passed_over(client: FlaskClient, filled: str) -> None:
-    body = {"session": "a", "index": filled, "query": "fire"}
+    body = {"session": "a", "index": filled, "query": "fire", "explain": True}
     post(client, "/v1/feedback", **body, relevant=["rain"])
     engine = client.application.extensions["resift"].engine
     engine.delete(filled, ["rain"])
@@ -93,10 +116,11 @@ def test_documents_that_are_gone_can_be_withdrawn_and_passed_over(client: FlaskC
 
 def test_a_model_marks_by_scores(client: FlaskClient, filled: str) -> None:
     marks = {"relevant": ["tree"], "scores": {"bush": 0.8, "army": -0.3, "war": 0}}
-    answer = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)
+    body = {"session": "a", "index": filled, "query": "fire", "explain": True}
+    answer = post(client, "/v1/feedback", **body, **marks)
     grades = {one["document"]: (one["grade"], one["counts"]) for one in answer["judgements"]}
     assert grades == {"bush": (0.8, True), "army": (-0.3, True), "war": (0, False), "tree": (1, True)}
-    again = post(client, "/v1/feedback", session="a", index=filled, query="fire", scores={"bush": 0.1})
+    again = post(client, "/v1/feedback", **body, scores={"bush": 0.1})
     assert [one["counts"] for one in again["judgements"] if one["document"] == "bush"] == [False, True]
     for wrong in ({"bush": 1.5}, {"bush": "much"}, ["bush"], {"": 1}):
         refused = post(client, "/v1/feedback", 400, session="a", index=filled, scores=wrong)
@@ -134,7 +158,7 @@ def test_an_index_that_is_gone_does_not_fail_searches_of_another(
         assert ids(found)[0] == "bush"
     marks = {"session": "a", "index": old, "query": "fire"}
     assert post(client, "/v1/feedback", 404, **marks, relevant=["2"], neutral=["1"])["error"]["value"] == old
-    taken_back = post(client, "/v1/feedback", **marks, neutral=["1"])
+    taken_back = post(client, "/v1/feedback", **marks, neutral=["1"], explain=True)
     assert (taken_back["steps"], taken_back["learned"]) == (2, None)
 
 
@@ -145,7 +169,7 @@ def _model(client: FlaskClient) -> Model:
 
 def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
     marks = {"relevant": ["bush"], "irrelevant": ["army"]}
-    learned = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)["learned"]
+    learned = post(client, "/v1/feedback", session="a", index=filled, query="fire", explain=True, **marks)["learned"]
     because = {one["document"]: one for one in learned["because"]}
     assert because["bush"]["title"] == TEXTS["bush"]
     assert because["bush"]["words"]
@@ -210,8 +234,9 @@ def test_marks_wait_for_a_slow_store_and_searches_do_not(
         return read(id, wait)
 
     monkeypatch.setattr(store, "read", slow)
-    assert post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])["learned"]
-    again = post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["wood"])
+    body = {"session": "a", "index": filled, "query": "fire", "explain": True}
+    assert post(client, "/v1/feedback", **body, relevant=["bush"])["learned"]
+    again = post(client, "/v1/feedback", **body, relevant=["wood"])
     assert [mark["document"] for mark in again["judgements"]] == ["bush", "wood"]
     answer = post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]
     assert (answer["session"], answer["reason"]) == (None, "no answer in half a second")
@@ -311,7 +336,7 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     sessions.store.close()
 
 
-def test_a_mark_reads_each_judged_document_once(
+def test_an_explained_mark_reads_each_judged_document_once(
     client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = {"session": "a", "index": filled, "query": "fire"}
@@ -320,7 +345,7 @@ def test_a_mark_reads_each_judged_document_once(
     service.knowledge.forget()
     read, original = list[str](), service.engine.documents
     monkeypatch.setattr(service.engine, "documents", lambda *of: (read.extend(of[1]), original(*of))[1])
-    post(client, "/v1/feedback", **body, relevant=["bush", "tree"])
+    post(client, "/v1/feedback", **body, relevant=["bush", "tree"], explain=True)
     assert sorted(read) == ["army", "bush", "tree"]
 
 
@@ -332,7 +357,7 @@ def test_words_that_find_no_other_document_are_not_asked_for(
     service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
     service.engine.refresh(filled)
     body = {"index": filled, "query": "gun", "session": "a"}
-    answer = post(client, "/v1/feedback", **body, relevant=["serial"])
+    answer = post(client, "/v1/feedback", **body, relevant=["serial"], explain=True)
     assert {"bush", "forest"} <= set(answer["learned"]["asked"])
     assert {"xk2278", "18305"}.isdisjoint(answer["learned"]["asked"])
     wait_for_sample()  # which counts, too
@@ -342,7 +367,7 @@ def test_words_that_find_no_other_document_are_not_asked_for(
     found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
     assert "forest" in str(found["body"]["rescore"])
     assert "xk2278" not in str(found)
-    # the mark has counted them: a search asks for nothing but its hits
+    # the explanation has counted the words, so the search needs no counts
     assert counted == []
 
 
@@ -370,7 +395,8 @@ def test_words_that_add_next_to_nothing_are_not_asked_for(client: FlaskClient, f
     texts = {"marked": marked, "twin": marked, **{f"else{n}": "river" for n in range(200)}}
     service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
     service.engine.refresh(filled)
-    answer = post(client, "/v1/feedback", index=filled, query="gun", session="a", relevant=["marked"])
+    body = {"index": filled, "query": "gun", "session": "a", "explain": True}
+    answer = post(client, "/v1/feedback", **body, relevant=["marked"])
     assert answer["learned"]["asked"] == ["zqa", "xqa"]
 
 

@@ -198,7 +198,7 @@ def test_results_are_tables_with_nothing_of_theirs_as_html(news: Index) -> None:
     assert list(frame["_id"]) == [hit.id for hit in hits]
     assert list(frame["_score"]) == [hit.score for hit in hits]
     assert list(news.search("zzz").to_pandas().columns) == ["_id", "_score"]
-    told = news.session("anna").mark(relevant=["<b>"], query="fire <i>")
+    told = news.session("anna").mark(relevant=["<b>"], query="fire <i>", explain=True)
     with pytest.warns(UserWarning, match="no document was indexed"):
         refused = news.add(["<script>"])
     for shown in (hits, told, refused):

@@ -59,8 +59,8 @@ export async function load(id, signal) {
 
 const NAMES = { 1: "relevant", "-1": "irrelevant", 0: "neutral" };
 
-/** Judge one document: 1, -1, or 0 to take that back. */
-export const judge = (session, { index, document, query }, grade) => call("POST", "v1/feedback", { session, index, query, [NAMES[grade]]: [document] });
+/** Judge one document: 1, -1, or 0 to withdraw its judgement. Resolves to the session and what it has learned. */
+export const judge = (session, { index, document, query }, grade) => call("POST", "v1/feedback", { session, index, query, [NAMES[grade]]: [document], explain: true });
 
 export const undo = (id) => call("POST", `${path(id)}/undo`);
 export const forget = (id) => call("DELETE", path(id));
