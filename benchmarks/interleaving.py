@@ -16,13 +16,23 @@ import random
 import statistics
 from collections.abc import Iterator
 
-from resift.sessions.trials import ERROR, LITTLE, VISIT, Shown, outcomes_of, preference, team_draft
+from resift.sessions.trials import (
+    ERROR_RATE,
+    NEGLIGIBLE,
+    VISIT_SECONDS,
+    ShownPage,
+    client_outcomes,
+    preference,
+    team_draft,
+)
 
 SIZE, EACH, MOST = 10, 100, 2000
 Click = tuple[str, str, float]
 
 
-def client(name: str, at: float, kind: str, worth: float, rng: random.Random) -> Iterator[tuple[Shown, list[Click]]]:
+def client(
+    name: str, at: float, kind: str, worth: float, rng: random.Random
+) -> Iterator[tuple[ShownPage, list[Click]]]:
     """The pages that a client is shown, each with its clicks."""
     taste = rng.sample(range(SIZE), 3)
     gains = rng.random() < worth
@@ -37,14 +47,14 @@ def client(name: str, at: float, kind: str, worth: float, rng: random.Random) ->
                 session = [*plain[:place], plain[place + 1], plain[place], *plain[place + 2 :]]
             else:
                 session = rng.sample(plain, SIZE)
-            when = at + 2 * VISIT * visit + 60 * search
+            when = at + 2 * VISIT_SECONDS * visit + 60 * search
             teams = team_draft([f"d{n}" for n in plain], [f"d{n}" for n in session], f"{name} {visit} {search}")
             clicks = [
                 (name, document, when + 5)
                 for place, document in enumerate(teams, 1)
                 if rng.random() < place**-0.5 * (0.6 if int(document[1:]) in liked else 0.1)
             ]
-            yield Shown(name, when, teams), clicks
+            yield ShownPage(name, when, teams), clicks
 
 
 def trial(kind: str, worth: float, seed: int) -> tuple[str, int]:
@@ -52,11 +62,11 @@ def trial(kind: str, worth: float, seed: int) -> tuple[str, int]:
     rng, outcomes = random.Random(seed), list[float]()
     for start in range(0, MOST, EACH):
         pages = [page for n in range(start, start + EACH) for page in client(f"{seed}-{n}", 10.0 * n, kind, worth, rng)]
-        outcomes += outcomes_of([page for page, _ in pages], [one for _, clicks in pages for one in clicks], 1e9)
+        outcomes += client_outcomes([page for page, _ in pages], [one for _, clicks in pages for one in clicks], 1e9)
         found = preference(outcomes)
         if found.low > 0 or found.high < 0:
             return ("better" if found.low > 0 else "worse"), start + EACH
-        if found.low > -LITTLE and found.high < LITTLE:
+        if found.low > -NEGLIGIBLE and found.high < NEGLIGIBLE:
             return "no difference", start + EACH
     return "undecided", MOST
 
@@ -66,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=100)
     options = parser.parse_args()
-    print(f"error {ERROR:g}; of {options.trials} trials:")
+    print(f"error {ERROR_RATE:g}; of {options.trials} trials:")
     rows = [("A/A, two neighbours swapped", "swapped", 0.0), ("A/A, two random orders", "other", 0.0)]
     rows += [(f"worth it to {share:.0%} of the clients", "other", share) for share in (0.1, 0.2, 0.4)]
     for name, kind, worth in rows:

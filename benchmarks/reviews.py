@@ -136,7 +136,7 @@ def large() -> None:
     from resift.contracts.documents import Document
     from resift.reviews import large as parts
 
-    parts.HELD = 200
+    parts.MAX_LOADED = 200
     with tempfile.TemporaryDirectory() as folder:
         service = open_library(os.environ.get("OPENSEARCH_URL", f"{folder}/docs.db")).service
         for name in SETS:

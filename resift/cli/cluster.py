@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from resift.cli.failures import INTERRUPTED, NOT_RIGHT
-from resift.cli.options import checked_address, field_names, json_option, service_settings
-from resift.cli.output import carry_out, print_report, print_table, require_consent
+from resift.cli.failures import INTERRUPTED, PROBLEMS_FOUND
+from resift.cli.options import checked_address, json_option, parse_field_names, service_settings
+from resift.cli.output import execute_plan, print_report, print_table, require_confirmation
 from resift.cli.paths import NewFolder
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
@@ -89,7 +89,7 @@ key_option = click.option(
     "--fields",
     metavar="NAMES",
     show_default="the installed ones, else title,text",
-    callback=field_names,
+    callback=parse_field_names,
     help="The documents' text fields, separated by commas.",
 )
 @click.option(
@@ -114,7 +114,7 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     plan = plan_install(url, **options)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)
-        require_consent(settings, plan.question, "--settings")
+        require_confirmation(settings, plan.question, "--settings")
     _carry_out(plan, dry_run, as_json)
     for plugin in plan.installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
@@ -163,7 +163,7 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
 @click.option(
     "--fields",
     metavar="NAMES",
-    callback=field_names,
+    callback=parse_field_names,
     show_default="the mapping's texts that hold some",
     help="The text fields to encode, separated by commas.",
 )
@@ -233,7 +233,7 @@ def attach(
 
     if not options["vectors"] and context.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
         options["model"] = None
-    carry_out(plan_attach(url, index, adapt=not no_adapt, **options), dry_run, yes, as_json)
+    execute_plan(plan_attach(url, index, adapt=not no_adapt, **options), dry_run, yes, as_json)
 
 
 @click.command(epilog="Example: resift detach products --dry-run")
@@ -251,7 +251,7 @@ def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) ->
     """
     from resift.plugin.operations.attach import detach as plan_detach
 
-    carry_out(plan_detach(url, index, model=model), dry_run, yes)
+    execute_plan(plan_detach(url, index, model=model), dry_run, yes)
 
 
 @click.command(epilog="Example: resift doctor --engine http://127.0.0.1:9200")
@@ -282,7 +282,7 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
         for name, lines in found.tuned.items():
             click.echo(f"index {name}: {'; '.join(lines)}")
     if not found.in_order:
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)
 
 
 def _grouped(parts: Sequence[StatusRow]) -> Iterator[StatusRow]:

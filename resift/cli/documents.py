@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
+from resift.cli.failures import PROBLEMS_FOUND
+from resift.cli.options import engine_at, engine_option, fields_option, format_option, json_option, model_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import Records, choose_fields
@@ -89,7 +89,7 @@ def index(
     if not adapt:
         encoder = load_model(model)
         encoder.require_documents()
-    with opened(engine) as target:
+    with engine_at(engine) as target:
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
             chosen, records = choose_fields(source, fields if own is None else own, None if own is None else index)
@@ -136,7 +136,7 @@ def _end(report: Report, stop: Stop) -> None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}; {_place(report)}, and nothing behind it", err=True)
         sys.exit(128 + stop.signal)
     if report.dead or (report.without_text and report.without_text == report.indexed):
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def _noting_ids(records: Records, found: Counter[str]) -> Records:
     for record in records:
         if isinstance(record, Record):
             known = hash(record.id)
-            found.update(unnamed=not record.named, repeated=known in ids)
+            found.update(unnamed=not record.has_own_id, repeated=known in ids)
             if len(ids) < _REMEMBERED:
                 ids.add(known)
         yield record

@@ -16,7 +16,7 @@ import click
 from resift.cli.lazy import LazyGroup
 from resift.errors import BadInput, ModelMismatch, NotFound, ResiftError, shorten
 
-FAILED, WRONG_ARGUMENTS, NOT_RIGHT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+FAILED, WRONG_ARGUMENTS, PROBLEMS_FOUND, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 
 
 class Failure(click.ClickException):

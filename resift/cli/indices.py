@@ -7,9 +7,9 @@ import sys
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import engine_option, json_option, model_of, model_option, opened, service_settings
-from resift.cli.output import print_report, print_table, require_consent, shown_progress
+from resift.cli.failures import PROBLEMS_FOUND
+from resift.cli.options import engine_at, engine_option, index_model, json_option, model_option, service_settings
+from resift.cli.output import print_report, print_table, require_confirmation, terminal_progress
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
@@ -29,7 +29,7 @@ def indices(engine: str, model: str) -> None:
     index without vectors.
     """
     hash = load_model(model).hash
-    with opened(engine) as target:
+    with engine_at(engine) as target:
         rows = [row for info in target.indices() if (row := _row(target, info, hash)) is not None]
     if not rows:
         click.echo("no indices: make one with resift index FILE --index NAME")
@@ -57,8 +57,8 @@ def drop(index: str, yes: bool, engine: str) -> None:
     Only what `resift indices` lists is deleted.
     """
     plan = operations.drop(engine, index, service_settings().session_index)
-    require_consent(yes, plan.question)
-    with shown_progress() as progress:
+    require_confirmation(yes, plan.question)
+    with terminal_progress() as progress:
         dropped = plan.run(progress)
     click.echo(str(dropped))
 
@@ -78,9 +78,9 @@ def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_jso
     The exit status is 3 if vectors are missing or stale and were not repaired.
     """
     stop = Stop()
-    with stop.at_signals(), shown_progress("documents") as progress:
-        with opened(engine) as engines:
-            encoder = model_of(engines, index[0], model) if len(index) == 1 else model
+    with stop.at_signals(), terminal_progress("documents") as progress:
+        with engine_at(engine) as engines:
+            encoder = index_model(engines, index[0], model) if len(index) == 1 else model
         found = operations.verify(engine, *index, model=encoder, repair=repair, progress=progress, stop=stop)
     print_report(found.to_dict(), as_json, *found.lines)
     for name, why in found.not_checked.items():
@@ -89,4 +89,4 @@ def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_jso
         click.echo(f"ended by {signal.Signals(stop.signal).name}: not all documents were checked", err=True)
         sys.exit(128 + stop.signal)
     if not found.in_order:
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)

@@ -8,7 +8,7 @@ import signal
 import click
 
 from resift.cli.failures import TERMINATED
-from resift.cli.options import engine_option, model_option, opened_library, store_option
+from resift.cli.options import engine_option, library_at, model_option, store_option
 
 
 @click.command(epilog="Example: resift mcp news --about 'Reports on bush fires, 2001 to 2024'")
@@ -31,7 +31,7 @@ def mcp(index: str, about: str, port: int | None, engine: str, model: str, store
     """
     from resift.integrations.mcp import server
 
-    with opened_library(engine, model, index, store) as opened:
+    with library_at(engine, model, index, store) as opened:
         opened.service.info(index)  # as resift search does
         served = server(opened.index(index), about)
         if port is None:

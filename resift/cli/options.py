@@ -34,10 +34,10 @@ from resift.vectors.packaged import DEFAULT_MODEL
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 PORT = 8080
-ELSEWHERE = "(--store names another place)"
+STORE_HINT = "(--store names another place)"
 
 
-def combined(*options: Decorator) -> Decorator:
+def combine_options(*options: Decorator) -> Decorator:
     """Several options as one decorator; the command's help shows them in this order."""
 
     def decorate(command: Command) -> Command:
@@ -99,13 +99,13 @@ def service_settings() -> Config:
 
 model_option = service_option("model", metavar="DIR")
 # how a search compares texts and documents
-search_models = combined(model_option, service_option("static_queries", metavar="DIR"))
+search_models = combine_options(model_option, service_option("static_queries", metavar="DIR"))
 port_option = click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
 )
 
 
-def field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+def parse_field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     """Option callback: names between commas as a list."""
     names = list(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     if value is not None and not names:
@@ -118,7 +118,7 @@ fields_option = click.option(
     metavar="NAMES",
     show_default="guessed from the first documents",
     help="The documents' text fields, separated by commas.",
-    callback=field_names,
+    callback=parse_field_names,
 )
 format_option = click.option(
     "--format",
@@ -130,17 +130,17 @@ format_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 
 
-def opened_library(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
-    """The library at an engine for searches of an index, by the service's settings and :func:`model_of`."""
+def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
+    """The library at an engine for searches of an index, by the service's settings and :func:`index_model`."""
     settings = service_settings()
-    with opened(engine) as found:
-        encoder = model_of(found, index, model)
+    with engine_at(engine) as found:
+        encoder = index_model(found, index, model)
     return library.open(
         engine, encoder, sessions=store, session_index=settings.session_index, static_queries=settings.static_queries
     )
 
 
-def model_of(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
+def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
     """The model of an index's searches: ``model``, its folder, or the service's, which None stands for.
 
     Where that is the packaged one, and the index has vectors of another, it is the model in the working directory by
@@ -161,17 +161,17 @@ def model_of(engine: Engine, index: str, model: str | Path | Model | None = None
         return named
 
 
-def opened(url: str) -> AbstractContextManager[Engine]:
+def engine_at(url: str) -> AbstractContextManager[Engine]:
     """The engine at a URL or in a file, closed at the end."""
     return closing(open_engine(url))
 
 
-def opened_store(store: str) -> AbstractContextManager[SessionStore]:
+def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
     return closing(open_session_store(store, service_settings().session_index))
 
 
-def opened_ubi_log(engine: str, store: str) -> AbstractContextManager[UbiLog]:
+def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
     """UBI's log beside an engine and its sessions, closed at the end."""
     settings = service_settings()
     return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
+from resift.cli.failures import PROBLEMS_FOUND
 from resift.errors import BadInput, Interrupted
 from resift.ingest.stopping import Stop
 from resift.plugin.operations.plan import Plan, Progress, as_bars
@@ -43,30 +43,30 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
         yield progress
 
 
-def shown_progress(unit: str = "") -> AbstractContextManager[Progress]:
+def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
     """What shows an operation's progress on standard error: a bar for each step, and remarks as lines."""
     return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
-def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
+def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
     """Show a plan and, unless it is a ``dry_run``, ask, do it and show what came of it; then the command is over."""
     if dry_run:
         print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))
         sys.exit()
     click.echo(str(plan), err=True)
-    require_consent(yes, plan.question)
+    require_confirmation(yes, plan.question)
     stop = Stop()
     try:
-        with stop.at_signals(), shown_progress() as progress:
+        with stop.at_signals(), terminal_progress() as progress:
             result = plan.run(progress, stop)
     except Interrupted as error:
         click.echo(error.message, err=True)
         sys.exit(128 + (stop.signal or signal.SIGINT))
     print_report(result.to_dict(), as_json, str(result))
-    sys.exit(0 if result.in_order else NOT_RIGHT)
+    sys.exit(0 if result.in_order else PROBLEMS_FOUND)
 
 
-def require_consent(yes: bool, question: str, option: str = "--yes") -> None:
+def require_confirmation(yes: bool, question: str, option: str = "--yes") -> None:
     """Raise BadInput unless the user says yes; somebody who is not there to be asked does not."""
     try:
         if yes or click.confirm(question, err=True):
@@ -103,7 +103,7 @@ def display_width(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in shown)
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """A text in one line of at most ``width`` columns."""
     line = "".join(one if one.isprintable() or one in _JOINERS else " " for one in " ".join(text.split()))
     if display_width(line) <= width:

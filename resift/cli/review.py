@@ -9,7 +9,7 @@ import textwrap
 
 import click
 
-from resift.cli.options import engine_option, opened, opened_store, service_settings, store_option
+from resift.cli.options import engine_at, engine_option, service_settings, session_store_at, store_option
 from resift.errors import BadInput
 from resift.reviews.review import FORMATS, Review
 from resift.reviews.reviews import Reviews
@@ -32,7 +32,7 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
     Every judgement counts at once, is stored before the next document is shown, and can be undone. It is told how much
     was found at least, and when to stop. Needs the extra 'review'.
     """
-    with opened(engine) as opened_engine, opened_store(store):  # beside which reviews are kept
+    with engine_at(engine) as opened_engine, session_store_at(store):  # beside which reviews are kept
         reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
         found = reviews.open(review) if index is None else reviews.begin(review, index, topic)
         if format_ is not None:

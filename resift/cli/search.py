@@ -11,15 +11,15 @@ import click
 
 from resift import library
 from resift.cli.options import (
-    ELSEWHERE,
+    STORE_HINT,
     engine_option,
     json_option,
+    library_at,
     model_option,
-    opened_library,
     option_for,
     store_option,
 )
-from resift.cli.output import cut, display_width
+from resift.cli.output import display_width, truncate
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
@@ -60,7 +60,7 @@ def search(
     --json prints what POST /v1/search answers, and with --explain the whole search body, of which otherwise vectors and
     scripts are shortened. On standard error --explain says what the session learned, and what was left out and why.
     """
-    with opened_library(engine, model, index, ":memory:" if session is None else store) as opened:
+    with library_at(engine, model, index, ":memory:" if session is None else store) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
@@ -68,7 +68,7 @@ def search(
         asker = found if session is None else found.session(session)
         if isinstance(asker, library.Session):
             if not (learned := asker.explain())["judgements"]:
-                click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
+                click.echo(f"session {session} has no marks in {store} {STORE_HINT}", err=True)
             elif explain:
                 click.echo(repr(learned), err=True)
         if explain:
@@ -110,7 +110,7 @@ def mark(
 
     Later searches with the same --session follow the marks.
     """
-    with opened_library(engine, model, index, store) as opened:
+    with library_at(engine, model, index, store) as opened:
         opened.service.info(index)
         asker = opened.index(index).session(session)
         relevant, irrelevant_ids = ((), ids) if irrelevant else (ids, ())
@@ -151,15 +151,15 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
     if not hits:
         click.echo("no hits")
         return
-    shown = [cut(hit.id, _ID) for hit in hits]
+    shown = [truncate(hit.id, _ID) for hit in hits]
     widest = max(map(display_width, shown))
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
     for rank, (hit, id) in enumerate(zip(hits, shown, strict=True), 1):
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
-        click.echo(f"{begin}{cut(_beginning(hit, fields), width - display_width(begin))}".rstrip())
+        click.echo(f"{begin}{truncate(_beginning(hit, fields), width - display_width(begin))}".rstrip())
         if reason := _reason(hit):
-            click.echo(" " * display_width(begin) + cut(reason, width - display_width(begin)))
+            click.echo(" " * display_width(begin) + truncate(reason, width - display_width(begin)))
     if hits.total is not None and hits.total > len(hits):
         click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)
 
@@ -182,4 +182,4 @@ def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
     """
     texts = [text for name in fields if (text := plain_text(document_text(hit.source, [name])).strip())]
     texts = texts or [document_text(hit.source, ()).strip() or json.dumps(hit.source, ensure_ascii=False)]
-    return " | ".join([*(cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]])
+    return " | ".join([*(truncate(text, _TITLE) for text in texts[:-1]), *texts[-1:]])

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import click
 
-from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, opened_ubi_log, store_option
-from resift.cli.output import print_table, require_consent
+from resift.cli.options import STORE_HINT, combine_options, engine_option, session_store_at, store_option, ubi_log_at
+from resift.cli.output import print_table, require_confirmation
 from resift.errors import BadInput, SessionNotFound
 from resift.sessions.sessions import Sessions, is_id
 
@@ -27,10 +27,10 @@ def list_command(store: str) -> None:
 
     JUDGEMENTS counts the documents whose judgement is in force.
     """
-    with opened_store(store) as kept:
+    with session_store_at(store) as kept:
         found = sorted(Sessions(kept).all(), key=lambda session: session.expires, reverse=True)
     if not found:
-        click.echo(f"no sessions in {store} {ELSEWHERE}")
+        click.echo(f"no sessions in {store} {STORE_HINT}")
         return
     rows = [
         [
@@ -48,7 +48,7 @@ def list_command(store: str) -> None:
 @store_option
 def purge(store: str) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
-    with opened_store(store) as found:
+    with session_store_at(store) as found:
         click.echo(f"{found.purge(time.time())} expired sessions deleted")
 
 
@@ -60,15 +60,15 @@ def delete(session: str | None, index: str | None, store: str) -> None:
     """Delete one session, or all sessions of an index."""
     if (session is None) == (index is None):
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")
-    with opened_store(store) as found:
+    with session_store_at(store) as found:
         if session is not None and not found.delete(session):
-            expected = f"a session of {store} {ELSEWHERE}"
+            expected = f"a session of {store} {STORE_HINT}"
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
         deleted = 1 if index is None else found.delete_index(index)
     click.echo(f"{deleted} sessions deleted")
 
 
-of_client = combined(
+of_client = combine_options(
     click.option(
         "--client", required=True, metavar="ID", help="A session's id; in UBI's log a client's, visit's or user's."
     ),
@@ -81,7 +81,7 @@ of_client = combined(
 @of_client
 def export(client: str, engine: str, store: str) -> None:
     """Print all that is kept of a person, as JSON: the session, and what UBI's log has of the same id."""
-    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
+    with session_store_at(store) as kept, ubi_log_at(engine, store) as log:
         session = Sessions(kept).peek(client) if is_id(client) else None
         logged = log.client_documents(client)
     found = {"client": client, "session": asdict(session) if session else None, **logged}
@@ -96,9 +96,9 @@ def delete_client(client: str, engine: str, store: str, yes: bool) -> None:
 
     Backups, snapshots and what was exported keep it.
     """
-    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
+    with session_store_at(store) as kept, ubi_log_at(engine, store) as log:
         sessions = int(is_id(client) and kept.read(client) is not None)
         logged = sum(map(len, log.client_documents(client).values()))
-        require_consent(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
+        require_confirmation(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
         sessions = int(bool(sessions) and kept.delete(client))
         click.echo(f"{sessions} sessions, {log.delete_client(client)} events and queries deleted")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT, Failure
+from resift.cli.failures import PROBLEMS_FOUND, Failure
 from resift.errors import BadInput
-from resift.ingest.fields import fields_of, guess_fields, sample
+from resift.ingest.fields import guess_fields, sample, string_fields
 from resift.ingest.readers import BadLine, Files, Record
 from resift.query.dsl import document_text
 
@@ -30,14 +30,14 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
         fields = guess_fields(documents)
         click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
         return fields, records
-    there = ", ".join(fields_of(documents)[:_SHOWN]) or "none that holds a text"
+    there = ", ".join(string_fields(documents)[:_SHOWN]) or "none that holds a text"
     lacking = [name for name in fields if not _have_text(documents, [name])]
     if len(lacking) == len(fields) > 0:
         message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
         if index is None:
             raise BadInput(message, value=list(fields), expected=f"available fields: {there}")
         message += f", the fields of index {index!r}; nothing was indexed, because no words would find it"
-        raise Failure(message, f"another index, or a column of that name; there are {there}", NOT_RIGHT)
+        raise Failure(message, f"another index, or a column of that name; there are {there}", PROBLEMS_FOUND)
     if lacking and index is None:
         named = ", ".join(map(repr, lacking))
         click.echo(f"warning: no text in {named} of the first documents; available fields: {there}", err=True)
@@ -56,7 +56,7 @@ def _first(files: Files) -> tuple[list[Source], Records]:
 def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
     """The error of files without a document; it quotes the ``first`` line that holds none."""
     names, expected = " ".join(files.paths), "at least one document"
-    if files.assumed:
+    if files.assumes_json:
         named = any(parameter.name == "format_" for parameter in click.get_current_context().command.params)
         tables = "--format csv, tsv or text" if named else "a file that ends in .csv, .tsv or .txt"
         expected = f"JSON, which standard input is taken for; or {tables}"

@@ -63,7 +63,7 @@ def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return [one.name for one in sorted(chosen, key=lambda one: one.rank)]
 
 
-def fields_of(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+def string_fields(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """The names of all fields that hold strings, in the order in which they come."""
     return list(dict.fromkeys(name for document in documents for name, _ in _strings(document)))
 

@@ -14,7 +14,7 @@ from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftE
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
-from resift.ingest.writing import UNFIT, Batch, BatchWriter, is_temporary
+from resift.ingest.writing import UNSERIALIZABLE, Batch, BatchWriter, is_temporary
 from resift.query.dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
@@ -215,7 +215,7 @@ def _batches(
         for record in records:
             try:
                 size += len(document_text(record.source, fields))
-            except UNFIT as error:
+            except UNSERIALIZABLE as error:
                 refuse(record, 400, f"{type(error).__name__}: {error}")
                 continue
             batch.append(record)

@@ -36,14 +36,14 @@ _DEAD_LETTER = {"document", "file", "line", "reason", "status"}
 class Record:
     """A document, and where it was read: the file's name and the line, from 1.
 
-    ``named`` says whether the id is the document's own; if not, it is a hash of its content.
+    ``has_own_id`` says whether the id is the document's own; if not, it is a hash of its content.
     """
 
     file: str
     line: int
     id: str
     source: dict[str, Any]
-    named: bool = True
+    has_own_id: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,30 @@ def guess_format(path: str) -> str:
 
 
 class Files:
-    """The documents of several files, one after another; ``-`` is stdin.
+    """An iterable over the documents of several files, one file after another.
 
-    ``position`` of ``total`` bytes have been read, for progress bars; streams count for nothing in either. ``assumed``
-    says whether stdin was taken for JSON, no ``format`` being given. When a ``stop`` is requested, streams end. Raises
-    BadInput if a file cannot be read, or if no ``format`` is given and a file's ending does not tell it.
+    Reading stops early when ``stop`` is requested.
+
+    Args:
+        paths: The files to read; ``-`` is stdin.
+        format: One of FORMATS. By default the file's ending decides, and stdin is read as JSON lines.
+        id_column: The column that holds the documents' ids, by default ``_id`` or ``id``.
+        stop: A request to stop early, shared with the reader's caller.
+
+    Attributes:
+        position: The number of bytes read so far, for progress bars. Streams do not count.
+        total: The total size of the files in bytes. Streams do not count.
+        assumes_json: Whether stdin is read as JSON lines because no ``format`` was passed.
+
+    Raises:
+        BadInput: If a file cannot be read, or if its ending does not tell its format and no ``format`` is passed.
     """
 
     def __init__(
         self, paths: Sequence[str], format: str | None = None, id_column: str | None = None, stop: Stop | None = None
     ) -> None:
         self.paths, self.id_column, self.stop = paths, id_column, stop or Stop()
-        self.assumed = format is None and STDIN in paths
+        self.assumes_json = format is None and STDIN in paths
         self.formats = [format or ("jsonl" if path == STDIN else guess_format(path)) for path in paths]
         for path in paths:
             if path != STDIN and (not os.access(path, os.R_OK) or os.path.isdir(path)):
@@ -172,6 +184,6 @@ def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None =
     source = {key: value for key, value in row.items() if key != "_id"}
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
-        return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)
+        return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, has_own_id=False)
     given = row[name]  # a whole number, also where a table or a database has it as 7.0
     return Record(file, line, str(int(given) if isinstance(given, float) and given.is_integer() else given), source)

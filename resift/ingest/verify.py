@@ -24,7 +24,7 @@ from resift.vectors.compact import MAX_ROUNDING_ERROR
 
 TOLERANCE = 1e-4
 BATCH = 500
-NAMED = 1000  # ids that a report has of each kind
+MAX_REPORTED_IDS = 1000  # ids that a report has of each kind
 _ROUNDS = 10
 
 
@@ -48,7 +48,7 @@ class Verification:
     refused: list[Rejection] = field(default_factory=list)
 
     @property
-    def right(self) -> bool:
+    def is_correct(self) -> bool:
         """Whether every vector belongs to the text beside it now."""
         return not self.unrepaired
 
@@ -58,11 +58,11 @@ class Verification:
             self.missing, ids = self.missing + 1, self.missing_ids
         else:
             self.stale, ids = self.stale + 1, self.stale_ids
-        if len(ids) < NAMED:
+        if len(ids) < MAX_REPORTED_IDS:
             ids.append(document.id)
 
 
-def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:
+def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:
     """The indices whose vectors of a model can be checked, and why those cannot that have other ones, by their names.
 
     ``names`` are those of indices, aliases, data streams or patterns; without any all indices are looked at. Raises
@@ -149,7 +149,7 @@ class VectorCheck:
                 found.checked += len(batch)
                 expected = self.model.encode([document_text(document.source, info.fields) for document in batch])
                 for document, right in zip(batch, expected, strict=True):
-                    if not is_right(document.vector, right, info.vector_field):
+                    if not is_expected_vector(document.vector, right, info.vector_field):
                         found.note(document)
                         if writer is not None:
                             wrong.append((document.id, document.version, right))
@@ -168,7 +168,7 @@ class VectorCheck:
         return writer.changed
 
 
-def is_right(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
+def is_expected_vector(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
     """Whether a vector that is stored in a ``field`` is the one that its text has."""
     if vector is None or vector.shape != right.shape:
         return False

@@ -25,7 +25,7 @@ Batch = Sequence[tuple[str, Any, Any]]  # what is written in one request; each b
 
 ATTEMPTS = 8  # which take a minute or so, beside the time of the requests themselves
 # what a document leads to that cannot be written as text or as JSON, such as lists nested a thousand deep
-UNFIT = (ValueError, TypeError, OverflowError, RecursionError)
+UNSERIALIZABLE = (ValueError, TypeError, OverflowError, RecursionError)
 _CHANGED = (404, 409)  # the statuses of documents that were deleted or changed since they were read
 
 
@@ -40,7 +40,7 @@ def wait(attempt: int, sleep: Callable[[float], None]) -> None:
     sleep(min(30, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def retry_temporary_errors(ask: Callable[[], T]) -> T:
     """The answer of ``ask``, which is called again after errors that are temporary, up to :data:`ATTEMPTS` times."""
     for attempt in range(1, ATTEMPTS):
         try:
@@ -150,7 +150,7 @@ class BatchWriter(ABC):
             if for_now or len(pending) == 1:
                 rejections = [Rejection(i, item[0], error.status, error.message) for i, item in enumerate(pending)]
                 return rejections, error if for_now else None
-        except UNFIT as error:
+        except UNSERIALIZABLE as error:
             if len(pending) == 1:
                 return [Rejection(0, pending[0][0], 400, f"{type(error).__name__}: {error}")], None
         half = len(pending) // 2

@@ -208,7 +208,7 @@ class Agent:
 
     def _review(self, id: str) -> Review:
         found = self._index.library.service.reviews.open(id)
-        if found.begun["index"] != self._index.name:
+        if found.first_event["index"] != self._index.name:
             raise NotFound(f"no review {id!r} of {self._index.name!r}", value=id, expected="one that was begun")
         return found
 

@@ -18,7 +18,7 @@ from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker.access.requests import count_ubi, current_caller
 from resift.reranker.api import json_items
-from resift.sessions.clicks import AHEAD
+from resift.sessions.clicks import CLOCK_TOLERANCE
 from resift.sessions.quotas import Quotas
 
 MAX_ITEMS = 1000  # of a request; the first ones count
@@ -61,7 +61,7 @@ class Collector:
             kept += sent[:allowed]
         now = self.clock()
         times = [seconds_of(item.get("timestamp")) for item in kept]
-        right = [at is not None and at <= now + AHEAD for at in times]
+        right = [at is not None and at <= now + CLOCK_TOLERANCE for at in times]
         timed = [
             {**item, "timestamp": timestamp_of(at if is_right and at is not None else now)}
             for item, at, is_right in zip(kept, times, right, strict=True)

@@ -33,7 +33,7 @@ def _open(id: str, anew: bool = False) -> Review:
     """A review of an index that is served to the caller."""
     service = current_service()
     review: Review = service.reviews.open(id, anew)
-    service.served(review.begun["index"], engine_headers())
+    service.served(review.first_event["index"], engine_headers())
     return review
 
 
@@ -98,7 +98,7 @@ def next_batch(review: str) -> dict[str, Any]:
     What was given to somebody is given to nobody else for eight hours.
     """
     body, found, engine = body_of(BatchRequest), _open(review), current_service().engine
-    index, source = found.begun["index"], MODEL if body.model else PERSON
+    index, source = found.first_event["index"], MODEL if body.model else PERSON
     ids = found.sample(body.size or 10, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
     # read with the caller's own rights
     held = engine.documents(index, ids, engine_headers()) if ids else {}
@@ -132,7 +132,7 @@ def export_review(review: str) -> Response:
     format, found = request.args.get("format", "csv"), _open(review)
     if format == "json":
         return Response(b"\n".join([*map(to_json, found.audit()), b""]), mimetype="application/x-ndjson")
-    headers, index = engine_headers(), found.begun["index"]
+    headers, index = engine_headers(), found.first_event["index"]
 
     def may_read(ids: list[str]) -> set[str]:
         """Those of these ids that the caller's own rights at the engine give."""
@@ -163,7 +163,7 @@ def described(review: Review) -> dict[str, Any]:
     """A review, as answers have it."""
     return {
         "review": review.id,
-        **{name: review.begun[name] for name in ("index", "topic", "query")},
+        **{name: review.first_event[name] for name in ("index", "topic", "query")},
         "progress": progress_of(review.progress()),
         "judged_by_models": review.judged_by_models(),
         "found_at": review.found_at(),

@@ -17,8 +17,8 @@ from resift.reviews.ranking import DocumentSet
 from resift.text import plain_text
 
 # Characters of a set that is held in memory, each document as EACH more; the features take some fifteen times as much.
-MAX_TEXT, EACH = 200_000_000, 100
-HELD = 100_000  # documents of a larger set that are ranked by the classifier, beside those that were judged
+MAX_TEXT, DOCUMENT_OVERHEAD = 200_000_000, 100
+MAX_LOADED = 100_000  # documents of a larger set that are ranked by the classifier, beside those that were judged
 _BACKGROUND = 1000  # documents drawn at random, which words of relevant ones are told apart from
 _TERMS = 60
 _GROWTH = 1.5  # how many times as many relevant ones there are when the engine is asked again
@@ -27,7 +27,7 @@ _VECTORS = 300  # of documents judged last, by which the vector moves
 
 
 class LargeSet(DocumentSet):
-    """The documents of an ``index`` that a ``query`` finds, of which ``HELD`` at a time are in memory.
+    """The documents of an ``index`` that a ``query`` finds, of which ``MAX_LOADED`` at a time are in memory.
 
     Those are what the engine finds by the classifier's strongest words and, where the index has a graph of vectors, by
     the direction that tells relevant documents from others. It is asked again when half as many more are relevant, and
@@ -50,7 +50,7 @@ class LargeSet(DocumentSet):
         if (
             len(relevant) > _GROWTH * self._relevant
             or not relevant <= self._held.places.keys()
-            or unread < min(HELD / 2, self.total - len(self.has(read)))
+            or unread < min(MAX_LOADED / 2, self.total - len(self.existing(read)))
         ):
             self._held, self._relevant = self._likeliest(labels), len(relevant)
         return self._held.ranked(labels, read)
@@ -58,7 +58,7 @@ class LargeSet(DocumentSet):
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
         return self._held.reasons(id, labels, count)
 
-    def has(self, ids: Collection[str]) -> set[str]:
+    def existing(self, ids: Collection[str]) -> set[str]:
         for some in batched([id for id in ids if id not in self._there], _AT_ONCE):
             body = {"query": self._those(filter=[{"ids": {"values": some}}]), "size": len(some), "_source": False}
             self._there |= {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
@@ -67,7 +67,7 @@ class LargeSet(DocumentSet):
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         query, seed = self._those(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
         drawn = self._engine.sample(self._index, count, False, query=query, seed=seed).hits
-        return [hit["_id"] for hit in drawn], self.total - len(self.has(read))
+        return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
 
     def _likeliest(self, labels: Mapping[str, bool]) -> DocumentSet:
         """The judged documents, and those that the engine finds by them."""
@@ -79,8 +79,8 @@ class LargeSet(DocumentSet):
         should = [self._topic, *(text_clause(word, self._fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}
         if nearest := self._nearest(labels):
-            texts |= self._best(HELD // 10, {**unjudged, "must": [nearest]})
-        texts |= self._best(HELD, {**unjudged, "should": should})
+            texts |= self._best(MAX_LOADED // 10, {**unjudged, "must": [nearest]})
+        texts |= self._best(MAX_LOADED, {**unjudged, "should": should})
         return DocumentSet(list(texts), list(texts.values()))
 
     def _nearest(self, labels: Mapping[str, bool]) -> Body | None:
@@ -92,14 +92,18 @@ class LargeSet(DocumentSet):
         sides = [[vector for id, vector in vectors.items() if labels[id] == side] for side in (True, False)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, info.dim) for side in sides)
         moved = Feedback.learn(relevant, irrelevant).shift
-        found: dict[str, Any] = {"vector": moved.tolist(), "k": min(MAX_RESULTS, HELD // 10), "filter": self._query}
+        found: dict[str, Any] = {
+            "vector": moved.tolist(),
+            "k": min(MAX_RESULTS, MAX_LOADED // 10),
+            "filter": self._query,
+        }
         return {"knn": {info.vector_field: found}} if moved.any() else None
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
         """The documents that clauses find, best first, as many as fit."""
         left = MAX_TEXT
         for id, text in islice(self._stored(query=self._those(**clauses)), most):
-            left -= len(text) + EACH
+            left -= len(text) + DOCUMENT_OVERHEAD
             if left < 0:
                 return
             yield id, text

@@ -35,7 +35,7 @@ class ReviewLog:
         self.events: list[Event] = []
         self._chunk, self._version, self._index = 0, None, ""
 
-    def begun(self) -> Event | None:
+    def first_event(self) -> Event | None:
         """The event that began the review, read anew without the others; None if there is no such review."""
         stored = self._store.read(self._key(0))
         return None if stored is None else stored.body["events"][0]

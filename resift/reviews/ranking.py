@@ -46,7 +46,7 @@ class DocumentSet:
         self._weighed: tuple[dict[str, bool], NDArray[np.float32]] | None = None
         self._ranked: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
-    def has(self, ids: Collection[str]) -> set[str]:
+    def existing(self, ids: Collection[str]) -> set[str]:
         """Which of some ids are documents here."""
         return {id for id in ids if id in self.places}
 

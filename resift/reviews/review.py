@@ -12,9 +12,9 @@ from typing import Any
 from resift.errors import BadInput, NotFound
 from resift.reviews.log import Event, ReviewLog
 from resift.reviews.ranking import DocumentSet
-from resift.reviews.stopping import TARGET, Progress, progress, sampled
+from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
 
-LEASE = 8 * 3600  # seconds for which a document that was given to somebody is given to nobody else
+LEASE_SECONDS = 8 * 3600  # seconds for which a document that was given to somebody is given to nobody else
 MAX_BATCH = 1000
 FORMATS = ("csv", "ris", "qrels")
 PERSON, MODEL = "mark", "model"
@@ -86,13 +86,13 @@ class Review:
     """A review of a set of ``documents``, by the events of its ``log``; several people and processes may share it.
 
     What models judged helps to rank, and nothing more: their documents are still to be read by a person, and count for
-    no recall. ``begun`` is the event that began it.
+    no recall. ``first_event`` is the event that began it.
     """
 
     def __init__(
-        self, log: ReviewLog, documents: DocumentSet, begun: Event, clock: Callable[[], float] = time.time
+        self, log: ReviewLog, documents: DocumentSet, first_event: Event, clock: Callable[[], float] = time.time
     ) -> None:
-        self.id, self.documents, self.begun = log.id, documents, begun
+        self.id, self.documents, self.first_event = log.id, documents, first_event
         self._log, self._clock = log, clock
         self._lock = threading.RLock()
         self._state, self._added = _State(), 0  # of how many events
@@ -104,7 +104,7 @@ class Review:
         for event in events[self._added :]:
             self._state.add(event)
         judged = {event["document"] for event in events[self._added :] if event["kind"] == "judge"}
-        self._gone |= judged - self.documents.has(judged)
+        self._gone |= judged - self.documents.existing(judged)
         self._added = len(events)
         return self._state
 
@@ -124,10 +124,10 @@ class Review:
             def decide() -> list[Event]:
                 state, now = self.state(), self._clock()
                 wanted = count or min(100, max(10, len(state.read) // 10))
-                held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
+                held = {id for id, (_, at) in state.given.items() if now - at < LEASE_SECONDS}
                 mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
                 ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
-                undone = sorted(self.documents.has(mine & state.undone.keys()), key=[*state.undone].index)
+                undone = sorted(self.documents.existing(mine & state.undone.keys()), key=[*state.undone].index)
                 order = dict.fromkeys([*undone, *ranked])
                 free = [id for id in order if id in mine or id not in held][: max(wanted, len(mine))]
                 found[:] = sorted(free, key=lambda id: id not in mine)[:wanted]
@@ -169,7 +169,7 @@ class Review:
                 value=twice,
                 expected="ids of documents, each once",
             )
-        there = self.documents.has(ids)
+        there = self.documents.existing(ids)
         for id in ids:
             if id not in there:
                 raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected="one of its documents")
@@ -194,7 +194,7 @@ class Review:
         """How far the review is from its own or another ``target``, by persons' judgements alone; see
         :func:`resift.reviews.stopping.progress`."""
         with self._lock:
-            target = self.begun.get("target", TARGET) if target is None else target
+            target = self.first_event.get("target", TARGET) if target is None else target
             read = self.state().read
             total = self.documents.total + sum(id in read for id in self._gone)
             return progress(list(read.values()), total, target)
@@ -213,7 +213,7 @@ class Review:
                 labels = [state.read[id] for id in ids if id in state.read]
                 one = {"drawn": len(ids), "read": len(labels), "relevant": sum(labels), "unread": unread}
                 if len(labels) == len(ids):
-                    one["least"], one["most"] = sampled(len(ids), sum(labels), unread)
+                    one["least"], one["most"] = relevant_interval(len(ids), sum(labels), unread)
                 found.append(one)
             return found
 

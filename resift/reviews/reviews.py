@@ -14,7 +14,7 @@ from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
 from resift.query.dsl import Body, text_clause
-from resift.reviews.large import EACH, MAX_TEXT, LargeSet, readable
+from resift.reviews.large import DOCUMENT_OVERHEAD, MAX_TEXT, LargeSet, readable
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
@@ -83,10 +83,10 @@ class Reviews:
         """
         with self._lock:
             log = ReviewLog(self._store, id)
-            begun, held = log.begun(), self._open.get(id)
+            begun, held = log.first_event(), self._open.get(id)
             if begun is None:
                 raise NotFound(f"no review {id!r}", value=id, expected="one that was begun")
-            if held is None or anew or held.begun != begun:
+            if held is None or anew or held.first_event != begun:
                 found = self._documents(begun["index"], begun["topic"], begun["query"], begun["fields"])
                 held = self._open[id] = Review(log, found, begun)
             self._open.move_to_end(id)
@@ -119,7 +119,7 @@ class Reviews:
                     message = f"document {one.id!r} is in {index!r} more than once"
                     raise AmbiguousDocument(message, value=one.id, expected="one index, or several that share no ids")
                 texts[one.id] = readable(one.source, searched)
-                left -= len(texts[one.id]) + EACH
+                left -= len(texts[one.id]) + DOCUMENT_OVERHEAD
                 if left < 0:
                     return LargeSet(self._engine, index, searched, query, clause)
             asked = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}

@@ -152,7 +152,7 @@ def _cost(labels: Sequence[bool]) -> int | None:
     return round((len(recent) + 1) / (sum(recent) + 1)) if recent else None
 
 
-def sampled(read: int, relevant: int, unread: int) -> tuple[int, int]:
+def relevant_interval(read: int, relevant: int, unread: int) -> tuple[int, int]:
     """How many of ``unread`` documents are relevant, at least and at most, with a confidence of 95 %.
 
     ``read`` of them were drawn at random and read, of which ``relevant`` are: the exact interval of the hypergeometric

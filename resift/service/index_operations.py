@@ -13,7 +13,7 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelMismatch, ResiftError
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import Verification, choose
+from resift.ingest.verify import Verification, select_indices
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, count_documents, shown_steps
 from resift.query.dsl import PIPELINE_PREFIX
@@ -38,7 +38,7 @@ def verify(
     """
     encoder, started = model if isinstance(model, Model) else load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
-        chosen, others = choose(engine, encoder, indices)
+        chosen, others = select_indices(engine, encoder, indices)
         is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}
         if not (chosen or is_plain):
             told = "; ".join(f"index {name!r} has {why}" for name, why in others.items()) or "no index has any"
@@ -55,7 +55,7 @@ def verify(
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
         not_checked={} if is_plain else others,
-        in_order=all(one.right for one in found),
+        in_order=all(one.is_correct for one in found),
         lines=_lines(found, repair, others),
     )
 

@@ -16,7 +16,7 @@ from resift.query.dsl import MAX_RESULTS
 from resift.service.answers import Answer, hit_key
 from resift.service.bodies import Search, is_clause
 from resift.sessions.clicks import Clicks
-from resift.sessions.trials import Shown, Trial, Trials, reported, team_draft
+from resift.sessions.trials import ShownPage, Trial, Trials, team_draft, trial_report
 
 log = logging.getLogger(__name__)
 _SECONDS, _FAILED, _CHECKED = 5.0, 30.0, 3600.0  # that a trial is remembered, is left alone, is not looked at again
@@ -63,7 +63,7 @@ class Interleaved:
                 found = None
             known = self._running.put(search.index, () if found is None else (found,))
         now = self.trials.clock()
-        return next((trial for trial in known if trial.takes(search.session, now)), None)
+        return next((trial for trial in known if trial.includes(search.session, now)), None)
 
     def _both(
         self, trial: Trial, search: Search, page: slice, answer: Answer, alone: Callable[[Search], Answer]
@@ -78,7 +78,7 @@ class Interleaved:
         answer.result.response["hits"]["hits"] = [(rankings[1].get(key) or rankings[0][key]) for key in shown]
         answer.resift["interleaved"] = True
         asked = search.query if isinstance(search.query, str) else ""
-        note = Shown(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
+        note = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
         self.background.submit(self._note, trial, note.query(trial, asked))
         return answer
 
@@ -96,7 +96,7 @@ class Interleaved:
             self._failed.put("any", True)
 
     def _decide(self, trial: Trial, now: float) -> None:
-        report = reported(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
+        report = trial_report(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
         log.info("%s", report)
         if report.verdict:
             self.trials.change(trial, verdict=report.verdict)

@@ -23,7 +23,7 @@ from resift.query.dsl import values_of
 from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)
-SHOWN = "impression"
+IMPRESSION = "impression"
 ACTIONS = {
     "purchase": 1.0,
     "add_to_cart": 0.8,
@@ -31,11 +31,11 @@ ACTIONS = {
     "click": GRADES["clicked"],
     "click_through": GRADES["clicked"],
     "view": 0.25,
-    SHOWN: GRADES["skipped"],
+    IMPRESSION: GRADES["skipped"],
 }
 POSITION_BIAS = 0.25
 Actions = Mapping[str, float]
-AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
+CLOCK_TOLERANCE = 300.0  # seconds that a client's clock may be ahead of ours
 _SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
 _QUERIES, _OBJECTS = 20_000, 50_000
 _TOGETHER = 1000  # objects that the engine is asked for at once
@@ -43,7 +43,7 @@ Object = tuple[str, str]  # its name and the field of it, which together are one
 
 
 @dataclass(frozen=True)
-class Graded:
+class ClickGrade:
     """A document's grade, -1 to 1, the time in Unix seconds of what it follows from, and whether that was a ``click``
     or any other action, or a ``skip``: a hit that was passed over."""
 
@@ -86,7 +86,7 @@ class Clicks:
             return []
         now = self.clock()
         try:
-            events = self.log.events(client, now - self.seconds, now + AHEAD)
+            events = self.log.events(client, now - self.seconds, now + CLOCK_TOLERANCE)
         except EngineError as error:
             if error.status != 403:
                 raise
@@ -101,7 +101,7 @@ class Clicks:
         self.count("read_unknown_query", len(events) - len(known))
         graded = graded_objects(known, queries, self.actions)
         ids = self._ids({name for _, name, _ in graded}, index, headers)
-        judged = judgements_of(graded, ids, index)
+        judged = judgements_from(graded, ids, index)
         self.count("read_judged", len(judged))
         self.count("read_unknown_document", len(graded) - len(judged))
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
@@ -119,7 +119,7 @@ class Clicks:
         """The ids of the documents that objects are; those that are none of the index, or of several, are left out."""
         keys = {one: (index, str(headers), *one) for one in sorted(objects)}
         asked = {one: key for one, key in keys.items() if not self._unknown_objects.get(key)}
-        found = get_or_fetch(self._documents, asked, lambda new: documents_of(self.engine, index, new, headers))
+        found = get_or_fetch(self._documents, asked, lambda new: document_ids(self.engine, index, new, headers))
         for one in asked.keys() - found.keys():
             self._unknown_objects.put(keys[one], True)
         return found
@@ -127,8 +127,8 @@ class Clicks:
 
 def graded_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
-) -> list[tuple[str, Object, Graded]]:
-    """What events say of objects: the query's text, the object, and its :class:`Graded`."""
+) -> list[tuple[str, Object, ClickGrade]]:
+    """What events say of objects: the query's text, the object, and its :class:`ClickGrade`."""
     of_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
     for event in events:
         if event.object and event.action in actions:
@@ -145,8 +145,8 @@ def graded_objects(
     return found
 
 
-def judgements_of(
-    graded: Iterable[tuple[str, Object, Graded]], ids: Mapping[Object, str], index: str
+def judgements_from(
+    graded: Iterable[tuple[str, Object, ClickGrade]], ids: Mapping[Object, str], index: str
 ) -> list[Judgement]:
     """What :func:`graded_objects` gives, as judgements of the documents with these ``ids``; without other objects."""
     return [
@@ -156,7 +156,7 @@ def judgements_of(
     ]
 
 
-def documents_of(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
+def document_ids(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
     """The ids of the documents of an index that objects are, by the field that each names, or by ``_id`` if that is "";
     those that are unknown, or several documents, are left out."""
     ids: dict[Object, str] = {}
@@ -207,7 +207,7 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
 
 def click_grades(
     events: Sequence[UbiEvent], actions: Actions = ACTIONS, shown: Sequence[str] = ()
-) -> dict[str, Graded]:
+) -> dict[str, ClickGrade]:
     """Grades by object of what the ``events`` of one query did with its hits.
 
     An object counts by the action with the largest grade, the latest of several: grade ** p for a hit that is looked
@@ -216,22 +216,22 @@ def click_grades(
     were shown too. Objects of actions without a grade are left out.
     """
     ranks = _ranks(events, shown)
-    graded: dict[str, Graded] = {}
+    graded: dict[str, ClickGrade] = {}
     strongest: dict[str, float] = {}
     for one in sorted(events, key=lambda one: one.at):
-        grade = 0.0 if one.action == SHOWN else actions.get(one.action, 0.0)
+        grade = 0.0 if one.action == IMPRESSION else actions.get(one.action, 0.0)
         if grade and abs(grade) >= strongest.get(one.object, 0.0):
             strongest[one.object] = abs(grade)
             weighed = grade ** _looked_at(ranks.get(one.object, 0)) if grade > 0 else grade
-            graded[one.object] = Graded(weighed, one.at)
+            graded[one.object] = ClickGrade(weighed, one.at)
     clicks = {id: one for id, one in graded.items() if one.grade > 0 and id in ranks}
-    passed_over = actions.get(SHOWN, 0.0)
+    passed_over = actions.get(IMPRESSION, 0.0)
     if not clicks or not passed_over:
         return graded
     lowest = max(clicks, key=lambda id: ranks[id])
     for document, rank in ranks.items():
         if rank < ranks[lowest] and document not in graded:
-            graded[document] = Graded(passed_over * _looked_at(rank), clicks[lowest].at, "skip")
+            graded[document] = ClickGrade(passed_over * _looked_at(rank), clicks[lowest].at, "skip")
     return graded
 
 

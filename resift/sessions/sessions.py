@@ -40,11 +40,11 @@ MAX_JUDGEMENTS = 100
 MAX_QUERY = 200
 MAX_DOCUMENT_ID = 512  # bytes: OpenSearch's own limit
 MAX_INDEX = 1024  # bytes: one name has at most 255, but a list may be named, and OpenSearch takes an address of 4096
-LATEST = 1e11  # Unix seconds, in the year 5138; after 9999 they are no date
+MAX_TIME = 1e11  # Unix seconds, in the year 5138; after 9999 they are no date
 _ATTEMPTS = 40
 _WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
-Time = Annotated[float, Meta(ge=0, le=LATEST)]  # Unix seconds
+Time = Annotated[float, Meta(ge=0, le=MAX_TIME)]  # Unix seconds
 _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 _Grade = Annotated[float, Meta(ge=-1, le=1)]
 _IndexName = Annotated[str, Meta(min_length=1, max_length=MAX_INDEX)]
@@ -53,7 +53,7 @@ _STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
-class Anybody:
+class SessionCaller:
     """Who asks, where there are no keys; what knows keys derives from it. ``name``: that of their key."""
 
     name: str | None = None
@@ -139,7 +139,7 @@ class Sessions:
         store: SessionStore,
         hours: float = 24.0,
         clock: Callable[[], float] = time.time,
-        caller: Callable[[], Anybody] = Anybody,
+        caller: Callable[[], SessionCaller] = SessionCaller,
         quotas: Quotas | None = None,
     ) -> None:
         self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
@@ -166,14 +166,14 @@ class Sessions:
         """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
         return self._change(id, Session.without_last_step)
 
-    def find(self, id: str, of_anyone: bool = False, wait: bool = False) -> Session | None:
+    def find(self, id: str, any_owner: bool = False, wait: bool = False) -> Session | None:
         """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
 
-        ``of_anyone``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
+        ``any_owner``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
         ``wait``: as long as the store takes; a search is not kept waiting for its session, nor for others who write.
         """
         try:
-            session, stored = self._read(id, of_anyone, wait)
+            session, stored = self._read(id, any_owner, wait)
         except SessionNotFound:
             return None
         if session is None or stored is None:
@@ -229,7 +229,7 @@ class Sessions:
             if session.expires >= now:
                 yield session
 
-    def _read(self, id: str, of_anyone: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
+    def _read(self, id: str, any_owner: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 
         Raises SessionNotFound for a session that is not the caller's, whatever it holds.
@@ -237,7 +237,7 @@ class Sessions:
         stored = self.store.read(check_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
             return None, stored
-        if not of_anyone and isinstance(stored.body, dict) and not self.caller().may_use(stored.body.get("o")):
+        if not any_owner and isinstance(stored.body, dict) and not self.caller().may_use(stored.body.get("o")):
             raise _not_found(id)
         return _decoded(id, stored), stored
 

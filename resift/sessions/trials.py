@@ -25,14 +25,14 @@ from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
 from resift.errors import BadInput
-from resift.sessions.clicks import AHEAD, Actions, Object, documents_of
+from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, document_ids
 
 K = TypeVar("K", bound=Hashable)
 _DAY = 86_400.0
 _LONGEST, _KEPT = 28 * _DAY, 56 * _DAY  # that a trial runs, and that it is known
-VISIT = 3600.0  # seconds of searches that count as one visit, and that clicks on one of them are waited for
-LITTLE = 0.05  # a preference of no more, either way, is as good as none
-ERROR = 0.02  # the chance, at most, that a preference is found where there is none
+VISIT_SECONDS = 3600.0  # seconds of searches that count as one visit, and that clicks on one of them are waited for
+NEGLIGIBLE = 0.05  # a preference of no more, either way, is as good as none
+ERROR_RATE = 0.02  # the chance, at most, that a preference is found where there is none
 _STEPS = 400  # of the interval: means from -1 to 1 are tried at so many places
 _MOST = 0.5  # of the wealth that would be lost by the worst outcome is staked
 SESSIONS, PLAIN, NEITHER = "sessions are better", "plain results are better", "no difference that matters"
@@ -54,7 +54,7 @@ class Trial:
     checked: float = 0.0
     verdict: str = ""
 
-    def takes(self, client: str, now: float) -> bool:
+    def includes(self, client: str, now: float) -> bool:
         """Whether a client's searches are interleaved, which is the same for as long as the trial runs."""
         digest = hashlib.blake2b(f"{self.id}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         running = not self.verdict and now < self.started + _LONGEST
@@ -67,7 +67,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPage:
     """A page of hits that a ``client`` was shown at a time; ``teams``: whether sessions had picked a document, or None
     where nobody had."""
 
@@ -89,7 +89,7 @@ class Shown:
         }
 
     @classmethod
-    def read(cls, source: Mapping[str, Any]) -> Shown:
+    def read(cls, source: Mapping[str, Any]) -> ShownPage:
         """What :meth:`query` wrote."""
         teams = source["query_attributes"]["teams"]
         won = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
@@ -123,13 +123,17 @@ class TrialReport:
     def verdict(self) -> str:
         """Why the trial has ended, or is to end; "" if it goes on."""
         found, late = self.preferred, self.trial.checked > self.trial.started + _LONGEST
-        reached = {SESSIONS: found.low > 0, PLAIN: found.high < 0, NEITHER: -LITTLE < found.low <= found.high < LITTLE}
+        reached = {
+            SESSIONS: found.low > 0,
+            PLAIN: found.high < 0,
+            NEITHER: -NEGLIGIBLE < found.low <= found.high < NEGLIGIBLE,
+        }
         reasons = (name for name, is_so in {**reached, UNDECIDED: late}.items() if is_so)
         return self.trial.verdict or next(reasons, "")
 
     def to_dict(self) -> dict[str, Any]:
         """The same for programs."""
-        return {**asdict(self), "error": ERROR, "verdict": self.verdict}
+        return {**asdict(self), "error": ERROR_RATE, "verdict": self.verdict}
 
     def __str__(self) -> str:
         trial, found = self.trial, self.preferred
@@ -138,8 +142,8 @@ class TrialReport:
             [
                 f"trial of {trial.index} {since}: {self.verdict or 'running'}",
                 f"{self.searches} searches of {self.clients} clients were interleaved; {found.outcomes} clients decide",
-                f"preference for sessions, -1 to 1: {found.mean:+.3f}, {100 * (1 - ERROR):g} % interval at any time "
-                f"{found.low:+.3f} … {found.high:+.3f}",
+                f"preference for sessions, -1 to 1: {found.mean:+.3f}, {100 * (1 - ERROR_RATE):g} % interval at any "
+                f"time {found.low:+.3f} … {found.high:+.3f}",
             ]
         )
 
@@ -193,29 +197,31 @@ def _key(index: str) -> str:
     return f"trial {index}"
 
 
-def reported(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
+def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
     """What the log says of a trial at the time ``now`` (Unix seconds). Raises what log and engine raise."""
-    shown = [Shown.read(one) for one in log.application_queries(trial.application, trial.started, now + AHEAD)]
+    shown = [
+        ShownPage.read(one) for one in log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
+    ]
     clients = {one.client for one in shown}
     clicks: list[tuple[str, Object, float]] = []
-    for event in log.scan(trial.started, now + AHEAD):
+    for event in log.scan(trial.started, now + CLOCK_TOLERANCE):
         client = event.client if event.client in clients else event.session
         if client in clients and event.object and actions.get(event.action, 0.0) > 0:
             clicks.append((client, (event.object, event.object_field), event.at))
-    ids = documents_of(engine, trial.index, {object for _, object, _ in clicks})
+    ids = document_ids(engine, trial.index, {object for _, object, _ in clicks})
     known = [(client, ids[object], at) for client, object, at in clicks if object in ids]
-    outcomes = outcomes_of(shown, known, now)
+    outcomes = client_outcomes(shown, known, now)
     return TrialReport(replace(trial, checked=now), len(shown), len(clients), preference(outcomes))
 
 
-def outcomes_of(shown: Iterable[Shown], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
+def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
     """By how much more a client clicked what sessions had picked, -1 to 1, of each client that has decided by ``now``.
 
     ``clicks`` are (client, document, time) each. A client decides once, by the visit that begins with the first page on
     which it clicked what one side alone had picked: its clicks hang together, and clients do not. The outcomes are in
     the order of these visits, of which those that may still get clicks are left out.
     """
-    pages: dict[str, list[Shown]] = defaultdict(list)
+    pages: dict[str, list[ShownPage]] = defaultdict(list)
     for one in sorted(shown, key=lambda one: one.at):
         pages[one.client].append(one)
     won: dict[str, set[tuple[float, str, bool]]] = defaultdict(set)
@@ -227,17 +233,17 @@ def outcomes_of(shown: Iterable[Shown], clicks: Iterable[tuple[str, str, float]]
     found = []
     for of_client in won.values():
         begun = min(at for at, _, _ in of_client)
-        visit = [team for at, _, team in of_client if at <= begun + VISIT]
-        if begun + 2 * VISIT <= now:
+        visit = [team for at, _, team in of_client if at <= begun + VISIT_SECONDS]
+        if begun + 2 * VISIT_SECONDS <= now:
             found.append((begun, sum(1 if team else -1 for team in visit) / len(visit)))
     return [outcome for _, outcome in sorted(found)]
 
 
-def _page_of(document: str, at: float, pages: Sequence[Shown]) -> Shown | None:
+def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
     """The page on which a document was clicked: the last before, or the next where the client's clock is behind."""
     having = [page for page in pages if document in page.teams]
-    before = [page for page in having if page.at <= at <= page.at + VISIT]
-    return before[-1] if before else next((page for page in having if at < page.at <= at + AHEAD), None)
+    before = [page for page in having if page.at <= at <= page.at + VISIT_SECONDS]
+    return before[-1] if before else next((page for page in having if at < page.at <= at + CLOCK_TOLERANCE), None)
 
 
 def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bool | None]:
@@ -280,7 +286,7 @@ def preference(outcomes: Sequence[float]) -> Preference:
         up = np.log1p(np.minimum(bets, _MOST / means) * gains).cumsum(axis=0)
         down = np.log1p(-np.minimum(bets, _MOST / (1 - means)) * gains).cumsum(axis=0)
     richest = np.maximum(up, down).max(axis=0, initial=0.0)
-    kept = means[richest < np.log(2 / ERROR)]
+    kept = means[richest < np.log(2 / ERROR_RATE)]
     mean = float(values.mean()) if len(values) else 0.5
     # between two places that were tried the truth may be anywhere
     low, high = (kept[0] - 1 / _STEPS, kept[-1] + 1 / _STEPS) if len(kept) else (mean, mean)
@@ -293,4 +299,4 @@ def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
     mean = (0.5 + values.cumsum()) / (count + 1)
     variance = (0.25 + ((values - mean) ** 2).cumsum()) / (count + 1)
     before = np.concatenate([[0.25], variance[:-1]]) if len(values) else variance
-    return np.asarray(np.sqrt(2 * np.log(2 / ERROR) / (before * count * np.log(count + 1))))
+    return np.asarray(np.sqrt(2 * np.log(2 / ERROR_RATE) / (before * count * np.log(count + 1))))

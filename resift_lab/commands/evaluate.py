@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from resift.cli.lazy import LazyGroup
-from resift.cli.options import engine_option, json_option, model_option, opened_library, option_for
+from resift.cli.options import engine_option, json_option, library_at, model_option, option_for
 from resift.cli.output import print_report, print_table, progress_bar
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
@@ -211,7 +211,7 @@ def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_
 
     path = Path(judged)
     queries, grades = read_judgements(path) if path.is_dir() else read_judgements(path.parent, judgments=path)
-    with opened_library(engine, model, index) as opened, progress_bar("searching", "queries") as progress:
+    with library_at(engine, model, index) as opened, progress_bar("searching", "queries") as progress:
         opened.service.info(index)  # as resift search does
         found = measure(opened.index(index), queries, grades, knn=knn, progress=progress)
     rows = found.rows()

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import engine_option, opened
+from resift.cli.options import engine_at, engine_option
 from resift.cli.paths import NewFile, NewFolder
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -59,7 +59,7 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
     from resift_lab.evaluation.judged_collection import sum_grades
 
     _check_out(format_, out)
-    with opened(source.engine) as engine:
+    with engine_at(source.engine) as engine:
         info = engine.info(index)
         judged = [one for _, one in source.judgements(engine, index, from_ubi)]
         texts = _texts(engine, info) if format_ == "beir" else None
@@ -101,7 +101,7 @@ def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_ses
 
     Queries that it does not take (quotes, backslashes, < > # : or more than 2,000 characters) are left out.
     """
-    with opened(source.engine) as engine:
+    with engine_at(source.engine) as engine:
         engine.info(index)
         judged = source.judgements(engine, index, from_ubi)
     asked = sorted({(one.query.strip(), id if with_sessions else "") for id, one in judged if one.query.strip()})
@@ -122,7 +122,7 @@ def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_ses
 @engine_option
 def search_configuration_command(index: str, with_sessions: bool, out: str | None, engine: str) -> None:
     """Export a search configuration of the Search Relevance Workbench: a search through the index's pipeline."""
-    with opened(engine) as found:
+    with engine_at(engine) as found:
         fields = found.info(index).fields
     if not fields:
         raise BadInput(

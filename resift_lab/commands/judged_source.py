@@ -10,17 +10,17 @@ from typing import Any
 
 from resift.cli.options import (
     Command,
-    combined,
+    combine_options,
     engine_option,
-    opened_store,
-    opened_ubi_log,
     service_settings,
+    session_store_at,
     store_option,
+    ubi_log_at,
 )
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiLog, UbiQuery
 from resift.feedback.judgements import Judgement
-from resift.sessions.clicks import Actions, documents_of, graded_objects, judgements_of, read_actions
+from resift.sessions.clicks import Actions, document_ids, graded_objects, judgements_from, read_actions
 from resift.sessions.sessions import Sessions
 
 
@@ -34,9 +34,9 @@ class JudgedSource:
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
         """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
         if from_ubi:
-            with opened_ubi_log(self.engine, self.store) as log:
+            with ubi_log_at(self.engine, self.store) as log:
                 return logged_judgements(log, engine, index, read_actions(service_settings().ubi_actions))
-        with opened_store(self.store) as store:
+        with session_store_at(self.store) as store:
             return list(Sessions(store).judgements(index))
 
 
@@ -48,7 +48,7 @@ def sourced(command: Command) -> Command:
         named = {field.name: asked.pop(field.name) for field in fields(JudgedSource)}
         command(source=JudgedSource(**named), **asked)
 
-    return combined(engine_option, store_option)(run)
+    return combine_options(engine_option, store_option)(run)
 
 
 def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions) -> list[tuple[str, Judgement]]:
@@ -61,8 +61,8 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
         of_client[event.client or event.session].append(event)
     queries = known_queries(log, (event for events in of_client.values() for event in events))
     graded = {id: graded_objects(events, queries, actions) for id, events in of_client.items()}
-    ids = documents_of(engine, index, {name for of_one in graded.values() for _, name, _ in of_one})
-    judged = ((id, one) for id, of_one in graded.items() for one in judgements_of(of_one, ids, index))
+    ids = document_ids(engine, index, {name for of_one in graded.values() for _, name, _ in of_one})
+    judged = ((id, one) for id, of_one in graded.items() for one in judgements_from(of_one, ids, index))
     return [(id, one) for id, one in judged if one.query]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
+from resift.cli.failures import PROBLEMS_FOUND
 from resift.cli.options import engine_option, json_option, model_option, store_option
 from resift.cli.output import print_report, print_table, progress_bar
 from resift.cli.paths import ParameterType
@@ -127,4 +127,4 @@ def tune(index: str, source: str | None, undo: bool, model: str, engine: str) ->
     for line in found.lines:
         click.echo(line)
     if source is not None and not found.new:
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resift.cli.options import model_of, opened_store, opened_ubi_log, service_settings
+from resift.cli.options import index_model, service_settings, session_store_at, ubi_log_at
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
 from resift.contracts.ubi import UbiEvent, UbiQuery
@@ -23,9 +23,9 @@ from resift.notebook import Progress, shown_progress
 from resift.service.bodies import Search, asked_by, search_body
 from resift.service.connect import default_store, open_engine, open_session_store
 from resift.service.search_service import SearchService
-from resift.sessions.clicks import Actions, Clicks, Object, documents_of, read_actions
+from resift.sessions.clicks import Actions, Clicks, Object, document_ids, read_actions
 from resift.sessions.sessions import Sessions
-from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
+from resift.sessions.trials import STOPPED, TrialReport, Trials, trial_report
 from resift_lab.commands.judged_source import known_queries
 from resift_lab.log_replay.replay import Log, Observation, Ranking, Skipped, replay
 from resift_lab.log_replay.report import Report, false_alarms, rows_of
@@ -115,7 +115,7 @@ def read_log(
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
     """The ids of the documents that objects are. Raises BadInput if there are objects, and not one is a document."""
-    documents = documents_of(engine, index, objects)
+    documents = document_ids(engine, index, objects)
     if objects and not documents:
         field = id_field or "_id, or the field that the events name"
         expected = "the index and the field that were clicked in"
@@ -130,7 +130,7 @@ def _drawn(
     """A sample of the clients of UBI's log or of other events, and their queries as far as they stand by themselves."""
     if not isinstance(source, str):
         return sample_clients(source, actions, searches, seed), {}
-    with opened_ubi_log(url, store) as log:
+    with ubi_log_at(url, store) as log:
         sample = sample_clients(log.scan(), actions, searches, seed)
         return sample, known_queries(log, sample.events_of_all)
 
@@ -150,7 +150,7 @@ def live_trial(index: str, what: str | float, url: str, store: str) -> TrialRepo
     Raises BadInput if there is none, or one runs already, and what the engine, the store and UBI's log raise.
     """
     settings = service_settings()
-    with closing(open_engine(url)) as engine, opened_store(store) as kept, opened_ubi_log(url, store) as log:
+    with closing(open_engine(url)) as engine, session_store_at(store) as kept, ubi_log_at(url, store) as log:
         trials = Trials(kept)
         if not isinstance(what, str):
             engine.info(index)
@@ -160,7 +160,7 @@ def live_trial(index: str, what: str | float, url: str, store: str) -> TrialRepo
             raise BadInput(f"no trial of {index}", value=index, expected="one that was begun: --live 10%")
         if what == "stop" and not trial.verdict:
             trial = trials.change(trial, verdict=STOPPED) or trial
-        return reported(trial, log, engine, read_actions(settings.ubi_actions), time.time())
+        return trial_report(trial, log, engine, read_actions(settings.ubi_actions), time.time())
 
 
 class Replayed:
@@ -171,7 +171,7 @@ class Replayed:
     def __init__(self, engine: Engine, model: str | Path | Model | None, index: str, body: Any = None) -> None:
         settings = service_settings()
         self.engine, self.index, self.body, self.clicks = engine, index, body, _Given()
-        encoder = model_of(engine, index, model)
+        encoder = index_model(engine, index, model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
         self.service = SearchService(
             engine, encoder, store, settings, self.clicks, load_queries(settings.static_queries)

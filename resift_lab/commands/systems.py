@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import Command, Decorator, combined, json_option
+from resift.cli.options import Command, Decorator, combine_options, json_option
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT_MODEL
@@ -98,7 +98,7 @@ def system_options(*others: Decorator) -> Decorator:
             named = {field.name: asked.pop(field.name) for field in fields(SystemChoice) if field.name in asked}
             return command(choice=SystemChoice(**named), **asked)
 
-        return combined(*_OWN, *others, json_option)(gathered)
+        return combine_options(*_OWN, *others, json_option)(gathered)
 
     return decorate
 

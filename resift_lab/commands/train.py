@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
+from resift.cli.failures import PROBLEMS_FOUND
 from resift.cli.lazy import LazyGroup
-from resift.cli.options import combined
+from resift.cli.options import combine_options
 from resift.cli.output import progress_bar
 from resift.encoders.tables import quantized
 from resift.errors import needs_extra
@@ -40,7 +40,7 @@ def train() -> None:
     """
 
 
-labelled_options = combined(
+labelled_options = combine_options(
     click.option(
         "--train",
         "file",
@@ -94,7 +94,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
         click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
     if not kept:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)
 
 
 def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:

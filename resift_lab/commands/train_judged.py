@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import combined, json_option, opened, search_models
+from resift.cli.failures import PROBLEMS_FOUND
+from resift.cli.options import combine_options, engine_at, json_option, search_models
 from resift.cli.output import print_report, progress_bar
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -35,7 +35,7 @@ from resift_lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
 
 Sources = list[tuple[str, float]]
-judged_options = combined(
+judged_options = combine_options(
     out_option,
     click.option(
         "--split",
@@ -108,7 +108,7 @@ def reranker_command(
             data, candidates = read_split_collection(str(folder), shares), None
             served = _served(own, queries, data.collection.documents)
         else:
-            engine = kept_open.enter_context(opened(source.engine))
+            engine = kept_open.enter_context(engine_at(source.engine))
             info = engine.info(index).for_search(own, queries)
             data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
             served = _served_index(engine, info, searched, data.collection.document_ids)
@@ -133,7 +133,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
     if not useful:
         why = "searches are no better with it, or perhaps by chance (p of 0.05 or more): judge more queries"
         click.echo(f"warning: {why}; nothing was written to {out}", err=True)
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)
     if report["unlearnable"]:
         told = f"{report['unlearnable']} queries teach nothing: all of their candidates are relevant"
         click.echo(f"warning: {told}", err=True)
@@ -251,4 +251,4 @@ def emboost_command(
     click.echo("\n".join(lines))
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)

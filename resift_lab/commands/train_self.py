@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
+from resift.cli.failures import PROBLEMS_FOUND
 from resift.cli.options import fields_option
 from resift.cli.output import progress_bar
 from resift.encoders.builders import build_model
@@ -62,7 +62,7 @@ def self_command(
     click.echo("\n".join(lines))
     if not better:
         click.echo(f"{refusal(found)}; nothing was written to {out}", err=True)
-        sys.exit(NOT_RIGHT)
+        sys.exit(PROBLEMS_FOUND)
 
 
 def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT_MODEL) -> Model:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from resift.cli.options import model_of, service_settings
+from resift.cli.options import index_model, service_settings
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
@@ -69,7 +69,7 @@ def tune(
     require_name(index)
     settings = service_settings()
     with closing(open_engine(url)) as engine:
-        encoder = model_of(engine, index, model)
+        encoder = index_model(engine, index, model)
         info = engine.info(index).for_search(encoder, load_queries(settings.static_queries))
         if undo:
             engine.tune(index, None)

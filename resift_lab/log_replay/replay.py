@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from resift.contracts.ubi import MAX_CLIENT_EVENTS, UbiEvent, UbiQuery
 from resift.feedback.judgements import Judgement
-from resift.sessions.clicks import SHOWN, Actions, Object, graded_objects, judgements_of
+from resift.sessions.clicks import IMPRESSION, Actions, Object, graded_objects, judgements_from
 from resift.sessions.sessions import MAX_JUDGEMENTS, effective_judgements
 
 Ranking = Sequence[str]  # ids of documents, best first
@@ -102,7 +102,7 @@ def _clicked(search: _Search, log: Log, skipped: Skipped) -> dict[str, int | Non
     # the specification says "nth", and its own sample counts from 0
     first, clicked = 0 if any(one.ordinal == 0 for one in search.events) else 1, dict[str, int | None]()
     for event in search.events:
-        if event.action == SHOWN or log.actions[event.action] <= 0:
+        if event.action == IMPRESSION or log.actions[event.action] <= 0:
             continue
         id = log.documents.get((event.object, event.object_field))
         if id is None:
@@ -115,7 +115,7 @@ def _clicked(search: _Search, log: Log, skipped: Skipped) -> dict[str, int | Non
 def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
     """What the service would know of these events, as :class:`resift.sessions.clicks.Clicks` has it."""
     known = [event for event in past if event.query_id in log.queries or event.text]
-    judged = judgements_of(graded_objects(known, log.queries, log.actions), log.documents, log.index)
+    judged = judgements_from(graded_objects(known, log.queries, log.actions), log.documents, log.index)
     return effective_judgements(sorted(judged, key=lambda one: one.at)[-MAX_JUDGEMENTS:])
 
 

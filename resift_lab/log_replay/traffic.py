@@ -11,7 +11,7 @@ from pathlib import Path
 
 from resift.contracts.ubi import UbiEvent, UbiQuery, seconds_of
 from resift.errors import BadInput
-from resift.sessions.clicks import SHOWN, Actions, Object
+from resift.sessions.clicks import IMPRESSION, Actions, Object
 
 MAX_EVENTS = 2_000  # of a client; who has more is taken for a robot and left out
 _HELD = 200_000  # events that are held at a time, some 150 MB
@@ -126,6 +126,6 @@ def _events_of(row: dict[str, str | None], number: int, path: str, id_field: str
     places = dict[str, int]()
     for place, id in enumerate(shown.split(), 1):
         places.setdefault(id, place)
-    for action, ids in ((SHOWN, list(places)), ("click", clicked.split())):
+    for action, ids in ((IMPRESSION, list(places)), ("click", clicked.split())):
         for id in ids:
             yield UbiEvent(action, client, "", str(number), id, id_field, places.get(id), at, text)

@@ -183,7 +183,7 @@ def test_attaching_and_detaching_go_on_after_kills(
     assert not traffic.failed
     assert without_vectors(index) == without_vectors(twin)
     assert index.engine.info(index.name).model == model.hash
-    assert verify(index.engine, model, index.name, repair=True).right
+    assert verify(index.engine, model, index.name, repair=True).is_correct
     assert_right(index, model, list(index.engine.info(index.name).fields))
     with Killed() as killed, Traffic(index, twin) as traffic:
         kills += often(killed, "detach", *where)

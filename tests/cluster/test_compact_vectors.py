@@ -77,7 +77,7 @@ def test_vectors_are_in_whatever_an_index_is_made_into(
         for name in names:
             assert shop.engine.info(name).require_model(model).vector_field == COMPACT_FIELD
             assert_right(named(shop, name), model, fields)
-            assert verify(shop.engine, model, name).right
+            assert verify(shop.engine, model, name).is_correct
             clause = similarity_clause("cosine", COMPACT_FIELD, model.encode_one("forest"), None, 1.0)
             assert shop.engine.search(name, {"query": clause, "size": 1}).hits[0]["_score"] > 5  # exp(1 + cosine)
 

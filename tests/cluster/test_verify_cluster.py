@@ -14,7 +14,7 @@ from wrong_vectors import FIELDS, OTHER, PEACE, WAYS, body, hits, plain, wrong
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
-from resift.ingest.verify import choose, verify
+from resift.ingest.verify import select_indices, verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -68,13 +68,13 @@ def test_indices_are_chosen_by_model_name_and_field(
         rest.request("POST", f"/{stream}/_doc", {"@timestamp": 0, **PEACE}, refresh="true")
         rest.request("PUT", f"/{plain_index}", {"mappings": {"_meta": {"resift": own}}})
         rest.request("POST", "/_aliases", {"actions": [{"add": {"index": hand_made, "alias": f"{hand_made}-alias"}}]})
-        chosen, others = choose(cluster, other_model, [f"{hand_made}*"])
+        chosen, others = select_indices(cluster, other_model, [f"{hand_made}*"])
         names = [one.name for one in chosen]
         assert names == [f".ds-{stream}-000001", hand_made]
         assert {one.vector_field for one in chosen} == {OTHER}
         assert list(others) == [plain_index]
-        assert {one.name for one in choose(cluster, other_model, [])[0]} >= {*names}
-        (one,), _ = choose(cluster, model, [f"{hand_made}-alias"])
+        assert {one.name for one in select_indices(cluster, other_model, [])[0]} >= {*names}
+        (one,), _ = select_indices(cluster, model, [f"{hand_made}-alias"])
         assert (one.name, one.vector_field) == (hand_made, "resift_vector")
 
         folder = str(model.save(here / "model"))

@@ -104,7 +104,7 @@ def test_a_set_that_no_memory_holds(
     assert engine.bulk(index, [Document(str(n), {"text": text}, vectors[n]) for n, text in enumerate(texts)]) == []
     engine.refresh(index)
     monkeypatch.setattr(reviews_module, "MAX_TEXT", 5000)
-    monkeypatch.setattr(large, "HELD", 30)
+    monkeypatch.setattr(large, "MAX_LOADED", 30)
     even = {"bool": {"must_not": [{"ids": {"values": ["190"]}}]}}
     reviews = Reviews(engine, open_stores)
     review = reviews.begin("r", index, "fire", even)

@@ -27,14 +27,14 @@ from resift.sessions.clicks import ACTIONS
 from resift.sessions.trials import (
     SESSIONS,
     STOPPED,
-    VISIT,
-    Shown,
+    VISIT_SECONDS,
+    ShownPage,
     Trial,
     Trials,
-    outcomes_of,
+    client_outcomes,
     preference,
-    reported,
     team_draft,
+    trial_report,
 )
 
 HOUR = 3600.0
@@ -89,15 +89,15 @@ def test_clicks_on_an_interleaved_search_are_credited(
     pages = [ids(search(app, filled, size=2, **{"from": start})) for start in (0, 2, 4)]
     assert [id for page in pages for id in page] == ids(found)
     settled()
-    shown = [Shown.read(one) for one in ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)]
+    shown = [ShownPage.read(one) for one in ubi_log.application_queries(trial.application, 0, trials.clock() + HOUR)]
     whole = max(shown, key=lambda one: len(one.teams))
     won = next(id for id, team in whole.teams.items() if team)
     ubi_log.add(EVENTS, [event("click", won, 1, trials.clock(), event_attributes={"object": {"object_id": won}})])
     settled()
-    report = reported(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT)
+    report = trial_report(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT_SECONDS)
     assert (report.searches, report.clients, report.preferred.outcomes, report.preferred.mean) == (4, 1, 1, 1.0)
     # before the visit is over it decides nothing
-    assert reported(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
+    assert trial_report(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
 
 
 def test_a_trial_ends_when_it_is_decided(
@@ -107,7 +107,7 @@ def test_a_trial_ends_when_it_is_decided(
     begun = trial.started - 24 * HOUR
     trial = trials.change(trial, started=begun) or trial
     teams = {"bush": False, "army": True}
-    pages = [Shown(f"c{n}", begun + n, teams).query(trial, "fire") for n in range(60)]
+    pages = [ShownPage(f"c{n}", begun + n, teams).query(trial, "fire") for n in range(60)]
     clicks = [
         event("click", client_id=f"c{n}", event_attributes={"object": {"object_id": "army"}}, at=begun + n + 1)
         for n in range(60)
@@ -139,19 +139,27 @@ def test_what_cannot_be_interleaved_is_left_alone(
 
 def test_a_share_of_the_clients_is_in_a_trial_and_stays_in_it() -> None:
     trial = Trial("news", "a", 0.1, 0.0)
-    taken = {n for n in range(5000) if trial.takes(f"c{n}", 1.0)}
+    taken = {n for n in range(5000) if trial.includes(f"c{n}", 1.0)}
     assert 400 < len(taken) < 600
-    assert taken == {n for n in range(5000) if trial.takes(f"c{n}", 27 * 24 * HOUR)}
-    assert not any(trial.takes(f"c{n}", 29 * 24 * HOUR) for n in range(5000))
+    assert taken == {n for n in range(5000) if trial.includes(f"c{n}", 27 * 24 * HOUR)}
+    assert not any(trial.includes(f"c{n}", 29 * 24 * HOUR) for n in range(5000))
 
 
 def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
     teams = {"nobodys": None, "plain": False, "session": True, "other": True}
-    shown = [Shown("a", at, teams) for at in (0.0, 60.0, 3 * VISIT)] + [Shown("b", 5.0, teams), Shown("c", 9e9, teams)]
+    shown = [ShownPage("a", at, teams) for at in (0.0, 60.0, 3 * VISIT_SECONDS)] + [
+        ShownPage("b", 5.0, teams),
+        ShownPage("c", 9e9, teams),
+    ]
     clicks = [("a", "nobodys", 1.0), ("a", "plain", 61.0), ("a", "session", 62.0), ("a", "session", 63.0)]
-    clicks += [("a", "session", 3 * VISIT), ("b", "other", -100.0), ("b", "unseen", 6.0), ("c", "plain", 9e9 + 1)]
+    clicks += [
+        ("a", "session", 3 * VISIT_SECONDS),
+        ("b", "other", -100.0),
+        ("b", "unseen", 6.0),
+        ("c", "plain", 9e9 + 1),
+    ]
     # b's clock is behind; c's visit is not over
-    assert outcomes_of(shown, clicks, 9e9 + 2) == [1.0, 0.0]
+    assert client_outcomes(shown, clicks, 9e9 + 2) == [1.0, 0.0]
 
 
 def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:

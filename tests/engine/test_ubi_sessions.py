@@ -28,7 +28,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.rewriting.request import as_written
-from resift.sessions.clicks import ACTIONS, AHEAD, Clicks
+from resift.sessions.clicks import ACTIONS, CLOCK_TOLERANCE, Clicks
 
 SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 
@@ -203,7 +203,7 @@ def test_a_query_that_comes_later_than_its_click_is_found(
 def test_events_of_yesterday_and_of_tomorrow_do_not_count(
     clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
 ) -> None:
-    times = {"tree": NOW - 3601, "wood": NOW + AHEAD + 1, "bush": NOW + AHEAD - 1}
+    times = {"tree": NOW - 3601, "wood": NOW + CLOCK_TOLERANCE + 1, "bush": NOW + CLOCK_TOLERANCE - 1}
     ubi_log.add(QUERIES, [query()])
     ubi_log.add(EVENTS, [event("click", SKUS[id], at=at) for id, at in times.items()])
     refresh()

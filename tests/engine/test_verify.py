@@ -18,7 +18,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import BATCH, Verification, is_right, verify
+from resift.ingest.verify import BATCH, Verification, is_expected_vector, verify
 from resift.ingest.writing import ATTEMPTS
 from resift.query.dsl import VECTOR_FIELD
 
@@ -47,9 +47,9 @@ def test_missing_and_stale_vectors_are_found_and_mended(engine: Engine, index: s
     write(engine, index, model, {"2": "peace"}, encoded="army gun")
     found = verify(engine, model, index)
     assert counts(found) == (4, 1, 1, 0, 2)
-    assert (found.missing_ids, found.stale_ids, found.right) == (["1"], ["2"], False)
+    assert (found.missing_ids, found.stale_ids, found.is_correct) == (["1"], ["2"], False)
     mended = verify(engine, model, index, repair=True)
-    assert (counts(mended), mended.right) == ((4, 1, 1, 2, 0), True)
+    assert (counts(mended), mended.is_correct) == ((4, 1, 1, 2, 0), True)
     assert counts(verify(engine, model, index)) == (4, 0, 0, 0, 0)
 
 
@@ -63,8 +63,8 @@ def test_rounded_vectors_are_right(engine: Engine, index: str, vectors: WordVect
     assert counts(verify(engine, model, index)) == (4, 0, 0, 0, 0)
     other = model.encode_one("fire").copy()
     other[0] += 1e-3 * np.abs(other).max()
-    assert not is_right(other, model.encode_one("fire"))
-    assert not is_right(other[:3], model.encode_one("fire"))
+    assert not is_expected_vector(other, model.encode_one("fire"))
+    assert not is_expected_vector(other[:3], model.encode_one("fire"))
 
 
 def test_a_model_that_the_index_lacks(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:

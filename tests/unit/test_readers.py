@@ -42,7 +42,7 @@ def test_lines_without_id_are_named_by_their_content() -> None:
     assert isinstance(two, Record)
     assert isinstance(again, Record)
     assert one.id == again.id != two.id
-    assert not one.named
+    assert not one.has_own_id
 
 
 def test_bad_lines_do_not_end_the_file() -> None:

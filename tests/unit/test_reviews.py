@@ -18,8 +18,8 @@ from resift.errors import BadInput, NotFound
 from resift.reviews import log as log_module
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
-from resift.reviews.review import LEASE, MODEL, Review
-from resift.reviews.stopping import CONFIDENCE, p_value, progress, sampled
+from resift.reviews.review import LEASE_SECONDS, MODEL, Review
+from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_interval
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_progress_of_nothing_and_of_everything() -> None:
 
 @pytest.mark.parametrize(("relevant", "read"), [(0, 20), (3, 20), (20, 20), (5, 100)])
 def test_a_control_sample_bounds_what_is_missed(relevant: int, read: int) -> None:
-    least, most = sampled(read, relevant, 100)
+    least, most = relevant_interval(read, relevant, 100)
     assert relevant <= least <= most <= 100 - read + relevant
     if read == 100:
         assert least == most == relevant
@@ -149,7 +149,7 @@ def test_nothing_is_given_twice_unless_it_was_left_lying(review: Review, clock: 
     assert set(anna[3:]) < set(review.next(10, "anna"))
     assert not {*review.next(10, "anna")} & {*anna[:3]}
     assert len(review.next(10, "carl")) == 1
-    clock.now += LEASE
+    clock.now += LEASE_SECONDS
     assert len(review.next(100, "carl")) == 21
 
 
@@ -284,7 +284,7 @@ def test_what_is_undone_is_as_it_was_before(review: Review) -> None:
 def test_documents_that_are_gone_stay_counted(review: Review, clock: Clock) -> None:
     review.judge(["f1"], [id for id in TEXTS if id != "f1"][:20], by="anna")
     ids = [*TEXTS][-5:]
-    fewer = Review(review._log, DocumentSet(ids, [TEXTS[id] for id in ids]), review.begun, clock)
+    fewer = Review(review._log, DocumentSet(ids, [TEXTS[id] for id in ids]), review.first_event, clock)
     unread = sum(id not in review.state().read for id in ids)
     assert (fewer.progress().total, fewer.progress().read) == (21 + unread, 21)
     assert fewer.undo("anna").read == 20

@@ -7,7 +7,7 @@ import pytest
 from resift.contracts.ubi import UbiEvent
 from resift.errors import BadInput
 from resift.feedback.judgements import GRADES
-from resift.sessions.clicks import ACTIONS, SHOWN, click_grades, read_actions
+from resift.sessions.clicks import ACTIONS, IMPRESSION, click_grades, read_actions
 
 
 def did(document: str, action: str, ordinal: int | None, at: float = 0.0) -> UbiEvent:
@@ -33,27 +33,27 @@ def test_a_click_counts_more_the_lower_the_hit_stood_and_a_purchase_the_same_eve
 
 
 def test_hits_above_a_click_were_passed_over_and_those_below_it_perhaps_not_seen() -> None:
-    shown = [(document, SHOWN, ordinal) for ordinal, document in enumerate("abcde", 1)]
+    shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abcde", 1)]
     found = grades(*shown, ("d", "click", 4))
     assert set(found) == {"a", "b", "c", "d"}
     assert found["a"] == GRADES["skipped"] < found["b"] < found["c"] < 0 < found["d"]
 
 
 def test_the_lowest_click_decides_and_a_clicked_hit_was_not_passed_over() -> None:
-    shown = [(document, SHOWN, ordinal) for ordinal, document in enumerate("abc")]
+    shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abc")]
     found = grades(*shown, ("c", "click", 2), ("a", "click", 0))
     assert found["a"] > 0 > found["b"]
     assert found["c"] > found["a"]
 
 
 def test_ordinals_count_from_0_where_one_of_them_is_0() -> None:
-    from_0 = grades(*((document, SHOWN, ordinal) for ordinal, document in enumerate("ab")), ("b", "click", 1))
-    from_1 = grades(*((document, SHOWN, ordinal) for ordinal, document in enumerate("ab", 1)), ("b", "click", 2))
+    from_0 = grades(*((document, IMPRESSION, ordinal) for ordinal, document in enumerate("ab")), ("b", "click", 1))
+    from_1 = grades(*((document, IMPRESSION, ordinal) for ordinal, document in enumerate("ab", 1)), ("b", "click", 2))
     assert from_0 == from_1
 
 
 def test_the_order_of_the_answer_tells_what_was_shown_where_no_event_does() -> None:
-    assert grades(("b", "click", None), shown=("a", "b", "c")) == grades(("a", SHOWN, 1), ("b", "click", 2))
+    assert grades(("b", "click", None), shown=("a", "b", "c")) == grades(("a", IMPRESSION, 1), ("b", "click", 2))
     # what the page says of a place wins
     assert grades(("b", "click", 1), shown=("a", "b")) == {"b": GRADES["clicked"]}
 
@@ -64,24 +64,24 @@ def test_the_strongest_action_of_a_document_counts() -> None:
 
 
 def test_nothing_follows_from_impressions_alone_and_from_actions_that_count_nothing() -> None:
-    assert grades(("a", SHOWN, 1), ("b", SHOWN, 2), ("b", "scrolled", 2)) == {}
+    assert grades(("a", IMPRESSION, 1), ("b", IMPRESSION, 2), ("b", "scrolled", 2)) == {}
 
 
 def test_an_action_may_count_against_a_document() -> None:
     actions = {**ACTIONS, "declined": -1.0}
-    made = [did("a", "declined", 3, 5.0), did("b", SHOWN, 1)]
+    made = [did("a", "declined", 3, 5.0), did("b", IMPRESSION, 1)]
     assert {key: (one.grade, one.at) for key, one in click_grades(made, actions).items()} == {"a": (-1, 5)}
 
 
 def test_without_a_grade_for_impressions_nothing_was_passed_over() -> None:
-    made = [did("a", SHOWN, 1), did("b", "click", 2)]
+    made = [did("a", IMPRESSION, 1), did("b", "click", 2)]
     assert set(click_grades(made, {"click": 0.5})) == {"b"}
 
 
 def test_every_grade_is_one_that_a_session_holds() -> None:
     for action in ACTIONS:
         for ordinal in (None, 0, 1, 7, 10**9):
-            assert all(-1 <= grade <= 1 for grade in grades(("a", SHOWN, 0), ("b", action, ordinal)).values())
+            assert all(-1 <= grade <= 1 for grade in grades(("a", IMPRESSION, 0), ("b", action, ordinal)).values())
 
 
 @pytest.mark.parametrize("part", ["click", "click=", "=1", "click=much", "click=1.5", "click=nan", ""])

@@ -19,7 +19,7 @@ from resift.contracts.documents import Rejection, check_name
 from resift.errors import BadInput, EngineError
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH
-from resift.ingest.writing import CountingWriter, patiently
+from resift.ingest.writing import CountingWriter, retry_temporary_errors
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, all_pipelines, rewriters
@@ -93,7 +93,7 @@ class Copy:
 
     def unblock(self) -> None:
         """Let the index be written to again, however busy the cluster is."""
-        patiently(lambda: self.cluster.set_index(self.of, {_BLOCK: None}))
+        retry_temporary_errors(lambda: self.cluster.set_index(self.of, {_BLOCK: None}))
 
     def is_in_service(self, aliases: Sequence[str]) -> bool:
         """Whether the aliases were moved to the copy."""

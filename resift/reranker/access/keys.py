@@ -18,7 +18,7 @@ from pathlib import Path
 
 from resift.errors import BadInput, NotFound
 from resift.files import replace_private
-from resift.sessions.sessions import Anybody
+from resift.sessions.sessions import SessionCaller
 
 SCOPES = ("embed", "search", "body", "feedback", "review", "admin")
 OPEN = "open"
@@ -66,7 +66,7 @@ def scope_of(endpoint: str) -> str:
 
 
 @dataclass(frozen=True)
-class Caller(Anybody):
+class Caller(SessionCaller):
     """Who asks: the key's ``name`` and its ``scopes``. Without keys the name is None, and everything is allowed."""
 
     name: str | None = None
