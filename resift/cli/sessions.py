@@ -91,7 +91,7 @@ def export(client: str, engine: str, store: str) -> None:
 @sessions.command("forget", epilog="Example: resift sessions forget --client anna")
 @of_client
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete_client(client: str, engine: str, store: str, yes: bool) -> None:
+def forget(client: str, engine: str, store: str, yes: bool) -> None:
     """Delete all that is kept of a person: the session, and what UBI's log has of the same id.
 
     Backups, snapshots and what was exported keep it.
