@@ -1,6 +1,7 @@
-"""The laboratory: training, evaluation and the papers' experiments.
+"""The laboratory package: training, evaluation and the experiments of the papers.
 
-Install it with ``pip install 'resift[lab]'``. It uses the public modules of :mod:`resift`, which never imports it.
+Install it with ``pip install 'resift[lab]'``. It uses the public modules of :mod:`resift`. :mod:`resift` never imports
+it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _MODULES = {"evaluate": "evaluation.judged_search", "prove": "commands.proving",
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # Importing a function's module only when it is used keeps scikit-learn and matplotlib out of other commands.
+        """Import the module of a public function on first access.
+
+        Other commands therefore start without importing scikit-learn and matplotlib.
+        """
         if name in _MODULES:
             return getattr(import_module(f"resift_lab.{_MODULES[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Adapting and weighing word vectors for product commands.
+"""Functions that product commands use to adapt and weigh word vectors.
 
-``resift attach --vectors`` and ``resift index --adapt`` reach these functions through the entry point
-``resift.adaptation`` (see :mod:`resift.plugin.adaptation`), so that the product never imports the laboratory.
+``resift attach --vectors`` and ``resift index --adapt`` load this module through the entry point ``resift.adaptation``
+(see :mod:`resift.plugin.adaptation`), so that the product never imports the laboratory directly.
 """
 
 from __future__ import annotations

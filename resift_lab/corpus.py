@@ -1,18 +1,18 @@
-"""Counts over a corpus: how often words occur, in how many documents, and how much a rare one weighs.
+"""Word counts of a corpus: frequencies, document frequencies and inverse document frequencies (idf).
 
-The inverse document frequencies, with N documents of which n hold a word:
+The idf functions, for N documents of which n contain a word:
 
 ==========================  ==================================  =====================================================
-:func:`smoothed_idf`        log((N + 1) / (n + ½))              Spärck Jones 1972, smoothed: finite for n = 0 and
+:func:`smoothed_idf`        log((N + 1) / (n + 0.5))            Spärck Jones 1972, smoothed: finite for n = 0 and
                                                                 above 0 for n = N
-:func:`probabilistic_idf`   max(0, log((N - n + ½) / (n + ½)))  Robertson and Spärck Jones 1976, without judgements;
-                                                                cut at 0 as by DrQA (Chen et al. 2017)
-:func:`lucene_idf`          log(1 + (N - n + ½) / (n + ½))      Lucene's BM25 (Robertson and Zaragoza 2009, eq. 3.15,
-                                                                kept above 0)
-:func:`tfidf_idf`           log((N + 1) / (n + 1)) + 1          scikit-learn's, which Passalis and Tefas 2018 used
+:func:`probabilistic_idf`   max(0, log((N - n + 0.5) /          Robertson and Spärck Jones 1976, without judgements;
+                            (n + 0.5)))                         cut at 0 as in DrQA (Chen et al. 2017)
+:func:`lucene_idf`          log(1 + (N - n + 0.5) / (n + 0.5))  Lucene's BM25 (Robertson and Zaragoza 2009, eq. 3.15,
+                                                                with 1 added so that it stays above 0)
+:func:`tfidf_idf`           log((N + 1) / (n + 1)) + 1          scikit-learn's idf, which Passalis and Tefas 2018 used
 ==========================  ==================================  =====================================================
 
-All of them take n as an array (V,) of any numeric dtype, and give float64 (V,).
+Each function takes n as an array (V,) of any numeric dtype and returns float64 (V,).
 """
 
 from __future__ import annotations
@@ -33,24 +33,30 @@ from resift.text import tokenize
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-MIN_IDF = 0.05  # so that a word of every document still counts a little
+# Smallest word weight, so that a word that occurs in every document still counts a little.
+MIN_IDF = 0.05
 
 
 def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
-    """How many texts there are, and how many of them hold each word."""
+    """Count the texts, and for each word the texts that contain the word."""
     frequency: Counter[str] = Counter()
     documents = 0
     for text in texts:
-        # not a set, whose order, and so that of words of one frequency, differs from process to process
+        # A dict keeps the order of the words. The order of a set differs from process to process, and with it the
+        # order of words that have the same frequency.
         frequency.update(dict.fromkeys(tokenize(text)).keys())
         documents += 1
     return documents, frequency
 
 
 def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
-    """The character n-grams of "<word>" for each of ``sizes``; the whole of it where it is shorter than a size.
+    """Return the character n-grams of ``"<word>"`` for each size.
 
-    The brackets tell the beginning and the end of a word from its middle (fastText, Bojanowski et al. 2017).
+    The brackets mark the beginning and the end of the word. For a size larger than the marked word, the only n-gram is
+    the marked word itself.
+
+    Source:
+        Bojanowski et al. 2017 (fastText).
 
     >>> char_ngrams("fire", (3, 5))
     ['<fi', 'fir', 'ire', 're>', '<fire', 'fire>']
@@ -60,69 +66,138 @@ def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
 
 
 def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
-    """The bucket, from 0 to ``buckets`` - 1, of each of :func:`char_ngrams` by the CRC-32 of its UTF-8 bytes."""
+    """Return a hash bucket for each n-gram that :func:`char_ngrams` returns.
+
+    Args:
+        word: The word.
+        sizes: The n-gram sizes, in characters.
+        buckets: The number of buckets.
+
+    Returns:
+        Bucket numbers from 0 to ``buckets`` - 1: the CRC-32 of the n-gram's UTF-8 bytes, modulo ``buckets``.
+    """
     return [crc32(ngram.encode("utf-8", "surrogatepass")) % buckets for ngram in char_ngrams(word, sizes)]
 
 
 def sparse_counts(ids: NDArray[Any], offsets: NDArray[Any], width: int) -> csr_matrix:
-    """How often each id occurs in each text: a sparse matrix (n, ``width``), float32, its columns sorted in each row.
+    """Count how often each id occurs in each text.
 
-    Text i holds ``ids[offsets[i]:offsets[i + 1]]``; ``ids`` are integers below ``width``, ``offsets`` (n + 1,).
-    Raises MissingExtra without SciPy.
+    Args:
+        ids: The ids of all texts, joined end to end; integers below ``width``.
+        offsets: Start positions of shape (n + 1,). The ids of text i are ``ids[offsets[i]:offsets[i + 1]]``.
+        width: The number of columns.
+
+    Returns:
+        A sparse float32 matrix of shape (n, ``width``). The column numbers of each row are sorted.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
     """
     with needs_extra("lab", "Counting words in a sparse matrix"):
         from scipy.sparse import csr_matrix
 
-    # a copy, because the next line sorts the ids in place
+    # sum_duplicates sorts the ids in place, so the matrix needs its own copy.
     counts = csr_matrix((np.ones(len(ids), np.float32), ids, offsets), shape=(len(offsets) - 1, width), copy=True)
     counts.sum_duplicates()
     return counts
 
 
 def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
-    """In how many rows of ``counts`` (n, V) each column occurs, (V,); ``counts`` as :func:`sparse_counts` gives it."""
+    """Return the number of rows in which each column occurs.
+
+    Args:
+        counts: A matrix (n, V) from :func:`sparse_counts`.
+
+    Returns:
+        Document frequencies of shape (V,).
+    """
     return np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64)
 
 
 def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) -> NDArray[np.float64]:
-    """log((N + 1) / (n + ½)), ``minimum`` at least (Spärck Jones 1972, smoothed)."""
+    """Return log((N + 1) / (n + 0.5)), but at least ``minimum``.
+
+    Args:
+        frequency: Document frequencies n of shape (V,).
+        documents: The number of documents N.
+        minimum: The smallest value to return.
+
+    Source:
+        Spärck Jones 1972, smoothed.
+    """
     return np.maximum(np.log((documents + 1) / (frequency + 0.5)), minimum)
 
 
 def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """max(0, log((N - n + ½) / (n + ½))) (Robertson and Spärck Jones 1976): 0 for words of half the documents."""
+    """Return max(0, log((N - n + 0.5) / (n + 0.5))), which is 0 for a word that half of the documents contain.
+
+    Args:
+        frequency: Document frequencies n of shape (V,).
+        documents: The number of documents N.
+
+    Source:
+        Robertson and Spärck Jones 1976; the cut at 0 is from DrQA (Chen et al. 2017).
+    """
     return np.maximum(np.log((documents - frequency + 0.5) / (frequency + 0.5)), 0)
 
 
 def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """log(1 + (N - n + ½) / (n + ½)), Lucene's for BM25."""
+    """Return log(1 + (N - n + 0.5) / (n + 0.5)), the idf of Lucene's BM25.
+
+    Args:
+        frequency: Document frequencies n of shape (V,).
+        documents: The number of documents N.
+
+    Source:
+        Robertson and Zaragoza 2009, equation 3.15; Lucene adds 1 inside the logarithm.
+    """
     return np.asarray(np.log1p((documents - frequency + 0.5) / (frequency + 0.5)), np.float64)
 
 
 def tfidf_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """log((N + 1) / (n + 1)) + 1, scikit-learn's for tf-idf."""
+    """Return log((N + 1) / (n + 1)) + 1, the idf of scikit-learn's tf-idf.
+
+    Args:
+        frequency: Document frequencies n of shape (V,).
+        documents: The number of documents N.
+    """
     return np.asarray(np.log((1 + documents) / (1 + frequency)) + 1, np.float64)
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """In how many of ``documents`` texts each word occurs: ``frequency``, by word."""
+    """Document frequencies of the words of a corpus.
+
+    Attributes:
+        documents: The number of texts in the corpus.
+        frequency: The number of texts that contain each word, by word.
+    """
 
     documents: int
     frequency: Counter[str]
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> DocumentFrequencies:
-        """Count the words of texts. Raises BadInput if they hold none."""
+        """Count the words of the texts.
+
+        Raises:
+            BadInput: If the texts contain no word.
+        """
         documents, frequency = count_documents(texts)
         if not frequency:
-            raise BadInput("the corpus holds no word", expected="texts")
+            raise BadInput("the corpus contains no word", expected="texts with words")
         return cls(documents, frequency)
 
     def of_words(self, words: Sequence[str]) -> NDArray[np.float64]:
-        """The document frequency of each word, (V,); 0 for a word of no document."""
+        """Return the document frequency of each word, shape (V,); 0 for a word that no document contains."""
         return np.array([self.frequency[word] for word in words], np.float64)
 
     def weights(self, words: Sequence[str]) -> Floats:
-        """:func:`smoothed_idf` of each word, MIN_IDF at least, (V,) float32; a word of no document weighs most."""
+        """Return :func:`smoothed_idf` of each word, but at least ``MIN_IDF``.
+
+        A word that no document contains has the largest weight.
+
+        Returns:
+            Weights of shape (V,), float32.
+        """
         return smoothed_idf(self.of_words(words), self.documents, MIN_IDF).astype(np.float32)

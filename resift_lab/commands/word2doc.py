@@ -1,11 +1,9 @@
-"""``resift train word2doc`` and ``resift eval word2doc``: which document a few keywords mean."""
+"""The commands ``resift train word2doc`` and ``resift eval word2doc``."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -14,16 +12,17 @@ from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
 from resift.errors import needs_extra
-from resift.ingest.readers import BadLine, Files, Record
+from resift.ingest.readers import Files
 from resift.vectors.packaged import load_vectors
 from resift_lab.commands.options import checkpoint_beside, out_option, seed_option, vectors_option
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import Word2DocOptions
+from resift_lab.word2doc.documents import titled_texts
 from resift_lab.word2doc.model import Word2Doc
 
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
-_SHOWN = 10  # documents that a query is shown with
-_NOT_TEXT = ("id", "_id", "label")
+# Number of predicted documents to print for a query.
+_PREDICTIONS = 10
 
 
 @click.command("word2doc", epilog="Example: resift train word2doc --corpus corpus.jsonl --out word2doc")
@@ -33,7 +32,7 @@ _NOT_TEXT = ("id", "_id", "label")
     required=True,
     multiple=True,
     metavar="FILE",
-    help="Documents with a title and texts. May be repeated.",
+    help="A file of documents with a field 'title' and other text fields. May be repeated.",
 )
 @out_option
 @vectors_option
@@ -46,10 +45,11 @@ def train_command(
     seed: int,
     settings: dict[str, Any],
 ) -> None:
-    """Learn which document a few keywords mean, from the documents alone. Needs the extra 'train'.
+    """Train word2doc, which predicts the document that a few keywords mean.
 
-    Of each document one keyword is held back. The table says how often these find their document, as they are and
-    with typos.
+    Training needs nothing but the documents: their titles and keywords serve as queries. Two keywords of each document
+    are held back. The printed table shows how often a held-back keyword finds its document, without and with typing
+    errors, compared with a plain retriever. Needs the extra 'lab'.
     """
     with needs_extra("lab", "training"):
         from resift_lab.training.word2doc import train
@@ -61,32 +61,37 @@ def train_command(
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
-        model, report = train(
-            documents.ids,
-            documents.titles,
-            documents.bodies,
-            load_vectors(vectors),
-            options,
-            progress,
-            checkpoint,
-        )
+        model, report = train(documents, load_vectors(vectors), options, progress, checkpoint)
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
+    line = f"word2doc for {len(documents.ids)} documents, trained in {seconds:.0f} s, hash {model.hash}, in {out}"
     click.echo("\n".join([*_report_lines(report), line]))
 
 
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
 @click.argument("folder", metavar="DIR")
-@click.option("--query", "queries", multiple=True, help="Predict ten documents for it instead. May be repeated.")
+@click.option(
+    "--query",
+    "queries",
+    multiple=True,
+    help="Print the ten most likely documents for this query, instead of the evaluation. May be repeated.",
+)
 @json_option
 def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
-    """Held-back keywords of the word2doc model in DIR, as they are and with typos, against its retriever alone."""
+    """Evaluate the word2doc model in DIR on its held-back keywords.
+
+    The table shows how often a keyword finds its document, without and with typing errors, for word2doc, for its
+    retriever alone ('retriever'), for the retriever after spelling correction ('read'), and for the network without
+    the retriever's scores ('network'). 'wins' and 'losses' count the queries that only word2doc, or only the
+    retriever, answers correctly.
+    """
     model = Word2Doc.load(folder)
     if queries:
-        found = {query: [{"id": id, "score": score} for id, score in model.predict(query, _SHOWN)] for query in queries}
-        click.echo(json.dumps({"predictions": found}, ensure_ascii=False))
+        predictions = {
+            query: [{"id": id, "score": score} for id, score in model.predict(query, _PREDICTIONS)] for query in queries
+        }
+        click.echo(json.dumps({"predictions": predictions}, ensure_ascii=False))
         return
     with needs_extra("lab", "measuring"):
         from resift_lab.training.word2doc_report import judge
@@ -96,35 +101,10 @@ def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
 
 
 def _report_lines(report: dict[str, Any]) -> list[str]:
-    """A line for each kind of typo."""
-    lines = [f"{report['queries']} unseen keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
-    for kind, values in {**report["kinds"], "all slips": report["noisy"]}.items():
+    """Return a table with a line for each kind of typing error."""
+    lines = [f"{report['queries']} held-back keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
+    for kind, values in {**report["kinds"], "all errors": report["noisy"]}.items():
         cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)
         lines.append(f"  {kind:20}" + "".join(cells))
     noisy = report["noisy"]
-    return [*lines, f"all slips: {noisy['ratio']:.2f} times the retriever, p {noisy['p']:.4f}"]
-
-
-@dataclass(frozen=True)
-class TitledTexts:
-    """Documents as three lists of one length; a document without a title or a body has an empty one."""
-
-    ids: list[str] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
-    bodies: list[str] = field(default_factory=list)
-
-
-def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
-    """Documents with their title apart from the rest.
-
-    Args:
-        records: documents as the readers give them; lines that hold no document are left out.
-        title: the field of the title. A body is all other fields that are texts, a line each, but for ids and labels.
-    """
-    found = TitledTexts()
-    for document in (record for record in records if isinstance(record, Record)):
-        texts = {name: value for name, value in document.source.items() if isinstance(value, str)}
-        found.ids.append(document.id)
-        found.titles.append(texts.pop(title, ""))
-        found.bodies.append("\n".join(value for name, value in texts.items() if name not in _NOT_TEXT))
-    return found
+    return [*lines, f"all errors: {noisy['ratio']:.2f} times the retriever's accuracy at 1, p {noisy['p']:.4f}"]

@@ -1,4 +1,7 @@
-"""Settings of every training, kept apart from them: the command line shows the defaults without torch or SciPy."""
+"""Settings of all trainings.
+
+They have a module of their own, so that the command line can show the defaults without importing torch or SciPy.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +11,69 @@ from dataclasses import dataclass
 from resift.encoders.residual import NETWORKS
 from resift.errors import BadInput
 
+# Distances that the clusters of RO-BoEW may use.
 ENTROPIES = ("spherical", "euclidean")
+# Smallest number of documents for training without labels.
 MIN_DOCUMENTS = 8
-_MIN_BATCH, _MIN_STEPS, _MAX_EPOCHS = 8, 150, 20
+# A reranker is trained with at least so many queries a step and so many steps, in at most so many epochs.
+_MIN_BATCH = 8
+_MIN_STEPS = 150
+_MAX_EPOCHS = 20
 
 
-def at_least(least: int, settings: object, *names: str) -> None:
-    """Raise BadInput where a setting of these names is less than ``least``, or not finite; None is let pass."""
+def at_least(minimum: int, settings: object, *names: str) -> None:
+    """Check that settings are finite and not below a minimum; None is valid.
+
+    Args:
+        minimum: The smallest valid value.
+        settings: The object that has the settings as attributes.
+        names: The names of the settings to check.
+
+    Raises:
+        BadInput: If a setting is below the minimum or not finite.
+    """
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not least <= value < math.inf:
-            raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")
+        if value is not None and not minimum <= value < math.inf:
+            raise BadInput(f"{name} is {value}", value=value, expected=f"{minimum} or more")
 
 
-def _check_held_back(part: float) -> None:
-    """Raise BadInput unless ``part`` of the documents can be held back."""
-    if not 0 < part <= 0.5:
-        raise BadInput(f"held_back is {part}", value=part, expected="more than 0, at most 0.5")
+def _check_held_back(share: float) -> None:
+    """Raise BadInput unless the share of held-back documents is above 0 and at most 0.5."""
+    if not 0 < share <= 0.5:
+        raise BadInput(f"held_back is {share}", value=share, expected="more than 0, at most 0.5")
 
 
 @dataclass(frozen=True)
 class RoBoewOptions:
-    """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three training sets.
+    """Settings of RO-BoEW and of its training.
+
+    The defaults were chosen on parts of three training sets.
 
     Attributes:
-        codewords: K, the size of the codebook.
-        sigma: the width σ of a codeword's membership before training.
-        fuzziness: m of the clusters; smaller is harder. None stands for 0.1 where clusters are ``tied``, else for 0.05,
-            or 0.01 with Euclidean distances.
-        entropy: the clusters' distance, ``spherical`` (1 - cosine) or ``euclidean``.
-        tied: whether each class has a cluster of its own, or clusters only have to be pure, as in the paper.
-        epochs: passes over the documents, at most.
-        batch: documents of one step.
-        rate: Adam's learning rate, which falls to 0 over the epochs; word weights learn with three times that, σ and
-            the centres with a tenth of it.
-        min_count: words of fewer documents are not trained.
-        validation: the part of the documents, 0 to 0.5, that is held back to choose the number of epochs and to judge.
-        patience: epochs without a gain after which training stops.
-        seed: of all that is drawn by chance.
+        codewords: The size K of the codebook.
+        sigma: The width σ of the codewords' membership function before training.
+        fuzziness: The fuzziness m of the document clusters; smaller values assign documents to clusters more strictly.
+            The default depends on other settings: 0.1 for ``tied`` clusters, otherwise 0.01 for Euclidean and 0.05 for
+            spherical distances.
+        entropy: The distance of documents from clusters: ``spherical`` (1 - cosine) or ``euclidean``.
+        tied: If true, each cluster belongs to a class, and documents must be in the cluster of their class. If false,
+            clusters only have to be pure, as in the paper.
+        epochs: The maximum number of passes over the documents.
+        batch: The number of documents per step.
+        rate: Adam's learning rate, which falls to 0 over the epochs. Word weights are trained with three times this
+            rate, σ and the centres with a tenth of it.
+        min_count: The smallest document frequency of a word that is trained.
+        validation: The share of the documents, 0 to 0.5, that is held back to choose the number of epochs and to
+            evaluate the result.
+        patience: The number of epochs without improvement after which training stops.
+        seed: The seed of all random choices.
 
-    Raises BadInput for values that are out of range.
+    Raises:
+        BadInput: If a value is out of range.
+
+    Source:
+        Passalis and Tefas 2018, sections 3.2 and 3.3.
     """
 
     codewords: int = 64
@@ -70,24 +96,29 @@ class RoBoewOptions:
         at_least(1, self, "codewords", "epochs", "batch", "min_count", "patience")
         at_least(0, self, "seed")
         for name in ("sigma", "fuzziness", "rate"):
-            if not 0 < (value := getattr(self, name)) < math.inf:
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
                 raise BadInput(f"{name} is {value}", value=value, expected="more than 0")
         if not 0 <= self.validation <= 0.5:
             raise BadInput(f"validation is {self.validation}", value=self.validation, expected="0 to 0.5")
         if self.entropy not in ENTROPIES:
-            raise BadInput(f"entropy {self.entropy!r}", value=self.entropy, expected=" | ".join(ENTROPIES))
+            raise BadInput(f"unknown entropy {self.entropy!r}", value=self.entropy, expected=" | ".join(ENTROPIES))
 
 
 @dataclass(frozen=True)
 class RnBofOptions(RoBoewOptions):
-    """Settings of RN-BoF: those of RO-BoEW, with ``sigma`` in units of the codewords' mean distance.
+    """Settings of RN-BoF and of its training: the settings of RO-BoEW and two more.
 
-    The paper starts at 0.1 of that distance; with rows of 256 dimensions wider functions train better. The head learns
-    more slowly than a codebook alone, so there are twice as many epochs.
+    ``sigma`` is a multiple of the mean distance between codewords. The paper starts with widths of 0.1. With word
+    vectors of 256 dimensions, wider functions train better. The default number of epochs is twice that of RO-BoEW,
+    because the head learns more slowly than the codebook.
 
     Attributes:
-        size: R, the dimensions of a text's vector.
-        segments: S, the consecutive parts of a text that are pooled separately.
+        size: The number of dimensions R of a text's vector.
+        segments: The number S of consecutive segments of a text that are pooled separately.
+
+    Source:
+        Passalis and Tefas 2017, sections 3.2 and 3.3.
     """
 
     epochs: int = 20
@@ -101,27 +132,31 @@ class RnBofOptions(RoBoewOptions):
 
 @dataclass(frozen=True)
 class AdaptOptions:
-    """Settings of adapting word vectors to documents without labels; the defaults were chosen on Cranfield, CISI and a
-    part of 20 Newsgroups' training set.
+    """Settings of the adaptation of word vectors to documents without labels.
+
+    The defaults were chosen on Cranfield, CISI and a part of the training set of 20 Newsgroups.
 
     Attributes:
-        epochs: passes over the documents, at least.
-        most_epochs: passes at most, where ``epochs`` of them make fewer than ``min_steps`` steps; more than these would
-            learn a small corpus by heart.
-        min_steps: steps that are made of more epochs in a small corpus.
-        batch: documents of one step.
-        rate: Adam's learning rate for the word rows, which falls to nearly 0.
-        weight_rate: the same for the log weights of the words.
-        temperature: of the softmax; a high one draws documents on one broad subject together.
-        dim: dimensions of the result; None stands for those of the given vectors.
-        spectral: dimensions of latent semantic indexing that the rows start with, beside the given vectors.
-        min_count: words that occur less often in all are not trained.
-        limit: documents to train on, at most; of more so many are drawn by chance.
-        held_back: the part of the documents, up to 0.5, that judges.
-        codewords: if given, a BoEW model with a codebook of this size is made, else the weighted mean.
-        seed: of all that is drawn by chance.
+        epochs: The minimum number of passes over the documents.
+        most_epochs: The maximum number of passes, for a small corpus on which ``epochs`` passes take fewer than
+            ``min_steps`` steps. More passes would overfit.
+        min_steps: The number of steps to reach on a small corpus by further passes.
+        batch: The number of documents per step.
+        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        weight_rate: Adam's learning rate for the logarithms of the word weights.
+        temperature: The temperature of the softmax. A high temperature moves documents on the same broad subject
+            closer to each other.
+        dim: The number of dimensions of the result; by default that of the original word vectors.
+        spectral: The number of dimensions from latent semantic indexing that word vectors initially have besides
+            the original ones.
+        min_count: The smallest frequency in the corpus of a word that is trained.
+        limit: The maximum number of documents to train on. From a larger corpus, a random sample is drawn.
+        held_back: The share of the documents, up to 0.5, that is held back for evaluation.
+        codewords: The size of the codebook for a BoEW model; None for a model that averages word vectors.
+        seed: The seed of all random choices.
 
-    Raises BadInput for values that are out of range.
+    Raises:
+        BadInput: If a value is out of range.
     """
 
     epochs: int = 5
@@ -149,31 +184,35 @@ class AdaptOptions:
         _check_held_back(self.held_back)
 
     def steps_per_epoch(self, documents: int) -> int:
-        """Steps of one pass over so many documents."""
+        """Return the number of steps in a pass over this many documents."""
         return max(1, documents // self.batch)
 
     def steps(self, documents: int) -> int:
-        """Steps of the whole training on so many documents."""
+        """Return the total number of steps for this many documents."""
         epoch = self.steps_per_epoch(documents)
         return epoch * max(self.epochs, min(self.most_epochs, -(-self.min_steps // epoch)))
 
 
 @dataclass(frozen=True)
 class LateInteractionOptions:
-    """Settings of training a reranker; the defaults were chosen on the first 70 % of the questions of a SQuAD part.
+    """Settings of the training of a reranker.
+
+    The defaults were chosen on the first 70 % of the questions of a part of SQuAD.
 
     Attributes:
-        epochs: passes over the queries; where they make fewer than 150 steps, up to 20.
-        batch: queries of one step; fewer where there are few (see :meth:`batch_size`).
-        negatives: documents against each relevant one, drawn anew in every epoch.
-        pool: the engine's best candidates, from which negatives are drawn.
-        rate: Adam's learning rate for the word rows, which falls to nearly 0.
-        weight_rate: the same for the log weights of words, the threshold and the length penalty.
-        shift_rate: the same for the shifts of query words.
-        frequent: a word of so many training queries gets a shift of its own in queries.
-        seed: of all that is drawn by chance.
+        epochs: The number of passes over the queries. If these take fewer than 150 steps, there are up to 20 passes.
+        batch: The maximum number of queries per step; see :meth:`batch_size`.
+        negatives: The number of irrelevant documents that are compared with each relevant document. They are drawn
+            anew in each epoch.
+        pool: The number of best BM25 candidates from which the irrelevant documents are drawn.
+        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        weight_rate: Adam's learning rate for the logarithms of the word weights, the threshold and the length penalty.
+        shift_rate: Adam's learning rate for the shifts of query words.
+        frequent: The number of training queries in which a word must occur to get a shift.
+        seed: The seed of all random choices.
 
-    Raises BadInput for values that are out of range, and for more negatives than candidates.
+    Raises:
+        BadInput: If a value is out of range, or there are more negatives than candidates.
     """
 
     epochs: int = 3
@@ -190,36 +229,50 @@ class LateInteractionOptions:
         at_least(1, self, "epochs", "batch", "negatives", "pool", "frequent")
         at_least(0, self, "rate", "weight_rate", "shift_rate", "seed")
         if self.negatives > self.pool:
-            raise BadInput(f"{self.negatives} negatives of {self.pool} candidates", expected="at most as many")
+            raise BadInput(
+                f"{self.negatives} negatives cannot be drawn from {self.pool} candidates",
+                value=self.negatives,
+                expected=f"at most {self.pool} negatives, or a larger pool",
+            )
 
     def batch_size(self, queries: int) -> int:
-        """Queries of one step when there are so many in all: at most a hundredth of them, but at least 8."""
+        """Return the number of queries per step for this many training queries.
+
+        It is a hundredth of the queries, but at least 8 and at most ``batch``.
+        """
         return min(self.batch, max(_MIN_BATCH, queries // 100))
 
     def epochs_for(self, queries: int) -> int:
-        """Passes over so many queries: ``epochs``, or as many up to 20 as make 150 steps."""
+        """Return the number of passes over this many training queries.
+
+        It is ``epochs``, or more if necessary to reach 150 steps, but then at most 20.
+        """
         steps = -(-queries // self.batch_size(queries))
         return max(self.epochs, min(_MAX_EPOCHS, -(-_MIN_STEPS // steps)))
 
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """Settings of learning static queries; the defaults were chosen on Cranfield and CISI.
+    """Settings of the training of static queries.
+
+    The defaults were chosen on Cranfield and CISI.
 
     Attributes:
-        texts: what the teacher encodes, at most: words, parts of documents to learn from, and parts that judge.
-        epochs: passes over the texts, at least.
-        most_epochs: passes at most, where ``epochs`` of them make fewer than ``min_steps`` steps.
-        min_steps: steps that are made of more epochs where there are few texts.
-        batch: texts of one step.
-        rate: Adam's learning rate for the word rows, which falls to nearly 0.
-        weight_rate: the same for the log weights of the words.
-        min_count: words that occur less often in all are not trained.
-        limit: documents to draw texts from, at most; of more so many are drawn by chance.
-        held_back: the part of the documents, up to 0.5, that judges.
-        seed: of all that is drawn by chance.
+        texts: The maximum number of texts that the teacher encodes: words, passages to train on, and passages for
+            evaluation.
+        epochs: The minimum number of passes over the texts.
+        most_epochs: The maximum number of passes, if ``epochs`` passes take fewer than ``min_steps`` steps.
+        min_steps: The number of steps to reach by further passes if there are few texts.
+        batch: The number of texts per step.
+        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        weight_rate: Adam's learning rate for the logarithms of the word weights.
+        min_count: The smallest frequency in the corpus of a word that is trained.
+        limit: The maximum number of documents to draw texts from. From a larger corpus, a random sample is drawn.
+        held_back: The share of the documents, up to 0.5, that is held back for evaluation.
+        seed: The seed of all random choices.
 
-    Raises BadInput for values that are out of range.
+    Raises:
+        BadInput: If a value is out of range.
     """
 
     texts: int = 10_000
@@ -241,28 +294,35 @@ class QueryOptions:
         _check_held_back(self.held_back)
 
     def epochs_for(self, texts: int) -> int:
-        """Passes over so many texts: ``epochs``, or as many up to ``most_epochs`` as make ``min_steps`` steps."""
+        """Return the number of passes over this many texts.
+
+        It is ``epochs``, or more if necessary to reach ``min_steps`` steps, but then at most ``most_epochs``.
+        """
         return max(self.epochs, min(self.most_epochs, -(-self.min_steps * self.batch // max(texts, 1))))
 
 
 @dataclass(frozen=True)
 class EmBoostOptions:
-    """Settings of EmBoost's training.
+    """Settings of the training of EmBoost's networks.
 
-    The paper has batches of 2,000, a rate of 0.001 and a scale of 0.05; the larger rate and scale here were better on
-    validation questions.
+    The paper uses batches of 2,000, a learning rate of 0.001 and a scale of 0.05. The larger rate and scale here gave
+    better results on validation questions.
 
     Attributes:
         network: ``fcrr`` (fully connected) or ``convrr`` (convolutional).
-        epochs: passes over the queries, at most.
-        batch: queries of one step.
+        epochs: The maximum number of passes over the queries.
+        batch: The number of queries per step.
         rate: Adam's learning rate.
         decay: Adam's weight decay.
-        margin: the triplet loss's margin.
-        scale: weight of the residual against the mixture of word vectors.
-        seed: of all that is drawn by chance.
+        margin: The margin of the triplet loss.
+        scale: The factor of the network's output, which is added to the mean of the word vectors.
+        seed: The seed of all random choices.
 
-    Raises BadInput for an unknown network, less than one epoch, or fewer than two queries a step.
+    Raises:
+        BadInput: If the network is unknown or another value is out of range.
+
+    Source:
+        Cakaloglu, Xu and Raghavan 2022 (EmBoost), section 4.3.2.
     """
 
     network: str = "convrr"
@@ -278,26 +338,36 @@ class EmBoostOptions:
         if self.network not in NETWORKS:
             raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
         if self.epochs < 1 or self.batch < 2:
-            raise BadInput(f"{self.epochs} epochs, batch {self.batch}", expected="1 epoch, 2 queries a step, or more")
+            raise BadInput(
+                f"epochs is {self.epochs} and batch is {self.batch}",
+                expected="1 epoch or more, 2 queries per step or more",
+            )
         at_least(0, self, "rate", "scale", "seed")
 
 
 @dataclass(frozen=True)
 class Word2DocOptions:
-    """Settings of word2doc's training; the thesis has 512 hidden units, dropout 0.3, a rate of 0.001, ten negatives.
+    """Settings of the training of word2doc.
+
+    The thesis uses 512 hidden units, a dropout of 0.3, a learning rate of 0.001 and ten negatives.
 
     Attributes:
-        hidden: size of the hidden layers.
-        epochs: passes over all pairs of a keyword and its document.
-        batch: pairs of one step.
+        hidden: The size of the hidden layers.
+        epochs: The number of passes over all training examples.
+        batch: The number of examples per step.
         rate: Adam's learning rate.
-        dropout: the part of the hidden units that is left out in a step.
-        negatives: documents that are pushed down for each query.
-        keywords: keywords of a document, at most; two of them are held back.
-        rounds: how often each pair is drawn, each time with a typo of its own, when contexts are looked up.
-        seed: of all that is drawn by chance.
+        dropout: The share of hidden units that is left out in a step.
+        negatives: The number of wrong documents drawn for each query.
+        keywords: The maximum number of keywords of a document. Two of them are held back.
+        rounds: The number of training examples made from each pair of a query and its document. Each has its own
+            typing error, or none.
+        seed: The seed of all random choices.
 
-    Raises BadInput for values that are out of range.
+    Raises:
+        BadInput: If a value is out of range.
+
+    Source:
+        word2doc (thesis, 2018), table 4.1.
     """
 
     hidden: int = 512
@@ -314,4 +384,6 @@ class Word2DocOptions:
         at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
         at_least(0, self, "rate")
         if self.keywords < 3:
-            raise BadInput(f"keywords is {self.keywords}", value=self.keywords, expected="3 or more: two are held back")
+            raise BadInput(
+                f"keywords is {self.keywords}", value=self.keywords, expected="3 or more, because two are held back"
+            )

@@ -1,9 +1,15 @@
-"""Train word2doc: titles and keywords of documents as queries, by negative sampling that spares the context.
+"""Training of word2doc with titles and keywords of documents as queries.
 
-Two keywords a document are held back (:mod:`resift_lab.training.word2doc_pairs`): one chooses the weight, one
-judges, clean and with typos of several kinds. In training a query has a typo half of the time. Its context is what the
-hashed retriever finds for it, in an order drawn anew (the mean does not know it). Ten documents that are not in the
-context are pushed down for each that is pulled up.
+Two keywords of each document are held back (:mod:`resift_lab.training.word2doc_pairs`). The first is used to choose the
+weight of the retriever's scores, the second to evaluate the model, as it is and with several kinds of typing errors.
+
+Half of the training queries have a typing error. The context of a query consists of the documents that the hashed
+retriever returns for it. Their order is shuffled before each epoch, as in the thesis, although the mean of the
+embeddings does not depend on it. The loss is negative sampling: for each query it raises the score of the right
+document and lowers the scores of ten documents that are not in the context.
+
+Source:
+    word2doc (thesis, 2018), sections 2.2.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -28,50 +34,59 @@ from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.progress import Progress
 from resift_lab.training.word2doc_pairs import TrainingPairs, training_pairs
 from resift_lab.training.word2doc_report import BATCH, judge
+from resift_lab.word2doc.documents import TitledTexts
 from resift_lab.word2doc.keywords import NOISES, with_noise
 from resift_lab.word2doc.model import CONTEXT, QueryView, Word2Doc
 from resift_lab.word2doc.retriever import HashedRetriever
 
+# Weights of the retriever's scores to choose from.
 RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+# Maximum number of keywords that are used to choose the weight.
 _MAX_CHOOSING = 2000
 
 
 def train(
-    ids: Sequence[str],
-    titles: Sequence[str],
-    bodies: Sequence[str],
+    documents: TitledTexts,
     vectors: WordVectors,
     options: Word2DocOptions,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Word2Doc, dict[str, Any]]:
-    """The trained model for the documents of ``ids``, and its report (see ``word2doc_report.judge``).
+    """Train a model that predicts which of the documents a query means.
 
-    ``titles`` and ``bodies`` are the documents' texts; ``vectors`` see the words of the queries. ``progress`` is called
-    with the numbers of pairs seen and of all. The file ``checkpoint``, if one is given, holds the state after every
-    epoch, from which the same training goes on to the same result; the caller removes it.
+    Args:
+        documents: The documents.
+        vectors: The word vectors for the words of queries.
+        options: The settings of the training.
+        progress: Called with the number of examples processed and the total number.
+        checkpoint: A file in which the state is saved after each epoch. If it exists, the training continues from it,
+            with the same result as an uninterrupted training. The caller removes the file.
 
-    Raises BadInput for fewer documents than context and negatives together, if no document has keywords, or if the
-    checkpoint is damaged.
+    Returns:
+        The trained model, and its evaluation by :func:`resift_lab.training.word2doc_report.judge`.
+
+    Raises:
+        BadInput: If there are too few documents for the number of negatives, no document has keywords, or the
+            checkpoint is damaged.
     """
-    needed = CONTEXT + options.negatives + 1
+    ids, needed = documents.ids, CONTEXT + options.negatives + 1
     if len(ids) < needed:
         raise BadInput(
-            f"{len(ids)} documents, with {options.negatives} negatives that are not among {CONTEXT} context documents",
+            f"{len(ids)} documents are too few to draw {options.negatives} negatives besides the context",
             value=len(ids),
-            expected=f"{needed} or more, or fewer negatives",
+            expected=f"{needed} documents or more, or fewer negatives",
         )
-    pairs = training_pairs(titles, bodies, options.keywords, options.seed)
+    pairs = training_pairs(documents.titles, documents.bodies, options.keywords, options.seed)
     if not pairs.queries or not pairs.judging:
-        raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
-    texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
+        raise BadInput("the documents have no keywords to train on and to hold back", expected="longer texts")
+    texts = [f"{title}\n{body}" for title, body in zip(documents.titles, documents.bodies, strict=True)]
     _, frequency = count_documents(texts)
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
     examples = _examples(pairs, retriever, view, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _trained(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
-    model = Word2Doc(ids, view, retriever, speller, network.layers(), info=report)
+    model = Word2Doc(ids=ids, view=view, retriever=retriever, speller=speller, layers=network.layers(), info=report)
     model.retriever_weight = _best_retriever_weight(model, pairs.choosing, options.seed)
     model.info["held_back"] = pairs.judging
     model.info["collection"] = texts_digest(texts)
@@ -80,10 +95,13 @@ def train(
 
 @dataclass(frozen=True)
 class _Examples:
-    """What the network learns from: ``inputs`` (n, D), queries as it sees them, and positions of documents.
+    """Training examples.
 
-    ``targets`` (n,) are the queries' own documents, ``context`` (n, 10) those that the retriever finds; there the
-    number of documents stands for none.
+    Attributes:
+        inputs: The vectors of the queries, shape (n, D).
+        context: The positions of the context documents, shape (n, 10). If there are fewer than ten, the rest of the row
+            is filled with the number of documents.
+        targets: The position of the right document of each query, shape (n,).
     """
 
     inputs: Floats
@@ -94,28 +112,39 @@ class _Examples:
 def _examples(
     pairs: TrainingPairs, retriever: HashedRetriever, view: QueryView, speller: Speller, options: Word2DocOptions
 ) -> _Examples:
-    """Every pair ``rounds`` times, each time with a typo of its own, or none, and read as the corpus spells it."""
+    """Return ``rounds`` examples for each pair.
+
+    Half of the examples have a random typing error, which the speller then tries to correct.
+    """
     rng = np.random.default_rng(options.seed)
-    written = (
-        with_noise(query, NOISES[int(rng.integers(len(NOISES)))] if rng.random() < 0.5 else "clean", rng)
-        for _ in range(options.rounds)
-        for query in pairs.queries
-    )
-    queries = [" ".join(speller.correct(query)) for query in written]
+    queries = []
+    for _ in range(options.rounds):
+        for query in pairs.queries:
+            kind = NOISES[int(rng.integers(len(NOISES)))] if rng.random() < 0.5 else "clean"
+            queries.append(" ".join(speller.correct(with_noise(query, kind, rng))))
     context = np.full((len(queries), CONTEXT), retriever.documents, np.int64)
     for row, query in zip(context, queries, strict=True):
         best = retriever.best(query, CONTEXT)
         row[: len(best)] = best
     targets = np.tile(np.array(pairs.documents, np.int64), options.rounds)
-    return _Examples(view.encode(queries), context, targets)
+    return _Examples(inputs=view.encode(queries), context=context, targets=targets)
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """The network of :mod:`resift_lab.word2doc.model`; embedding ``documents`` stands for no document and stays 0."""
+    """The network of :mod:`resift_lab.word2doc.model`, in PyTorch.
+
+    The last row of the embeddings fills contexts of fewer than ten documents and stays 0.
+
+    Args:
+        width: The number of dimensions of a query's vector.
+        documents: The number of documents.
+        options: The settings of the training.
+    """
 
     def __init__(self, width: int, documents: int, options: Word2DocOptions) -> None:
         super().__init__()
         size = options.hidden
+        self.documents = documents
         self.query = torch.nn.Linear(width, size)
         self.embeddings = torch.nn.Embedding(documents + 1, size, padding_idx=documents, sparse=True)
         self.hidden = torch.nn.Linear(size, size)
@@ -126,22 +155,32 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.drop = torch.nn.Dropout(options.dropout)
 
     def forward(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Hidden vectors (n, H) of queries (n, D) and their context (n, 10)."""
+        """Return the hidden vectors (n, H) of queries.
+
+        Args:
+            queries: The vectors of the queries, shape (n, D).
+            context: The positions of their context documents, shape (n, 10).
+        """
         joined = (self.drop(self.query(queries)) + self.drop(self.embeddings(context)).sum(1)) / (1 + CONTEXT)
         return self.drop(torch.relu(self.hidden(joined)))
 
     def scores(self, hidden: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
-        """Scores (n, m) of m documents for each hidden vector."""
+        """Return the scores (n, m) of some documents for each hidden vector.
+
+        Args:
+            hidden: Hidden vectors (n, H).
+            documents: The positions of the documents to score, shape (n, m).
+        """
         return (self.output(documents) * hidden[:, None]).sum(2) + self.output_bias(documents)[:, :, 0]
 
     def optimizers(self, rate: float) -> list[torch.optim.Optimizer]:
-        """Adam for the layers, and a sparse Adam for what each document has of its own."""
+        """Return Adam for the layers, and a sparse Adam for the rows of each document."""
         dense = [*self.query.parameters(), *self.hidden.parameters()]
         sparse = [self.embeddings.weight, self.output.weight, self.output_bias.weight]
         return [torch.optim.Adam(dense, lr=rate), torch.optim.SparseAdam(sparse, lr=rate)]
 
     def layers(self) -> dict[str, NDArray[Any]]:
-        """The layers as :class:`resift_lab.word2doc.model.Word2Doc` takes them."""
+        """Return the layers in the form that :class:`resift_lab.word2doc.model.Word2Doc` expects."""
         state = {name: value.detach().numpy() for name, value in self.state_dict().items()}
         return {
             "query": np.ascontiguousarray(state["query.weight"].T),
@@ -157,14 +196,14 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 def _trained(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
-    """The network after all epochs, from its start or from a checkpoint."""
+    """Return the network after all epochs, starting from the checkpoint if it has a state."""
     torch.manual_seed(options.seed)
     network = _Network(examples.inputs.shape[1], documents, options)
     optimizers = network.optimizers(options.rate)
     if saved.state:
         restore_network(saved.state, network, optimizers)
     for epoch in range(saved.state.get("epochs", 0), options.epochs):
-        _train_epoch(network, optimizers, examples, documents, options, epoch, progress)
+        _train_epoch(network, optimizers, examples, options, epoch, progress)
         saved.save({"epochs": epoch + 1, **network_state(network, optimizers)})
     return network
 
@@ -173,22 +212,22 @@ def _train_epoch(
     network: _Network,
     optimizers: Sequence[torch.optim.Optimizer],
     examples: _Examples,
-    documents: int,
     options: Word2DocOptions,
     epoch: int,
     progress: Progress | None,
 ) -> None:
     rng = np.random.default_rng([options.seed, epoch])
-    # dropout's chance depends on the epoch alone, so that a resumed run draws the same
+    # The random numbers of dropout depend only on seed and epoch, so that a resumed training draws the same numbers.
     torch.manual_seed(options.seed * 1009 + epoch)
     network.train()
     order = rng.permutation(len(examples.targets))
     for start in range(0, len(order), options.batch):
         batch = order[start : start + options.batch]
         context = rng.permuted(examples.context[batch], axis=1)
-        negatives = sample_negatives(rng, context, examples.targets[batch], options.negatives, documents)
-        chosen = torch.from_numpy(np.concatenate([examples.targets[batch, None], negatives], axis=1))
-        scores = network.scores(network(torch.from_numpy(examples.inputs[batch]), torch.from_numpy(context)), chosen)
+        negatives = sample_negatives(rng, context, examples.targets[batch], options.negatives, network.documents)
+        candidates = torch.from_numpy(np.concatenate([examples.targets[batch, None], negatives], axis=1))
+        hidden = network(torch.from_numpy(examples.inputs[batch]), torch.from_numpy(context))
+        scores = network.scores(hidden, candidates)
         signs = torch.ones_like(scores)
         signs[:, 1:] = -1
         loss = -torch.nn.functional.logsigmoid(scores * signs).sum(1).mean()
@@ -208,30 +247,53 @@ def sample_negatives(
     count: int,
     documents: int,
 ) -> NDArray[np.int64]:
-    """Documents drawn for each query (n, ``count``), none of them its target or in its ``context`` (n, 10)."""
-    spared = np.concatenate([context, targets[:, None]], axis=1)
+    """Draw random documents for each query that are neither its target nor in its context.
+
+    Args:
+        rng: The source of random numbers.
+        context: The positions of the context documents of each query, shape (n, 10).
+        targets: The position of the right document of each query, shape (n,).
+        count: The number of documents to draw for each query.
+        documents: The total number of documents.
+
+    Returns:
+        The positions of the drawn documents, shape (n, ``count``).
+
+    Source:
+        word2doc (thesis, 2018), section 2.2.1, "Negative Sampling".
+    """
+    excluded = np.concatenate([context, targets[:, None]], axis=1)
     drawn = rng.integers(documents, size=(len(targets), count))
-    while (bad := (drawn[:, :, None] == spared[:, None, :]).any(axis=2)).any():
-        drawn[bad] = rng.integers(documents, size=int(bad.sum()))
+    while (invalid := (drawn[:, :, None] == excluded[:, None, :]).any(axis=2)).any():
+        drawn[invalid] = rng.integers(documents, size=int(invalid.sum()))
     return drawn
 
 
 def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
-    """The weight of the retriever's scores with which most of the queries, each with a typo or none, are answered."""
+    """Return the weight of the retriever's scores that gives the most correct answers.
+
+    The queries are held-back keywords, unchanged or with a typing error.
+
+    Args:
+        model: The model.
+        choosing: The position of the right document of each keyword.
+        seed: The seed of the typing errors.
+    """
     rng = np.random.default_rng([seed, len(NOISES)])
     keywords = list(choosing)[:_MAX_CHOOSING]
     queries = [with_noise(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
     answers = [choosing[keyword] for keyword in keywords]
-    right = np.zeros(len(RETRIEVER_WEIGHTS))
+    correct = np.zeros(len(RETRIEVER_WEIGHTS))
     for start in range(0, len(queries), BATCH):
         network, retrieved = model.parts(queries[start : start + BATCH])
         for row, weight in enumerate(RETRIEVER_WEIGHTS):
-            right[row] += (np.argmax(network + weight * retrieved, axis=1) == answers[start : start + BATCH]).sum()
-    return RETRIEVER_WEIGHTS[int(np.argmax(right))]
+            best = np.argmax(network + weight * retrieved, axis=1)
+            correct[row] += (best == answers[start : start + BATCH]).sum()
+    return RETRIEVER_WEIGHTS[int(np.argmax(correct))]
 
 
 def texts_digest(texts: Sequence[str]) -> str:
-    """16 hexadecimal digits that identify a collection's texts in their order."""
+    """Return 16 hexadecimal digits that identify the texts of a collection and their order."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")

@@ -1,4 +1,4 @@
-"""Pairs of a query and its document for word2doc, from titles and keywords of the documents themselves."""
+"""Pairs of a query and its document for word2doc, made from the titles and keywords of the documents."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ import numpy as np
 
 from resift_lab.word2doc.keywords import rake
 
-_OF_FIRST_SENTENCE = 2
+# Keywords that are taken from a document's first sentence, before all others.
+_FROM_FIRST_SENTENCE = 2
+# Keywords of a document with fewer keywords than this are not held back.
 _MIN_TO_HOLD_BACK = 3
 
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """Queries and the positions of their documents.
+    """Queries with the positions of their documents.
 
-    ``queries`` and ``documents``, of one length, are to learn from. ``choosing`` and ``judging``, keyword → document,
-    are held back: the one chooses the retriever's weight, the other judges.
+    Attributes:
+        queries: The queries to train on.
+        documents: The position of the right document of each query in ``queries``.
+        choosing: Held-back keywords, with the positions of their documents, to choose the retriever's weight with.
+        judging: Held-back keywords, with the positions of their documents, to evaluate the model with.
     """
 
     queries: list[str]
@@ -30,17 +35,24 @@ class TrainingPairs:
 
 
 def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int = 0) -> TrainingPairs:
-    """Training pairs, and two held-back keywords of each document, one to choose with and one to judge with.
+    """Extract queries from documents, and hold back two keywords of each document.
 
-    A document's keywords are RAKE's best two of its first sentence and its best of the whole, as many as ``keywords``
-    all together; its title is a query too. A keyword that stands for several documents is not held back, and no
-    query that is learnt is the held-back one of any document.
+    The queries of a document are its title and its keywords: RAKE's best two of the first sentence, and then RAKE's
+    keywords of the rest and of the title. A held-back keyword belongs to a single document and is not among the
+    training queries of any document.
+
+    Args:
+        titles: The titles of the documents.
+        bodies: The bodies of the documents.
+        keywords: The maximum number of keywords of a document.
+        seed: The seed for the choice of held-back keywords.
     """
     keywords_of = [_keywords(title, body)[:keywords] for title, body in zip(titles, bodies, strict=True)]
     choosing, judging = _held_back(titles, keywords_of, seed)
-    pairs = TrainingPairs([], [], choosing, judging)
-    for document, (title, found) in enumerate(zip(titles, keywords_of, strict=True)):
-        for query in [*([title] if title.strip() else []), *found]:
+    pairs = TrainingPairs(queries=[], documents=[], choosing=choosing, judging=judging)
+    for document, (title, document_keywords) in enumerate(zip(titles, keywords_of, strict=True)):
+        candidates = [title, *document_keywords] if title.strip() else document_keywords
+        for query in candidates:
             if query.lower() not in choosing and query.lower() not in judging:
                 pairs.queries.append(query)
                 pairs.documents.append(document)
@@ -48,24 +60,31 @@ def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, 
 
 
 def _keywords(title: str, body: str) -> list[str]:
-    """A document's keywords, each once: of the first sentence, of the rest, of the title."""
+    """Return the distinct keywords of a document: of the first sentence, then of the rest, then of the title."""
     first, _, rest = body.partition(". ")
-    # a body of one sentence has no rest
-    return list(dict.fromkeys(chain(rake(first, _OF_FIRST_SENTENCE), rake(rest or body), rake(title))))
+    # The body of a single sentence has no rest.
+    return list(dict.fromkeys(chain(rake(first, _FROM_FIRST_SENTENCE), rake(rest or body), rake(title))))
 
 
 def _held_back(
     titles: Sequence[str], keywords_of: Sequence[Sequence[str]], seed: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Keywords of one document alone to choose with and to judge with, one each of a document with three or more."""
+    """Draw two keywords of each document that has three or more keywords.
+
+    Only keywords that belong to a single document are drawn.
+
+    Returns:
+        The keywords to choose the retriever's weight with, and the keywords to evaluate with, each with the position
+        of its document.
+    """
     rng = np.random.default_rng(seed)
     documents_with = Counter(chain.from_iterable(keywords_of))
     choosing: dict[str, int] = {}
     judging: dict[str, int] = {}
     for document, (title, keywords) in enumerate(zip(titles, keywords_of, strict=True)):
-        # a title is learnt, so it cannot be unseen
-        own = [keyword for keyword in keywords if documents_with[keyword] == 1 and keyword != title.lower()]
-        drawn = rng.permutation(len(own))[:2] if len(keywords) >= _MIN_TO_HOLD_BACK else ()
-        for unseen, number in zip((choosing, judging), drawn, strict=False):
-            unseen[own[number]] = document
+        # A title is always a training query, so it cannot be held back.
+        unique = [keyword for keyword in keywords if documents_with[keyword] == 1 and keyword != title.lower()]
+        drawn = rng.permutation(len(unique))[:2] if len(keywords) >= _MIN_TO_HOLD_BACK else ()
+        for held_back, number in zip((choosing, judging), drawn, strict=False):
+            held_back[unique[number]] = document
     return choosing, judging

@@ -1,4 +1,4 @@
-"""How often word2doc answers with the right document, against its retriever alone and its own parts."""
+"""Evaluation of word2doc: how often it ranks the right document first, compared with its retriever and its parts."""
 
 from __future__ import annotations
 
@@ -13,66 +13,75 @@ from resift_lab.word2doc.keywords import NOISES, with_noise
 from resift_lab.word2doc.model import Word2Doc
 from resift_lab.word2doc.retriever import HashedRetriever
 
-BATCH = 250  # queries that are scored at a time: a score for every document of each
+# Queries that are scored at a time; each needs a score for every document.
+BATCH = 250
 _DEPTH = 10
 
+# The rank of the right document of each query, by the name of the system.
 Ranks = dict[str, NDArray[np.int64]]
 
 
 def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
-    """Accuracy at 1 and 10 of the held-back keywords, as they are and with typos of several kinds.
+    """Evaluate a model on its held-back keywords, unchanged and with several kinds of typing errors.
 
-    Of four systems: ``word2doc``; ``retriever``, the retriever alone; ``read``, the retriever given the words as the
-    speller reads them; ``network``, word2doc without the retriever's scores. ``kinds`` holds the figures by the typo
-    that was put in, with ``wins`` and ``losses`` (queries that only word2doc, or only the retriever, answers first);
-    ``noisy`` those over all typos, with the ``ratio`` of word2doc's accuracy at 1 to the retriever's and the ``p`` of
-    the paired randomisation test.
+    Four systems are compared: ``word2doc``; ``retriever``, the retriever alone; ``read``, the retriever with the words
+    that the speller has corrected; ``network``, word2doc without the retriever's scores.
+
+    Args:
+        model: The model; its ``info["held_back"]`` contains the keywords and the positions of their documents.
+        seed: The seed of the typing errors.
+
+    Returns:
+        The number of ``queries`` and ``documents``, and the measurements. ``kinds`` has for each kind of typing error
+        the accuracy at 1 and 10 of each system, and ``wins`` and ``losses``: the queries for which only word2doc, or
+        only the retriever, ranks the right document first. ``noisy`` has the same over all kinds of typing errors, with
+        the ``ratio`` of word2doc's accuracy at 1 to the retriever's, and the ``p`` of a paired randomisation test.
     """
-    queries, answers = (list(each) for each in (model.info["held_back"], model.info["held_back"].values()))
+    queries, answers = list(model.info["held_back"]), list(model.info["held_back"].values())
     ranks = {
         kind: _ranks_of_systems(model, queries, answers, kind, np.random.default_rng([seed, number]))
         for number, kind in enumerate(NOISES)
     }
-    with_typos = [ranks[kind] for kind in NOISES if kind != "clean"]
-    over_all = {name: np.concatenate([each[name] for each in with_typos]) for name in with_typos[0]}
-    over: dict[str, float] = _accuracies(over_all)
-    over["ratio"] = over["word2doc@1"] / max(over["retriever@1"], 1e-9)
-    first = [(over_all[name] == 1).astype(np.float64) for name in ("word2doc", "retriever")]
-    over["p"] = paired_randomization(first[0], first[1], np.random.default_rng(seed))
+    with_errors = [ranks[kind] for kind in NOISES if kind != "clean"]
+    all_errors = {name: np.concatenate([system_ranks[name] for system_ranks in with_errors]) for name in with_errors[0]}
+    noisy: dict[str, float] = _accuracies(all_errors)
+    noisy["ratio"] = noisy["word2doc@1"] / max(noisy["retriever@1"], 1e-9)
+    correct = [(all_errors[name] == 1).astype(np.float64) for name in ("word2doc", "retriever")]
+    noisy["p"] = paired_randomization(correct[0], correct[1], np.random.default_rng(seed))
     return {
         "queries": len(queries),
         "documents": len(model.ids),
-        "kinds": {kind: _accuracies(each) for kind, each in ranks.items()},
-        "noisy": over,
+        "kinds": {kind: _accuracies(system_ranks) for kind, system_ranks in ranks.items()},
+        "noisy": noisy,
     }
 
 
 def _ranks_of_systems(
     model: Word2Doc, queries: Sequence[str], answers: Sequence[int], kind: str, rng: np.random.Generator
 ) -> Ranks:
-    """Rank of each query's own document by each system, the queries with a typo of this kind."""
+    """Return the rank of each query's document by each system, after a typing error of this kind."""
     written = [with_noise(query, kind, rng) for query in queries]
-    read = [" ".join(model.speller.correct(query)) for query in written]
+    corrected = [" ".join(model.speller.correct(query)) for query in written]
     return {
         **_network_ranks(model, written, answers),
         "retriever": _retriever_ranks(model.retriever, written, answers),
-        "read": _retriever_ranks(model.retriever, read, answers),
+        "read": _retriever_ranks(model.retriever, corrected, answers),
     }
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Ranks among all documents by word2doc and by its network alone; of equal scores the best rank."""
+    """Return ranks among all documents, by word2doc and by its network alone. Equal scores share the best rank."""
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
     for start in range(0, len(queries), BATCH):
         network, retrieved = model.parts(queries[start : start + BATCH])
         for name, scores in (("word2doc", network + model.retriever_weight * retrieved), ("network", network)):
             own = scores[np.arange(len(scores)), answers[start : start + BATCH]][:, None]
             ranks[name].append((scores > own).sum(axis=1) + 1)
-    return {name: np.concatenate(each) for name, each in ranks.items()}
+    return {name: np.concatenate(parts) for name, parts in ranks.items()}
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
-    """Ranks among the retriever's best ten; 11 for those that are not among them."""
+    """Return ranks among the retriever's best ten documents; 11 for a document that is not among them."""
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
         position = np.flatnonzero(retriever.best(query, _DEPTH) == answer)
@@ -81,6 +90,9 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
 
 
 def _accuracies(ranks: Ranks) -> dict[str, float]:
-    found = {f"{name}@{k}": float((each <= k).mean()) for k in (1, _DEPTH) for name, each in ranks.items()}
-    ours, theirs = ranks["word2doc"] == 1, ranks["retriever"] == 1
-    return {**found, "wins": int((ours & ~theirs).sum()), "losses": int((theirs & ~ours).sum())}
+    """Return the accuracy at 1 and 10 of each system, and word2doc's wins and losses against the retriever."""
+    accuracies = {f"{name}@{k}": float((system <= k).mean()) for k in (1, _DEPTH) for name, system in ranks.items()}
+    network_first, retriever_first = ranks["word2doc"] == 1, ranks["retriever"] == 1
+    wins = int((network_first & ~retriever_first).sum())
+    losses = int((retriever_first & ~network_first).sum())
+    return {**accuracies, "wins": wins, "losses": losses}

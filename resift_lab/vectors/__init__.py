@@ -1,1 +1,1 @@
-"""Tables of word vectors made of others: read, mixed, and written for other tools."""
+"""Tables of word vectors from other sources: reading, mixing and writing files of other tools."""

@@ -1,4 +1,4 @@
-"""Word vectors of others: word2vec, GloVe and fastText files read with gensim, and folders of static models."""
+"""Conversion of third-party word vectors: word2vec, GloVe and fastText files (with gensim), and static models."""
 
 from __future__ import annotations
 
@@ -14,93 +14,121 @@ from resift.errors import BadInput, needs_extra
 from resift.vectors.table import WordVectors
 from resift_lab.vectors.model2vec import read_static
 
+# Longest first line that is read, in bytes.
 _LONGEST_HEADER = 2**20
-_COMPRESSED, _MOST_COMPRESSION = (".gz", ".bz2", ".xz"), 1000
+# A compressed file is assumed to contain at most this many times its own size.
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_MOST_COMPRESSION = 1000
+# The first four bytes of fastText's binary format, as a little-endian integer.
+_FASTTEXT_MAGIC = 793712314
 
 
 def convert(
     source: str | Path, weighting: str | None = None, limit: int | None = None, extra_words: Iterable[str] = ()
 ) -> WordVectors:
-    """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim, or a static model.
+    """Read a file of word vectors, or the folder of a static model, as a table of word vectors.
 
-    Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
-    have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
-    many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
-    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.encoders.tables.weights_by_rank`; ``zipf`` if None.
+    A file may be in word2vec's format (text or binary), GloVe's, or fastText's (``.vec`` or ``.bin``). gensim reads it.
+    A name that ends in ``.bin`` means a binary file: fastText's if it starts with fastText's magic number, otherwise
+    word2vec's. A text file may start with word2vec's header line or, like GloVe's, have no header. It may be compressed
+    (.gz, .bz2, .xz).
 
-    A folder is a static model (:func:`resift_lab.vectors.model2vec.read_static`), whose rows are for pieces of words:
-    the table has the ``extra_words`` first, and then all words that are one piece.
+    A folder is read as a static model (:func:`resift_lab.vectors.model2vec.read_static`), whose rows belong to word
+    pieces. The resulting table has the ``extra_words`` first, and then all words that consist of a single piece.
 
-    Raises BadInput if the source does not exist, is in another format, or has no subwords for the extra words, or if
-    a setting is not for a folder, and MissingExtra without gensim, or for a folder safetensors or tokenizers.
+    Args:
+        source: The path of the file or folder.
+        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`. ``zipf`` by
+            default. Not allowed for folders.
+        limit: The number of words to read from the file; all by default. Not allowed for folders.
+        extra_words: Words to add at the end of the table if the file lacks them, most frequent first. fastText's
+            subwords give each a vector (Bojanowski et al. 2017), so a file must be fastText's ``.bin``.
+
+    Raises:
+        BadInput: If the source does not exist, has another format, or lacks the subwords that the extra words need, or
+            if ``weighting`` or ``limit`` is set for a folder.
+        MissingExtra: If gensim is not installed, or, for a folder, safetensors or tokenizers.
     """
     path = Path(source)
     if path.is_dir():
-        return _of_folder(path, weighting, limit, list(extra_words))
+        return _read_folder(path, weighting, limit, list(extra_words))
     if not path.is_file():
         raise BadInput(
-            f"no file {path}",
+            f"there is no file or folder {path}",
             value=str(path),
-            expected="a word2vec, GloVe or fastText file, or a static model's folder",
+            expected="a word2vec, GloVe or fastText file, or the folder of a static model",
         )
     weighting = weighting or "zipf"
     try:
         keyed = _read_keyed(path, limit)
     except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
         raise BadInput(
-            f"{path} is not a word2vec, GloVe or fastText file: {error}",
+            f"{path} cannot be read as a word2vec, GloVe or fastText file: {error}",
             value=str(path),
-            expected="one of these formats",
+            expected="a file in word2vec's, GloVe's or fastText's format",
         ) from error
     words = keyed.index_to_key[:limit]
     rows = keyed.vectors[: len(words)]
     known = set(words)
     if new := [word for word in dict.fromkeys(extra_words) if word not in known]:
         if not getattr(keyed, "bucket", 0):
-            raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
+            raise BadInput(
+                f"{path} has no subwords, which vectors for the words of a corpus need",
+                value=str(path),
+                expected="fastText's .bin format",
+            )
         words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
     return build_table(words, rows, weighting, {"source": path.name, "weighting": weighting})
 
 
-def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: list[str]) -> WordVectors:
+def _read_folder(folder: Path, weighting: str | None, limit: int | None, words: list[str]) -> WordVectors:
     for name, value in (("weighting", weighting), ("limit", limit)):
         if value is not None:
-            expected = f"no {name}: its rows stay as they are"
-            raise BadInput(f"a {name} for the static model {folder}", value=value, expected=expected)
+            raise BadInput(
+                f"a {name} is set for the static model {folder}",
+                value=value,
+                expected=f"no {name}, because a static model is read unchanged",
+            )
     return read_static(folder, words)
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:
-    with needs_extra("lab", "Reading the word vectors of others"):
+    """Read a file as gensim's ``KeyedVectors``."""
+    with needs_extra("lab", "Reading word2vec, GloVe or fastText files"):
         from gensim.models import KeyedVectors
         from gensim.models.fasttext import load_facebook_vectors
         from gensim.utils import open as open_any
 
     if ".bin" in path.suffixes:
         with open_any(str(path), "rb") as handle:
-            first = handle.readline(_LONGEST_HEADER)
-        if first.startswith((793712314).to_bytes(4, "little")):
+            first_line = handle.readline(_LONGEST_HEADER)
+        if first_line.startswith(_FASTTEXT_MAGIC.to_bytes(4, "little")):
             return load_facebook_vectors(str(path))
-        _check_size(path, first.split(), 4)
+        _check_size(path, first_line.split(), 4)
         return KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
     with open_any(str(path), "rb") as handle:
-        first = handle.readline(_LONGEST_HEADER).split()
-    no_header = len(first) != 2
+        fields = handle.readline(_LONGEST_HEADER).split()
+    no_header = len(fields) != 2
     if not no_header:
-        _check_size(path, first, 2)
-    if len([float(number) for number in first[1:]]) < 1:
-        raise ValueError("its first line is no header and no vector")
+        _check_size(path, fields, 2)
+    if len([float(number) for number in fields[1:]]) < 1:
+        raise ValueError("the first line is neither a header nor a vector")
     return KeyedVectors.load_word2vec_format(
         str(path), binary=False, limit=limit, no_header=no_header, unicode_errors="replace"
     )
 
 
-def _check_size(path: Path, header: list[bytes], least: int) -> None:
-    """Raise ValueError if a file is too small for the words and dimensions that its header names.
+def _check_size(path: Path, header: list[bytes], bytes_per_number: int) -> None:
+    """Raise ValueError if the file is too small for the words and dimensions that its header announces.
 
-    Each number takes ``least`` bytes at least. gensim would ask for the memory of them all first.
+    gensim would allocate memory for all of them before it reads the file.
+
+    Args:
+        path: The path of the file.
+        header: The number of words and the number of dimensions, as text.
+        bytes_per_number: The smallest size of a number in the file.
     """
     words, dim = (int(number) for number in header)
     size = path.stat().st_size * (1 if path.suffix not in _COMPRESSED else _MOST_COMPRESSION)
-    if words < 0 or dim < 1 or words * dim * least > size:
-        raise ValueError(f"its header says {words} words of {dim} dimensions, too many for a file of its size")
+    if words < 0 or dim < 1 or words * dim * bytes_per_number > size:
+        raise ValueError(f"the header announces {words} words of {dim} dimensions, too many for the file's size")

@@ -1,9 +1,9 @@
-"""Mixtures and ensembles of word vectors: several tables, or layers of one, made into one table.
+"""Mixtures and ensembles of word vectors: several tables, or several layers of a model, combined into a single table.
 
-Cakaloglu et al. 2022 (EmBoost): a mixture weighs the layers of one embedding (eq. 2), an ensemble weighs embeddings
-(eq. 4); both add, average or join, and a word may weigh its inverse document frequency. Here both are
-:func:`mix_vectors`, a layer being a table like any other. :func:`subwords` makes a source from spelling alone, which
-knows every word.
+In EmBoost (Cakaloglu, Xu and Raghavan 2022, section 3.2) a mixture weighs the layers of one embedding model
+(equation 2), and an ensemble weighs several embedding models (equation 4). Both concatenate, add or average the
+vectors, and may weigh a word by its inverse document frequency. :func:`mix_vectors` does both, because a layer is a
+table like any other. :func:`subwords` creates a further source from the spelling of words, which covers every word.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from resift_lab.corpus import (
 )
 
 AGGREGATES = ("concat", "sum", "average")
-_SIZES = (3, 4, 5)
-_MOST_SPELLING = 10_000
+# Sizes of character n-grams, and the number of hash buckets for them.
+_NGRAM_SIZES = (3, 4, 5)
 _BUCKETS = 2**15
+# Largest number of spelling dimensions.
+_MAX_SPELLING_DIM = 10_000
 
 
 def mix_vectors(
@@ -41,35 +43,50 @@ def mix_vectors(
     idf: DocumentFrequencies | None = None,
     spelling: tuple[int, float] | None = None,
 ) -> WordVectors:
-    """One table of the words of all ``tables`` and of ``idf``'s texts; a word that nobody knows has no row.
+    """Combine tables of word vectors into a single table.
 
-    Every table is first centred on the mean of its words in ``idf``'s texts, where they are given, and brought to the
-    same mean length, so that ``coefficients`` (1 each) say how much each counts. ``aggregate``: ``concat`` joins rows;
-    ``sum`` and ``average`` (the sum over the coefficients' sum) want tables of one dimension (eqs. 2 and 4). A word
-    that a table lacks has zeros there. With ``idf`` a word weighs its inverse document frequency, else the largest of
-    its tables' weights. ``spelling``: dimensions and coefficient of :func:`subwords`, joined as a last source.
+    The result has the words of all tables and of ``idf``'s corpus, without the words that no table knows. With
+    ``spelling``, every word is known. A word that a table lacks has zeros in that table's place.
 
-    Raises DimensionMismatch if tables to be added differ in their dimensions, BadInput for other values that do not
-    fit, and MissingExtra without SciPy where ``spelling`` needs it.
+    Each table is first scaled so that its rows have a mean length of 1. With ``idf``, its rows are centred before: on
+    the mean row of the corpus' words.
+
+    Args:
+        tables: The tables to combine.
+        coefficients: The weight of each table; 1 each by default.
+        aggregate: ``concat`` joins the rows of a word end to end, ``sum`` adds them, and ``average`` divides the sum by
+            the sum of the coefficients. ``sum`` and ``average`` need tables with the same number of dimensions.
+        idf: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency; otherwise it
+            is the largest of the word's weights in the tables.
+        spelling: The number of dimensions and the coefficient of :func:`subwords`, which is joined as the last source.
+
+    Raises:
+        DimensionMismatch: If tables that are to be added have different numbers of dimensions.
+        BadInput: If another argument is out of range, or a table knows none of the words.
+        MissingExtra: If ``spelling`` is set and SciPy is not installed.
+
+    Source:
+        Cakaloglu, Xu and Raghavan 2022 (EmBoost), section 3.2, equations 2 and 4.
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
     words = _all_words(tables, idf)
-    parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
-    rows = _aggregated(parts, factors, aggregate)
+    scaled = [factor * _scaled_rows(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
+    rows = _aggregated(scaled, factors, aggregate)
     known = np.asarray(rows.any(axis=1))
     if spelling is not None:
         dim, factor = spelling
         rows = np.hstack([rows, factor * subwords(words, dim)])
         known[:] = True  # every word has a spelling
-    kept = list(compress(words, known))
-    weights = _largest(tables, kept) if idf is None else idf.weights(kept)
-    info = {
+    known_words = list(compress(words, known))
+    weights = _largest_weights(tables, known_words) if idf is None else idf.weights(known_words)
+    info: dict[str, Any] = {
         "source": " + ".join(str(table.info.get("source", "vectors")) for table in tables),
         "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": idf is not None},
-        **({"spelling": list(spelling)} if spelling else {}),
     }
-    return WordVectors(kept, rows[known].astype(np.float32), weights, info=info)
+    if spelling:
+        info["spelling"] = list(spelling)
+    return WordVectors(known_words, rows[known].astype(np.float32), weights, info=info)
 
 
 def _check(
@@ -77,53 +94,66 @@ def _check(
 ) -> None:
     if not tables or factors.shape != (len(tables),) or not np.isfinite(factors).all() or not factors.any():
         raise BadInput(
-            f"{len(tables)} tables and coefficients {factors.tolist()}", expected="a finite number each, not all 0"
+            f"{len(tables)} tables and coefficients {factors.tolist()} do not fit",
+            expected="a finite coefficient for each table, not all 0",
         )
     if aggregate not in AGGREGATES:
         raise BadInput(f"unknown aggregate {aggregate!r}", value=aggregate, expected=" | ".join(AGGREGATES))
     dims = [table.dim for table in tables]
     if aggregate != "concat" and len(set(dims)) > 1:
         raise DimensionMismatch(
-            f"tables of {', '.join(map(str, dims))} dimensions", value=dims, expected="one dimension, or concat"
+            f"tables of {', '.join(map(str, dims))} dimensions cannot be added",
+            value=dims,
+            expected="the same number of dimensions in all tables, or the aggregate concat",
         )
     if spelling is not None:
         dim, factor = spelling
-        if not (1 <= dim <= _MOST_SPELLING and 0 < factor < np.inf):
-            expected = f"1 to {_MOST_SPELLING} dimensions, a number above 0"
-            raise BadInput(f"spelling {dim} by {factor}", value=dim, expected=expected)
+        if not (1 <= dim <= _MAX_SPELLING_DIM and 0 < factor < np.inf):
+            raise BadInput(
+                f"spelling has {dim} dimensions and the coefficient {factor}",
+                value=dim,
+                expected=f"1 to {_MAX_SPELLING_DIM} dimensions and a coefficient above 0",
+            )
 
 
 def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:
-    """The words of the corpus, most frequent first, then those of the tables, each once."""
+    """Return the distinct words: the corpus' words, most frequent first, and then the words of the tables."""
     corpus = () if idf is None else (word for word, _ in idf.frequency.most_common())
     return list(dict.fromkeys(chain(corpus, *(table.words for table in tables))))
 
 
 def _aggregated(
-    parts: Sequence[NDArray[np.float64]], factors: NDArray[np.float64], aggregate: str
+    scaled: Sequence[NDArray[np.float64]], factors: NDArray[np.float64], aggregate: str
 ) -> NDArray[np.float64]:
     if aggregate == "concat":
-        return np.hstack(parts)
-    total: NDArray[np.float64] = np.sum(parts, axis=0)
-    # coefficients of opposite signs may add up to 0
+        return np.hstack(scaled)
+    total: NDArray[np.float64] = np.sum(scaled, axis=0)
+    # Coefficients of opposite signs may add up to 0.
     return total if aggregate == "sum" else total / (factors.sum() or 1)
 
 
-def _part(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
-    """A table's rows for ``words`` (V, D), centred and of mean length 1; zeros where it has none."""
+def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
+    """Return a table's rows (V, D) for ``words``, centred and with a mean length of 1; zeros for unknown words."""
     ids = np.array([table.index[word] for word in words])
     known = ids >= 0
     if not known.any():
-        raise BadInput("a table knows none of the words", value=table.words[0], expected="vectors that fit")
+        raise BadInput(
+            f"the table with the word {table.words[0]!r} has a vector for none of the words",
+            value=table.words[0],
+            expected="vectors of the corpus' language",
+        )
     rows = table.rows(ids[known]).astype(np.float64)
     centred = rows - _centre(rows, list(compress(words, known)), idf)
-    part = np.zeros((len(words), table.dim))
-    part[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
-    return part
+    scaled = np.zeros((len(words), table.dim))
+    scaled[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
+    return scaled
 
 
 def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """The mean row, weighed by document frequency and idf; 0, for no centring, without texts that hold the words."""
+    """Return the mean row, weighted by document frequency times idf.
+
+    The result is 0, so that nothing is centred, without a corpus or if the corpus contains none of the words.
+    """
     if idf is None:
         return 0
     frequency = idf.of_words(words)
@@ -131,22 +161,36 @@ def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFreque
     return shares @ rows / shares.sum() if shares.any() else 0
 
 
-def _largest(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
+def _largest_weights(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
+    """Return the largest weight (V,) that each word has in any of the tables."""
     weights = np.zeros(len(words), np.float32)
     for table in tables:
-        found = np.array([table.index[word] for word in words])
-        np.maximum(weights, np.where(found >= 0, table.weights[found], 0), out=weights)
+        ids = np.array([table.index[word] for word in words])
+        np.maximum(weights, np.where(ids >= 0, table.weights[ids], 0), out=weights)
     return weights
 
 
 def subwords(words: Sequence[str], dim: int) -> Floats:
-    """Rows of length 1 (V, ``dim``) by the words' spelling: words of shared character n-grams are similar.
+    """Return vectors from the spelling of words: words that share character n-grams have similar vectors.
 
-    The n-grams of 3 to 5 characters of "<word>" (fastText's, Bojanowski et al. 2017) fall into 32,768 buckets by
-    CRC-32, each with a direction of its own; a word is their sum, each weighed by how rare it is among ``words``.
-    Raises MissingExtra without SciPy.
+    The n-grams of 3 to 5 characters of ``"<word>"`` are hashed by CRC-32 into 32,768 buckets. Each bucket has a random
+    direction. The vector of a word is the sum of the directions of its n-grams, each weighted by the n-gram's
+    inverse document frequency among ``words``.
+
+    Args:
+        words: The words.
+        dim: The number of dimensions.
+
+    Returns:
+        Vectors of shape (V, ``dim``) and length 1.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
+
+    Source:
+        The n-grams are those of fastText (Bojanowski et al. 2017).
     """
-    buckets = [hashed_ngrams(word, _SIZES, _BUCKETS) for word in words]
+    buckets = [hashed_ngrams(word, _NGRAM_SIZES, _BUCKETS) for word in words]
     offsets = np.cumsum([0, *map(len, buckets)])
     counts = sparse_counts(np.fromiter(chain.from_iterable(buckets), np.int32), offsets, _BUCKETS)
     counts.data = smoothed_idf(document_frequency(counts), len(words)).astype(np.float32)[counts.indices]

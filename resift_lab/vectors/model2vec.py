@@ -1,9 +1,9 @@
-"""Static models of others as folders: model2vec's are read and written, sentence-transformers' are read.
+"""Folders of static models: reading model2vec's and sentence-transformers', and writing model2vec's.
 
-Both are ``safetensors`` beside the ``tokenizer.json`` of the package ``tokenizers``. model2vec's have the tensor
-``embeddings``, and may have a weight for each piece in ``weights``, and in ``mapping`` which row each piece has; pieces
-that stand for unknown ones are left out of a text. sentence-transformers' ``StaticEmbedding`` has ``embedding.weight``,
-and counts them.
+Both kinds consist of a ``model.safetensors`` and the ``tokenizer.json`` of the package ``tokenizers``. A model2vec
+model has the tensor ``embeddings``. It may also have ``weights``, a weight for each piece, and ``mapping``, the row of
+each piece. It ignores the pieces that stand for unknown text. A ``StaticEmbedding`` of sentence-transformers has the
+tensor ``embedding.weight`` and counts the pieces for unknown text like any other.
 """
 
 from __future__ import annotations
@@ -24,58 +24,61 @@ from resift.vectors.folder import replacing_folder
 from resift.vectors.table import WordVectors
 from resift_lab.vectors.pieces import Pieces
 
-TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
-_UNKNOWN, _OURS = "[UNK]", "resift.json"
-_EXPECTED = f"a folder with {TENSORS} and {TOKENIZER}, of model2vec or a StaticEmbedding of sentence-transformers"
-_EXPECTED += " (resift vectors distill takes transformers)"
+TENSORS = "model.safetensors"
+TOKENIZER = "tokenizer.json"
+# The word for unknown text in a tokenizer that we write.
+_UNKNOWN = "[UNK]"
+# A file that only folders written by us contain.
+_MARKER = "resift.json"
+_EXPECTED = (
+    f"a folder with {TENSORS} and {TOKENIZER}, of model2vec or a StaticEmbedding of sentence-transformers"
+    " (for a transformer, use resift vectors distill)"
+)
 
 
 def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
-    """The table of words in a folder of model2vec, or of sentence-transformers with a ``StaticEmbedding``.
+    """Read a folder of model2vec, or of sentence-transformers with a ``StaticEmbedding``, as a table of words.
 
-    It has ``words`` first, then all that are one piece. A word has the sum of its pieces' weights, and their weighted
-    mean as its row; so a text's vector is that of the folder's own package, but for what is no word, and words that are
-    not among these. Raises BadInput if the folder holds no such model or something is wrong with it, and MissingExtra
-    without the extra ``lab``.
+    The weight of a word is the sum of the weights of its pieces, and its row is their weighted mean. A text's vector is
+    therefore the same as the folder's own package computes, except for words that are not in the table and for text
+    that is not a word.
+
+    Args:
+        source: The folder.
+        words: Words to put first in the table. All words that consist of a single piece follow.
+
+    Raises:
+        BadInput: If the folder does not contain a static model, or the model is damaged.
+        MissingExtra: If the extra ``lab`` is not installed.
     """
     with needs_extra("lab", "Reading a static model"):
         from safetensors.numpy import load_file
 
-    folder = _holding(Path(source))
+    folder = _tensor_folder(Path(source))
     try:
         tensors = load_file(folder / TENSORS)
         definition = (folder / TOKENIZER).read_bytes()
-    except Exception as error:  # the package has errors of its own, and numpy lacks some of its dtypes
+    except Exception as error:  # the package has errors of its own, and NumPy lacks some of its dtypes
         raise _unreadable(source, str(error)) from error
-    skips_unknown = "embeddings" in tensors
-    rows = tensors.get("embeddings", tensors.get("embedding.weight"))
-    if rows is None or rows.ndim != 2:
-        raise _unreadable(source, f"its {len(tensors)} tensors are {', '.join(sorted(tensors)[:3])} …")
-    rows = _by_piece(rows, tensors.get("mapping"), source)
-    weights = np.ones(len(rows), np.float32)
-    if (given := tensors.get("weights")) is not None:
-        if given.shape != (len(rows),):
-            raise _unreadable(source, f"weights of shape {given.shape} for {len(rows)} pieces")
-        weights = given.astype(np.float32)
-    if not (np.isfinite(rows).all() and np.isfinite(weights).all()):
-        raise _unreadable(source, "it holds NaN or infinity")
+    rows, weights = _piece_vectors(tensors, source)
     pieces = Pieces(definition)
+    skips_unknown = "embeddings" in tensors
     if skips_unknown and pieces.unknown is not None:
         weights[pieces.unknown] = 0
     pieces.check_count(len(rows))
-    named = list(dict.fromkeys([*words, *pieces.whole_words]))
-    ids, offsets = pieces.ids(named)
-    owner = np.repeat(np.arange(len(named)), np.diff(offsets))
-    totals = np.bincount(owner, weights[ids], len(named)).astype(np.float32)
-    sums = np.zeros((len(named), rows.shape[1]), np.float32)
-    np.add.at(sums, owner, weights[ids, None] * rows[ids].astype(np.float32))
+    all_words = list(dict.fromkeys([*words, *pieces.whole_words]))
+    ids, offsets = pieces.ids(all_words)
+    word_of_piece = np.repeat(np.arange(len(all_words)), np.diff(offsets))
+    totals = np.bincount(word_of_piece, weights[ids], len(all_words)).astype(np.float32)
+    sums = np.zeros((len(all_words), rows.shape[1]), np.float32)
+    np.add.at(sums, word_of_piece, weights[ids, None] * rows[ids].astype(np.float32))
     known = totals > 0
     info = {"source": Path(source).resolve().name, "weighting": "as given"}
-    return WordVectors(list(compress(named, known)), sums[known] / totals[known, None], totals[known], info=info)
+    return WordVectors(list(compress(all_words, known)), sums[known] / totals[known, None], totals[known], info=info)
 
 
-def _holding(folder: Path) -> Path:
-    """Where in ``folder`` the tensors are: sentence-transformers may keep each of its modules in a folder."""
+def _tensor_folder(folder: Path) -> Path:
+    """Return the folder with the tensors. sentence-transformers may store each module in a folder of its own."""
     try:
         modules = json.loads((folder / "modules.json").read_text("utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -87,25 +90,52 @@ def _holding(folder: Path) -> Path:
     raise _unreadable(folder, f"it has no {TENSORS} beside a {TOKENIZER}")
 
 
-def _unreadable(source: str | Path, what: str) -> BadInput:
-    return BadInput(f"{source} holds no static model: {what}", value=str(source), expected=_EXPECTED)
+def _unreadable(source: str | Path, reason: str) -> BadInput:
+    return BadInput(f"{source} contains no static model: {reason}", value=str(source), expected=_EXPECTED)
 
 
-def _by_piece(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """A row for each piece, (V, D)."""
-    if mapping is not None:
-        if mapping.ndim != 1 or not (mapping.min(initial=0) >= 0 and mapping.max(initial=0) < len(rows)):
-            raise _unreadable(source, f"its mapping leads beyond {len(rows)} rows")
-        rows = rows[mapping]
-    return rows
+def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tuple[NDArray[Any], Floats]:
+    """Return the rows (V, D) and weights (V,) of all pieces. Raises BadInput if the tensors are not as expected."""
+    rows = tensors.get("embeddings", tensors.get("embedding.weight"))
+    if rows is None or rows.ndim != 2:
+        raise _unreadable(source, f"its {len(tensors)} tensors are {', '.join(sorted(tensors)[:3])} …")
+    rows = _mapped(rows, tensors.get("mapping"), source)
+    weights = np.ones(len(rows), np.float32)
+    if (stored := tensors.get("weights")) is not None:
+        if stored.shape != (len(rows),):
+            raise _unreadable(source, f"it has weights of shape {stored.shape} for {len(rows)} pieces")
+        weights = stored.astype(np.float32)
+    if not (np.isfinite(rows).all() and np.isfinite(weights).all()):
+        raise _unreadable(source, "it contains NaN or infinity")
+    return rows, weights
+
+
+def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
+    """Return the row of each piece (V, D). ``mapping`` (V,), if present, has the number of each piece's row."""
+    if mapping is None:
+        return rows
+    if mapping.ndim != 1 or not (mapping.min(initial=0) >= 0 and mapping.max(initial=0) < len(rows)):
+        raise _unreadable(source, f"its mapping refers to rows outside of the {len(rows)} rows")
+    return np.asarray(rows[mapping])
 
 
 def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
-    """Write a table as model2vec's folder, whole or not at all; its path. An earlier one there is replaced.
+    """Write a table of word vectors as a folder of model2vec.
 
-    Its cosines are those of the table's weighted means. Words become a vocabulary of whole words, which is split off
-    as :func:`resift.text.tokenize` does. Raises BadInput if the folder holds something else or cannot be written, and
-    MissingExtra without the extra ``lab``.
+    The folder is written completely or not at all. It replaces a folder that an earlier call wrote. The written
+    model's cosines are those of the table's weighted means. Its tokenizer splits texts into whole words, as
+    :func:`resift.text.tokenize` does.
+
+    Args:
+        table: The table to write.
+        folder: The path of the folder.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        BadInput: If the folder exists and was not written by this function, or cannot be written.
+        MissingExtra: If the extra ``lab`` is not installed.
     """
     with needs_extra("lab", "Writing a static model"):
         from safetensors.numpy import save_file
@@ -116,17 +146,17 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
         "architectures": ["StaticModel"],
         "hidden_dim": table.dim,
         "normalize": True,
-        "max_length": None,  # its default would leave out all but the first 512 pieces of a text
+        "max_length": None,  # the default would ignore all but the first 512 pieces of a text
         "embedding_dtype": "float32",
     }
     modules = [
         {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
         {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
     ]
-    # replaced is what has a file of ours: to take any model's folder for an earlier one would be the end of that model
-    with replacing_folder(folder, _OURS) as fresh:
-        (fresh / _OURS).write_text(json.dumps(table.info, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        # the rows hold their weights, which sentence-transformers does not look for
+    # Only a folder with our marker file is replaced, so that no other model's folder is ever overwritten.
+    with replacing_folder(folder, _MARKER) as fresh:
+        (fresh / _MARKER).write_text(json.dumps(table.info, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        # The rows are multiplied by the weights, because sentence-transformers ignores the tensor "weights".
         save_file({"embeddings": np.ascontiguousarray(rows * weights[:, None])}, fresh / TENSORS)
         (fresh / TOKENIZER).write_bytes(definition)
         (fresh / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -135,14 +165,18 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
 
 
 def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
-    """A tokenizer's JSON, and the rows (V + 1, D) and weights (V + 1,) of its words."""
+    """Return the JSON of a tokenizer for the table's words, with the rows (V + 1, D) and weights (V + 1,).
+
+    The first row, of zeros, belongs to unknown words.
+    """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     words = [_UNKNOWN, *table.words]
     tokenizer = Tokenizer(models.WordLevel(dict(zip(words, range(len(words)), strict=True)), _UNKNOWN))
     tokenizer.normalizer = normalizers.Lowercase()
-    lone = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_SCRIPTS)
-    word = rf"[{lone}]|[\p{{L}}\p{{N}}\p{{M}}&&[^{lone}]]+"
+    # In scripts without spaces each character is a word; elsewhere a word is a run of letters, digits and marks.
+    unspaced = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_SCRIPTS)
+    word = rf"[{unspaced}]|[\p{{L}}\p{{N}}\p{{M}}&&[^{unspaced}]]+"
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(word), "removed", invert=True)
     rows = np.concatenate([np.zeros((1, table.dim), np.float32), table.rows()])
     return tokenizer.to_str().encode(), rows, np.concatenate([np.zeros(1, np.float32), table.weights])

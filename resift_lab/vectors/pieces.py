@@ -1,6 +1,7 @@
-"""Word pieces: static models of others split texts by a tokenizer of their own, whose rules their rows are for.
+"""Splitting of texts into word pieces, as the tokenizers of static models do.
 
-The package ``tokenizers`` does the splitting, where such a model is made a table of words.
+The rows of a static model belong to the pieces of its own tokenizer. The package ``tokenizers`` does the splitting when
+such a model is converted to a table of words.
 """
 
 from __future__ import annotations
@@ -17,20 +18,27 @@ from numpy.typing import NDArray
 from resift.errors import BadInput, needs_extra
 from resift.text import tokenize
 
-_BATCH = 256  # texts: what the package tells of each piece takes a hundred bytes
+# Texts that are split at a time. The package allocates about a hundred bytes for each piece.
+_BATCH = 256
 
 
 class Pieces:
-    """Splits texts into pieces of words as ``definition`` says, the JSON (UTF-8) of the package ``tokenizers``.
+    """A tokenizer that splits texts into word pieces.
 
-    Raises BadInput if it says nothing that can be understood, and MissingExtra without the package.
+    Args:
+        definition: The content of a ``tokenizer.json`` of the package ``tokenizers`` (JSON in UTF-8).
+
+    Raises:
+        BadInput: If the definition cannot be read.
+        MissingExtra: If the package ``tokenizers`` is not installed.
     """
 
     def __init__(self, definition: bytes) -> None:
         with needs_extra("lab", "A table of word pieces"):
             from tokenizers import Tokenizer
 
-        # Its own threads would be lost in the processes that a server forks; a batch a thread of ours is as fast.
+        # The package's own threads do not survive in the processes that a server forks. Batches in our own threads
+        # are as fast.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.definition = definition
         try:
@@ -41,7 +49,7 @@ class Pieces:
         self._tokenizer.no_truncation()
 
     def check_count(self, count: int) -> None:
-        """Raise BadInput if there are more than ``count`` pieces."""
+        """Raise BadInput if the tokenizer has more than ``count`` pieces."""
         last = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         if last >= count:
             message = f"the tokenizer has {last + 1} pieces and the table {count} rows"
@@ -49,30 +57,39 @@ class Pieces:
 
     @property
     def unknown(self) -> int | None:
-        """The piece that stands for whatever the others cannot spell; None if there is none."""
+        """The id of the piece for text that no other piece can spell, or None if the tokenizer has no such piece."""
         model = json.loads(self.definition)["model"]
-        name, id = model.get("unk_token"), model.get("unk_id")  # by the kind of model one, the other or neither
+        # Depending on its kind, a model names the piece, or gives its id, or has neither.
+        name, id = model.get("unk_token"), model.get("unk_id")
         return id if name is None else self._tokenizer.token_to_id(name)
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The pieces of all texts, end to end, and the n + 1 offsets at which each text's pieces start."""
-        found: list[list[int]] = []
+        """Split texts into pieces.
+
+        Returns:
+            The piece ids of all texts, joined end to end, and the n + 1 offsets at which the pieces of each text start.
+        """
+        piece_ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
-            # half of a surrogate pair is no text to the package
+            # The package rejects lone surrogates, so they are replaced.
             batch = [
                 text if text.isascii() else text.encode("utf-8", "replace").decode()
                 for text in texts[start : start + _BATCH]
             ]
-            found += [one.ids for one in self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)]
-        offsets = np.cumsum([0, *map(len, found)])
-        return np.fromiter(chain.from_iterable(found), np.int32, int(offsets[-1])), offsets
+            encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+            piece_ids += [encoding.ids for encoding in encodings]
+        offsets = np.cumsum([0, *map(len, piece_ids)])
+        return np.fromiter(chain.from_iterable(piece_ids), np.int32, int(offsets[-1])), offsets
 
     @cached_property
     def whole_words(self) -> dict[str, int]:
-        """The words, as :func:`resift.text.tokenize` gives them, that are one piece each, in the pieces' order."""
+        """The words that consist of a single piece, with the piece's id, in the order of the pieces.
+
+        A word is a text that :func:`resift.text.tokenize` returns unchanged.
+        """
         size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         texts = [self._tokenizer.decode([id]).strip() for id in range(size)]
         ids, offsets = self.ids(texts)
-        alone = np.flatnonzero(np.diff(offsets) == 1).tolist()
-        # a piece such as "##ing" is written like a word, but a text that holds this word is split otherwise
-        return {texts[id]: id for id in alone if ids[offsets[id]] == id and tokenize(texts[id]) == [texts[id]]}
+        single = np.flatnonzero(np.diff(offsets) == 1).tolist()
+        # A piece such as "##ing" decodes to a word, but the tokenizer splits that word into another piece.
+        return {texts[id]: id for id in single if ids[offsets[id]] == id and tokenize(texts[id]) == [texts[id]]}

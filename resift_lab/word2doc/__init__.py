@@ -1,1 +1,1 @@
-"""word2doc: which document a few keywords mean."""
+"""word2doc: retrieval of a single document by a few keywords."""

@@ -1,7 +1,8 @@
-"""Keywords of documents as stand-ins for queries: RAKE, and what a hurried person makes of them.
+"""Keywords that serve as queries in training and evaluation, and typing errors in them.
 
-RAKE (Rose et al. 2010): candidates are the runs of words between stop words and signs; a word scores its degree (the
-lengths of the candidates that hold it) over its frequency, a candidate the sum of its words' scores.
+The keywords of a document come from RAKE (Rose et al. 2010). RAKE's candidates are the runs of words between stop words
+and punctuation. The score of a word is its degree (the total length of the candidates that contain it) divided by its
+frequency. The score of a candidate is the sum of its words' scores.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ import numpy as np
 
 from resift.text import FUNCTION_WORDS
 
+# Largest number of words in a keyword.
 MAX_WORDS = 3
+# Kinds of noise that with_noise can add to a query.
 NOISES = ("clean", "typo", "word left out", "joined", "ending")
-_PART = re.compile(r"[^\W_]+|[^\w\s]|_|\n\s*\n")
+# A word, a punctuation character, or a blank line.
+_TOKEN = re.compile(r"[^\W_]+|[^\w\s]|_|\n\s*\n")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def rake(text: str, count: int | None = None) -> list[str]:
-    """A text's keywords of at most three words, best first, each once; at most ``count``.
+    """Return the distinct keywords of a text, each of at most three words, best first.
+
+    Args:
+        text: The text.
+        count: The maximum number of keywords; all by default.
+
+    Source:
+        Rose et al. 2010, "Automatic keyword extraction from individual documents".
 
     >>> rake("Compatibility of systems of linear constraints over the set of natural numbers.")
     ['linear constraints', 'natural numbers', 'compatibility', 'systems', 'set']
@@ -35,10 +46,10 @@ def rake(text: str, count: int | None = None) -> list[str]:
 
 
 def _candidates(text: str) -> list[tuple[str, ...]]:
-    """The runs of at most three words between stop words, numbers, single letters and signs."""
+    """Return the runs of at most three words between stop words, numbers, single letters and punctuation."""
     candidates: list[tuple[str, ...]] = []
     run: list[str] = []
-    for token in [*_PART.findall(text.lower()), "."]:  # the full stop ends the last run
+    for token in [*_TOKEN.findall(text.lower()), "."]:  # the full stop ends the last run
         if token[0].isalpha() and len(token) > 1 and token not in FUNCTION_WORDS:
             run.append(token)
         else:
@@ -49,11 +60,18 @@ def _candidates(text: str) -> list[tuple[str, ...]]:
 
 
 def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
-    """The query as a hurried person writes it; unchanged where it cannot have a noise of this kind.
+    """Return the query with a typing error of the given kind.
 
-    ``kind`` is one of NOISES. ``clean``: nothing; ``typo``: in every word of four letters or more two letters change
-    places, or one is left out, doubled or another; ``word left out``; ``joined``: the first two words without the blank
-    between them; ``ending``: the words' ends cut or added to.
+    Args:
+        query: The query.
+        kind: One of ``NOISES``. ``clean`` changes nothing. ``typo`` swaps two letters, or drops, doubles or replaces a
+            letter, in each word of four letters or more. ``word left out`` removes a random word. ``joined`` removes
+            the space between the first two words. ``ending`` cuts or adds an ending like "ing" in each word of four
+            letters or more.
+        rng: The source of random numbers.
+
+    Returns:
+        The changed query; the unchanged query if this kind of error is not possible in it.
     """
     words = query.split()
     if kind == "typo":
@@ -68,6 +86,7 @@ def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
 
 
 def _with_typo(word: str, rng: np.random.Generator) -> str:
+    """Swap, drop, double or replace a random letter that is neither the first nor the last."""
     position, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
     before, letter, after = word[:position], word[position], word[position + 1 :]
     if kind == 0:
@@ -80,6 +99,7 @@ def _with_typo(word: str, rng: np.random.Generator) -> str:
 
 
 def _inflected(word: str, rng: np.random.Generator) -> str:
+    """Cut the ending of a word, or add a random ending to a word without any."""
     for ending in ("ing", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
             return word.removesuffix(ending)

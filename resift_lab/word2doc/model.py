@@ -1,16 +1,21 @@
-"""word2doc: which document is meant by a few keywords, however they are written.
+"""The word2doc network at prediction time, computed with NumPy.
 
-A network joins two views of a query (the thesis of 2018 that calls it word2doc, section 2.2): what the query itself
-looks like, through a fully connected layer, and the documents that a hashed-bigram retriever finds for it, each by an
-embedding of its own. Their mean goes through a second layer with a ReLU, and an output row for each document gives its
-score. Mistyped words are read as the corpus spells them, and the query is seen through word vectors and n-grams.
+word2doc predicts which document is meant by a few keywords (the thesis "word2doc", 2018, section 2.2.1). The network
+combines two inputs. A fully connected layer maps the query's vector to a hidden vector. A retriever of hashed unigrams
+and bigrams returns ten documents for the query (the context), each of which has a learned embedding. The mean of these
+eleven vectors passes through a second layer with a ReLU, and an output row for each document gives the document's
+score.
 
-:mod:`resift_lab.training.word2doc` learns it; here it is run by numpy.
+Beyond the thesis, a speller first corrects mistyped words, the query's vector consists of word vectors and character
+n-grams instead of InferSent's sentence embedding, and the retriever's own scores may be added to the network's.
+
+:mod:`resift_lab.training.word2doc` trains the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,17 +34,24 @@ from resift_lab.corpus import hashed_ngrams
 from resift_lab.word2doc.retriever import ARRAYS, HashedRetriever, best_rows
 
 FILE = "word2doc.json"
+# Number of context documents.
 CONTEXT = 10
+# Dimensions, sizes and hash buckets of the character n-grams in a query's vector.
 NGRAM_DIM = 256
 _NGRAM_SIZES = (2, 3, 4)
 _BUCKETS = 2**15
 
 
 class QueryView:
-    """A query as a vector (D + 256,): the weighted mean of its words' vectors, and the sum of its character n-grams.
+    """An encoder that maps a query to a vector of D + 256 dimensions.
 
-    N-grams of two to four letters of "<word>" fall into 32,768 buckets with a random direction each. Both parts have
-    length 1, or 0 where there is nothing to see.
+    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 are the sum of the
+    vectors of its character n-grams. The n-grams of two to four characters of ``"<word>"`` are hashed into 32,768
+    buckets, and each bucket has a random direction. Both parts are scaled to length 1. A part stays 0 if the query has
+    no known word or no n-gram.
+
+    Args:
+        table: Word vectors of D dimensions.
     """
 
     def __init__(self, table: WordVectors) -> None:
@@ -47,7 +59,7 @@ class QueryView:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions, D + 256."""
+        """The number of dimensions of a query's vector, D + 256."""
         return self.table.dim + NGRAM_DIM
 
     @cached_property
@@ -55,7 +67,7 @@ class QueryView:
         return np.random.default_rng(0).standard_normal((_BUCKETS, NGRAM_DIM), np.float32)
 
     def encode(self, queries: Sequence[str]) -> Floats:
-        """Vectors of the queries, (n, D + 256) float32."""
+        """Return the vectors of the queries, shape (n, D + 256), float32."""
         by_words = np.zeros((len(queries), self.table.dim), np.float32)
         by_ngrams = np.zeros((len(queries), NGRAM_DIM), np.float32)
         for row, query in enumerate(queries):
@@ -69,61 +81,76 @@ class QueryView:
         return np.hstack([unit_rows(by_words), unit_rows(by_ngrams)])
 
 
+@dataclass(eq=False)
 class Word2Doc:
-    """A trained network with its retriever.
+    """A trained word2doc network with its retriever.
 
-    ``ids``: the N documents' ids; ``view``: how the network sees a query; ``speller``: corrects mistyped words;
-    ``layers``: ``query`` (D + 256, H), ``query_bias`` (H,), ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias``
-    (H,), ``output`` (N, H) and ``output_bias`` (N,); ``retriever_weight``: what the retriever's scores, divided by the
-    best one's, count beside the network's.
+    Attributes:
+        ids: The ids of the N documents.
+        view: The encoder of queries.
+        retriever: The retriever of context documents.
+        speller: Corrects mistyped words of queries.
+        layers: The arrays of the network: ``query`` (D + 256, H), ``query_bias`` (H,), ``embeddings`` (N, H),
+            ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H) and ``output_bias`` (N,).
+        retriever_weight: The weight of the retriever's scores beside the network's. The retriever's scores are first
+            divided by the best score of the query.
+        info: Further information to be saved with the model.
 
-    Raises BadInput if ids, retriever and layers are not of the same number of documents, or the layers of other shapes.
+    Raises:
+        BadInput: If ids, retriever and layers do not have the same number of documents, or a layer has a wrong shape.
     """
 
-    def __init__(
-        self,
-        ids: Sequence[str],
-        view: QueryView,
-        retriever: HashedRetriever,
-        speller: Speller,
-        layers: dict[str, NDArray[Any]],
-        retriever_weight: float = 0.0,
-        info: dict[str, Any] | None = None,
-    ) -> None:
-        if not len(ids) == retriever.documents == len(layers["embeddings"]) == len(layers["output"]):
+    ids: list[str]
+    view: QueryView
+    retriever: HashedRetriever
+    speller: Speller
+    layers: dict[str, NDArray[Any]]
+    retriever_weight: float = 0.0
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ids, self.info = list(self.ids), dict(self.info)
+        layers, documents = self.layers, len(self.ids)
+        if not documents == self.retriever.documents == len(layers["embeddings"]) == len(layers["output"]):
             raise BadInput(
-                f"{len(ids)} ids, {retriever.documents} documents retrieved, {len(layers['output'])} predicted",
-                expected="the same documents",
+                f"there are {documents} ids, {self.retriever.documents} documents in the retriever and "
+                f"{len(layers['output'])} in the network",
+                expected="the same number of documents",
             )
         width = layers["embeddings"].shape[1]
         shapes = {
-            "query": (view.dim, width),
+            "query": (self.view.dim, width),
             "query_bias": (width,),
-            "embeddings": (len(ids), width),
+            "embeddings": (documents, width),
             "hidden": (width, width),
             "hidden_bias": (width,),
-            "output": (len(ids), width),
-            "output_bias": (len(ids),),
+            "output": (documents, width),
+            "output_bias": (documents,),
         }
         for name, shape in shapes.items():
             if layers[name].shape != shape:
-                raise BadInput(f"{name} of shape {layers[name].shape}", expected=str(shape))
-        self.ids, self.view, self.retriever, self.speller = list(ids), view, retriever, speller
-        self.layers = layers
-        self.retriever_weight, self.info = retriever_weight, dict(info or {})
+                raise BadInput(f"layer {name} has the shape {layers[name].shape}", expected=str(shape))
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify documents, network and retriever."""
+        """16 hexadecimal digits that identify the content: documents, network and retriever."""
         return content_hash(self._info(), self.ids, self._arrays())
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """A score for every document, (n, N) float32; the higher the likelier."""
+        """Return a score for each document; a higher score means a more likely document.
+
+        Returns:
+            Scores of shape (n, N), float32.
+        """
         network, retrieved = self.parts(queries)
         return np.asarray(network + np.float32(self.retriever_weight) * retrieved)
 
     def parts(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
-        """The network's scores, and the retriever's divided by the best one's, (n, N) each."""
+        """Return the two summands of :meth:`scores` before weighting.
+
+        Returns:
+            The network's scores (n, N), and the retriever's scores (n, N) divided by the best score of each query.
+        """
         corrected = [" ".join(self.speller.correct(query)) for query in queries]
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
         for row, query in zip(retrieved, corrected, strict=True):
@@ -133,9 +160,14 @@ class Word2Doc:
         return network, retrieved
 
     def _network(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
-        """Scores (n, N) for queries (n, D + 256) and the rows of the documents retrieved for each.
+        """Return the network's scores (n, N).
 
-        h = (W q + b + Σ e_c) / (1 + 10), the mean of the query and its context; s = O relu(V h + c) + d.
+        With the query's vector q and the embeddings e_c of its context documents, the hidden vector is
+        h = (W q + b + Σ e_c) / (1 + 10), and the scores are s = O relu(V h + c) + d.
+
+        Args:
+            inputs: The vectors of the queries, shape (n, D + 256).
+            contexts: For each query, the positions of its context documents, at most ten.
         """
         layers = self.layers
         joined = np.zeros((len(inputs), layers["embeddings"].shape[1]), np.float32)
@@ -146,7 +178,7 @@ class Word2Doc:
         return np.asarray(hidden @ layers["output"].T.astype(np.float32) + layers["output_bias"], np.float32)
 
     def predict(self, query: str, count: int = 10) -> list[tuple[str, float]]:
-        """Ids and scores of the ``count`` likeliest documents, best first."""
+        """Return the ids and scores of the ``count`` most likely documents, best first."""
         (scores,) = self.scores([query])
         return [(self.ids[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")[:count]]
 
@@ -163,20 +195,31 @@ class Word2Doc:
         return {**self.view.table.arrays(), **self.retriever.arrays(), **spelling, **self.layers}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder, whole or not at all."""
+        """Write the model to a folder, completely or not at all, and return the folder's path."""
         return write_folder(folder, FILE, self._info(), self.ids, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> Word2Doc:
         """Read a folder that :meth:`save` wrote.
 
-        Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
+        Raises:
+            ModelNotFound: If the folder contains no word2doc model.
+            CorruptModel: If the content differs from what was saved.
         """
         info, ids, arrays = read_folder(folder, FILE)
         with corrupt_model_errors(folder):
-            words, about = info.pop("words"), info.pop("vectors")
-            table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)
+            words, table_info = info.pop("words"), info.pop("vectors")
+            scales = arrays.pop("scales", None)
+            table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), scales, table_info)
             retriever = HashedRetriever(len(ids), {name: arrays.pop(name) for name in ARRAYS})
             known = arrays.pop("known").tobytes().decode("utf-8", "surrogatepass").split("\n")
             speller = Speller(dict(zip(known, arrays.pop("frequency").tolist(), strict=True)))
-            return cls(ids, QueryView(table), retriever, speller, arrays, info.pop("mix"), info)
+            return cls(
+                ids=ids,
+                view=QueryView(table),
+                retriever=retriever,
+                speller=speller,
+                layers=arrays,
+                retriever_weight=info.pop("mix"),
+                info=info,
+            )

@@ -1,8 +1,15 @@
-"""A TF-IDF retriever of hashed unigrams and bigrams, as DrQA's (Chen et al. 2017), built as a stream onto disk.
+"""A TF-IDF retriever of hashed unigrams and bigrams, as in DrQA (Chen et al. 2017), with its index on disk.
 
-Text is put into Unicode's NFD and lower case; a token is a run of letters, digits and marks, or another sign. Runs of
-one or two tokens without stop words and signs fall by 32-bit MurmurHash3 into 2²⁴ bins. Both a document and a query
-weigh log(1 + tf) · max(0, log((N - n + .5) / (n + .5))) in a bin, and score by their inner product.
+Text is converted to Unicode's NFD and to lower case. A token is a run of letters, digits and combining marks, or any
+other single character that is not a space. Terms are the tokens and the pairs of adjacent tokens, without stop words
+and punctuation. A 32-bit MurmurHash3 maps each term to a bin out of 2²⁴.
+
+A bin with the term frequency tf has the weight log(1 + tf) · max(0, log((N - n + 0.5) / (n + 0.5))), in documents and
+queries alike. N is the number of documents, and n the number of documents that contain the bin. The score of a document
+is the inner product of its weights with the query's.
+
+Source:
+    word2doc (thesis, 2018), section 2.2.3, equation 2.5; without the cut at 0, which is DrQA's.
 """
 
 from __future__ import annotations
@@ -27,30 +34,37 @@ from resift.errors import BadInput
 from resift.text import FUNCTION_WORDS
 from resift_lab.corpus import probabilistic_idf
 
+# Number of hash bins.
 BINS = 2**24
+# Names of a retriever's arrays, in the order of its attributes.
 ARRAYS = ("bins", "offsets", "postings", "values", "idf")
 _TOKEN = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+|\S")
+# Postings that are processed at a time.
 _CHUNK = 1_000_000
+# Columns of the temporary files, with their types: a row for each bin of each document.
 _COLUMNS = {"bin": np.int32, "document": np.int32, "count": np.float32}
 
 
 def terms(text: str) -> list[str]:
-    """A text's unigrams and bigrams.
+    """Return the unigrams and bigrams of a text.
 
     >>> terms("The cost of Naïve Bayes, in theory") == ["cost", "nai\\u0308ve", "bayes", "theory", "nai\\u0308ve bayes"]
     True
     """
     tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
-    # an empty token stays where a stop word or a sign was, so that no bigram reaches over it
+    # An empty string replaces each stop word and punctuation mark, so that no bigram spans it.
     words = [token if token not in FUNCTION_WORDS and token[0].isalnum() else "" for token in tokens]
     bigrams = (f"{first} {second}" for first, second in pairwise(words) if first and second)
     return [*filter(None, words), *bigrams]
 
 
 def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
-    """32-bit MurmurHash3 (x86) of each text's UTF-8 bytes, (n,); all texts are hashed at once, four bytes at a time."""
+    """Return the 32-bit MurmurHash3 (x86) of each text's UTF-8 bytes, shape (n,).
+
+    All texts are hashed at the same time, four bytes per step.
+    """
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    lengths = np.array([len(each) for each in encoded], np.uint32)
+    lengths = np.array([len(content) for content in encoded], np.uint32)
     state = np.full(len(encoded), seed, np.uint32)
     if not len(encoded):
         return state
@@ -73,20 +87,28 @@ def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
 
 
 def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Each text's bytes as little-endian numbers of four, zeros filling up: (n, blocks of the longest)."""
+    """Return the texts as little-endian 32-bit numbers, padded with zeros.
+
+    Returns:
+        An array (n, B), where B is the number of 4-byte blocks of the longest text.
+    """
     width = -(-max(1, *map(len, encoded)) // 4) * 4
     padded = np.zeros((len(encoded), width), np.uint8)
-    for row, each in zip(padded, encoded, strict=True):
-        row[: len(each)] = np.frombuffer(each, np.uint8)
+    for row, content in zip(padded, encoded, strict=True):
+        row[: len(content)] = np.frombuffer(content, np.uint8)
     return padded.view("<u4").astype(np.uint32)
 
 
-def _rotated(values: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
-    return np.asarray((values << np.uint32(by)) | (values >> np.uint32(32 - by)))
+def _rotated(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
+    return np.asarray((values << np.uint32(bits)) | (values >> np.uint32(32 - bits)))
 
 
 def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
-    """The bins (m,) of a text's terms, ascending, and how many terms fall into each, (m,)."""
+    """Count the terms of a text by hash bin.
+
+    Returns:
+        The bins (m,) in ascending order, and the number of terms in each bin (m,).
+    """
     counts = Counter(terms(text))
     hashed = (murmur3(list(counts)) % BINS).astype(np.int64)
     bins, rows = np.unique(hashed, return_inverse=True)
@@ -94,12 +116,24 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
 
 
 class HashedRetriever:
-    """Postings by bin.
+    """An inverted index of hashed terms, with a list of postings for each bin.
 
-    ``bins`` (B,): those in use, ascending; ``offsets`` (B + 1,): where each one's begin in ``postings`` (P,), rows of
-    documents, and ``values`` (P,), their weights; ``idf`` (B,). The arrays may be memory-mapped.
+    The arrays may be memory-mapped.
 
-    Raises BadInput for arrays that do not fit together.
+    Args:
+        documents: The number of documents, N.
+        arrays: The arrays below, by name.
+
+    Attributes:
+        documents: The number of documents, N.
+        bins: The B bins in use, ascending, shape (B,).
+        offsets: The start of each bin's postings, shape (B + 1,).
+        postings: Document numbers, shape (P,).
+        values: The weight of the bin in each document of ``postings``, shape (P,).
+        idf: The inverse document frequency of each bin, shape (B,).
+
+    Raises:
+        BadInput: If the arrays do not fit together.
     """
 
     def __init__(self, documents: int, arrays: dict[str, NDArray[Any]]) -> None:
@@ -112,31 +146,38 @@ class HashedRetriever:
         expected = {"bins": bins, "offsets": (bins[0] + 1,), "postings": postings, "values": postings, "idf": bins}
         shapes = {name: array.shape for name, array in self._arrays.items()}
         if shapes != expected:
-            raise BadInput(f"postings of shapes {shapes}", expected=str(expected))
+            raise BadInput(f"the arrays have the shapes {shapes}", expected=str(expected))
         integers = all(array.dtype.kind in "iu" for array in (self.bins, self.offsets, self.postings))
         if not integers or not len(self.bins) or (np.diff(self.bins) <= 0).any():
-            raise BadInput("bins out of order", expected="ascending whole numbers")
+            raise BadInput("the bins are out of order", expected="ascending whole numbers")
         if self.offsets[0] != 0 or self.offsets[-1] != postings[0] or (np.diff(self.offsets) < 0).any():
-            raise BadInput("offsets out of order", expected=f"0 to {postings[0]}, ascending")
+            raise BadInput("the offsets are out of order", expected=f"ascending numbers from 0 to {postings[0]}")
         spans = _spans(postings[0])
         if any(self.postings[span].min() < 0 or self.postings[span].max() >= self.documents for span in spans):
-            raise BadInput("a posting of no document", expected=f"rows below {self.documents}")
+            raise BadInput("a posting names no document", expected=f"numbers from 0 to {self.documents - 1}")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is saved, by name."""
+        """Return the arrays to save, by name."""
         return self._arrays
 
     @classmethod
     def build(cls, texts: Iterable[str], folder: str | Path | None = None) -> HashedRetriever:
-        """Read the texts once; their counts go to files in ``folder`` (a temporary one), not into memory.
+        """Build a retriever from texts, which are read only once.
 
-        Memory holds the bins in use and a million counts at a time. The files are deleted with the retriever.
-        Raises BadInput if the texts hold no word.
+        The counts are written to files. Only the bins in use and a million counts at a time are in memory. The files
+        are deleted when the retriever is garbage-collected.
+
+        Args:
+            texts: The texts of the documents.
+            folder: The folder for the files; the system's temporary folder by default.
+
+        Raises:
+            BadInput: If the texts contain no word.
         """
         work = Path(tempfile.mkdtemp(prefix="resift-hashed-", dir=folder))
         documents = _write_columns(texts, work)
         if not _column(work, "bin").stat().st_size:
-            raise BadInput("the corpus holds no word", expected="texts")
+            raise BadInput("the corpus contains no word", expected="texts with words")
         columns: dict[str, Any] = {name: np.memmap(_column(work, name), kind, "r") for name, kind in _COLUMNS.items()}
         bins, frequency = _bins_in_use(columns["bin"])
         idf = probabilistic_idf(frequency, documents).astype(np.float32)
@@ -148,7 +189,7 @@ class HashedRetriever:
         return retriever
 
     def scores(self, query: str) -> Floats:
-        """Inner product of the query with every document, (N,)."""
+        """Return the inner product of the query with each document, shape (N,)."""
         bins, counts = hashed_counts(query)
         rows = np.searchsorted(self.bins, bins)
         known = (rows < len(self.bins)) & (np.asarray(self.bins)[np.minimum(rows, len(self.bins) - 1)] == bins)
@@ -159,12 +200,23 @@ class HashedRetriever:
         return scores
 
     def best(self, query: str, count: int) -> NDArray[np.int64]:
-        """Rows of at most ``count`` documents with a score above 0, best first, ties in the documents' order."""
+        """Return the numbers of the best documents for a query, best first.
+
+        Args:
+            query: The query.
+            count: The maximum number of documents.
+
+        Returns:
+            Numbers of documents with a score above 0. Documents with equal scores are in ascending order.
+        """
         return best_rows(self.scores(query), count)
 
 
 def best_rows(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Rows of at most ``count`` scores other than 0, largest first, ties in their order."""
+    """Return the positions of the ``count`` largest scores other than 0, largest first.
+
+    Equal scores are in the order of their positions.
+    """
     hits = np.flatnonzero(scores)
     return np.asarray(hits[np.argsort(-scores[hits], kind="stable")[:count]])
 
@@ -174,7 +226,11 @@ def _column(folder: Path, name: str) -> Path:
 
 
 def _write_columns(texts: Iterable[str], folder: Path) -> int:
-    """A file each for the bins, documents and counts of all texts, end to end; how many texts there were."""
+    """Write the bins, documents and counts of all texts to a file each.
+
+    Returns:
+        The number of texts.
+    """
     documents = 0
     with ExitStack() as stack:
         files = {name: stack.enter_context(_column(folder, name).open("wb")) for name in _COLUMNS}
@@ -187,11 +243,12 @@ def _write_columns(texts: Iterable[str], folder: Path) -> int:
 
 
 def _spans(length: int) -> list[slice]:
+    """Divide the range from 0 to ``length`` into slices of ``_CHUNK`` positions."""
     return [slice(start, start + _CHUNK) for start in range(0, length, _CHUNK)]
 
 
 def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The bins that occur, ascending (B,), and how many documents hold each (B,)."""
+    """Return the distinct bins in ascending order (B,), and the number of documents that contain each (B,)."""
     spans = _spans(len(column))
     bins = np.unique(np.concatenate([np.unique(column[span]) for span in spans]))
     frequency = np.zeros(len(bins), np.int64)
@@ -203,7 +260,18 @@ def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[
 def _sorted_by_bin(
     columns: dict[str, Any], bins: NDArray[np.int32], offsets: NDArray[np.int64], idf: Floats, folder: Path
 ) -> tuple[NDArray[np.int32], Floats]:
-    """Documents and weights in the order of the bins, on disk: a counting sort, a chunk at a time."""
+    """Sort the postings by bin with a counting sort on disk, a chunk at a time.
+
+    Args:
+        columns: The files that :func:`_write_columns` wrote, memory-mapped.
+        bins: The bins in use, ascending, shape (B,).
+        offsets: The start of each bin's postings, shape (B + 1,).
+        idf: The inverse document frequency of each bin, shape (B,).
+        folder: The folder for the sorted files.
+
+    Returns:
+        The document numbers (P,) and their weights (P,), memory-mapped.
+    """
     size = (len(columns["bin"]),)
     postings = np.lib.format.open_memmap(folder / "postings.npy", "w+", np.int32, size)
     values = np.lib.format.open_memmap(folder / "values.npy", "w+", np.float32, size)

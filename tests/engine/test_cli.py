@@ -141,7 +141,7 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
         (["search", "nothing", "fire"], 2, "no index 'nothing'\n"),
         (["search", "nothing", "fire", "--explain", "--session", "anna"], 2, "no index 'nothing'\n"),
         (["model", "boew:0", "--out", "m"], 2, "unknown encoder"),
-        (["vectors", "convert", "nothing.txt", "--out", "v"], 2, "no file nothing.txt"),
+        (["vectors", "convert", "nothing.txt", "--out", "v"], 2, "no file or folder nothing.txt"),
         (["doctor", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),
     ],
 )

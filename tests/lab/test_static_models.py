@@ -211,7 +211,7 @@ def test_the_commands(tmp_path: Path, pieces: WordVectors, monkeypatch: pytest.M
     [
         ({"tokenizer.json": b"{}"}, "tokenizer cannot be read"),
         ({"tokenizer.json": None}, "no model.safetensors beside a tokenizer.json"),
-        ({"model.safetensors": b"nothing"}, "holds no static model"),
+        ({"model.safetensors": b"nothing"}, "contains no static model"),
         ({"tensors": {"encoder.layer.0.weight": np.ones((3, 3), np.float32)}}, "encoder.layer.0.weight"),
         ({"tensors": {"embeddings": np.ones((3, 3), np.float32)}}, "pieces and the table 3 rows"),
         ({"tensors": {"embeddings": np.full((99, 3), np.nan, np.float32)}}, "NaN"),

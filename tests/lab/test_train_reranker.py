@@ -301,7 +301,7 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
     [
         (["--split", "a,b"], "--split a,b"),
         (["--split", "60,40"], "split"),
-        (["--set", "negatives=31"], "31 negatives of 30"),
+        (["--set", "negatives=31"], "31 negatives cannot be drawn from 30"),
         (["--set", "epochs=0"], "epochs is 0"),
         (["--vectors", "resift-en=x"], "resift-en=x has no weight"),
         (["--set", "pool=200", "--set", "negatives=200"], "200 documents, and 200 negatives"),

@@ -1,7 +1,8 @@
-"""word2doc: negatives that spare the context, learning, resuming, saving and the commands."""
+"""Tests of word2doc: training pairs, negatives, training, resuming, saving and the commands."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -13,18 +14,20 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.errors import BadInput, CorruptModel
+from resift.ingest.readers import read
 from resift_lab.training.options import Word2DocOptions
 from resift_lab.training.word2doc import sample_negatives, train
 from resift_lab.training.word2doc_pairs import training_pairs
 from resift_lab.training.word2doc_report import judge
+from resift_lab.word2doc.documents import TitledTexts, titled_texts
 from resift_lab.word2doc.keywords import NOISES
 from resift_lab.word2doc.model import CONTEXT, Word2Doc
 
 SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
 
 
-def corpus() -> tuple[list[str], list[str], list[str]]:
-    """Forty documents of made-up words, each with a title and keywords of its own."""
+def corpus() -> TitledTexts:
+    """Return forty documents of invented words, each with its own title and keywords."""
     rng = np.random.default_rng(0)
     syllables = ["ka", "lo", "mi", "ner", "pos", "tu", "vex", "zan", "bri", "del"]
 
@@ -33,7 +36,7 @@ def corpus() -> tuple[list[str], list[str], list[str]]:
 
     titles = [f"{word()} {word()}" for _ in range(40)]
     bodies = [". ".join(f"the {word()} {word()} of the {word()}" for _ in range(4)) for _ in range(40)]
-    return [f"d{place}" for place in range(40)], titles, bodies
+    return TitledTexts([f"d{place}" for place in range(40)], titles, bodies)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def vectors() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def trained(vectors: WordVectors) -> Word2Doc:
-    return train(*corpus(), vectors, SMALL)[0]
+    return train(corpus(), vectors, SMALL)[0]
 
 
 def resift(*arguments: str | Path) -> Result:
@@ -51,32 +54,32 @@ def resift(*arguments: str | Path) -> Result:
 
 
 def test_held_back_keywords_are_never_learnt() -> None:
-    ids, titles, bodies = corpus()
-    found = training_pairs(titles, bodies, 6)
-    learnt = {query.lower() for query in found.queries}
-    assert len(found.judging) > 30
-    assert not learnt & found.judging.keys()
-    assert not learnt & found.choosing.keys()
-    assert not found.choosing.keys() & found.judging.keys()
-    for keyword, place in found.judging.items():
-        assert keyword in f"{titles[place]} {bodies[place]}".lower()
-    assert set(found.documents) == set(range(len(ids)))
+    documents = corpus()
+    pairs = training_pairs(documents.titles, documents.bodies, 6)
+    learnt = {query.lower() for query in pairs.queries}
+    assert len(pairs.judging) > 30
+    assert not learnt & pairs.judging.keys()
+    assert not learnt & pairs.choosing.keys()
+    assert not pairs.choosing.keys() & pairs.judging.keys()
+    for keyword, place in pairs.judging.items():
+        assert keyword in f"{documents.titles[place]} {documents.bodies[place]}".lower()
+    assert set(pairs.documents) == set(range(len(documents.ids)))
 
 
 def test_negatives_are_neither_target_nor_context() -> None:
     rng = np.random.default_rng(0)
     context = np.stack([rng.permutation(25)[:CONTEXT] for _ in range(200)])
     targets = rng.integers(25, size=200)
-    found = sample_negatives(rng, context, targets, 10, 25)
-    assert found.shape == (200, 10)
-    for line, spared, target in zip(found, context, targets, strict=True):
-        assert not set(line.tolist()) & {*spared.tolist(), int(target)}
-    assert set(np.unique(found)) == set(range(25))
+    negatives = sample_negatives(rng, context, targets, 10, 25)
+    assert negatives.shape == (200, 10)
+    for row, row_context, target in zip(negatives, context, targets, strict=True):
+        assert not set(row.tolist()) & {*row_context.tolist(), int(target)}
+    assert set(np.unique(negatives)) == set(range(25))
 
 
 def test_numpy_serves_what_torch_learned(vectors: WordVectors) -> None:
     torch.manual_seed(0)
-    model, _ = train(*corpus(), vectors, SMALL)
+    model, _ = train(corpus(), vectors, SMALL)
     layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
     query = "kalomi nerpostu"
     network, retrieved = model.parts([query])
@@ -101,17 +104,15 @@ def test_it_beats_the_retriever_on_slips(trained: Word2Doc) -> None:
 
 
 def test_titles_are_learnt(vectors: WordVectors) -> None:
-    ids, titles, bodies = corpus()
-    model, _ = train(
-        ids, titles, bodies, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1)
-    )
-    network, _ = model.parts(titles)
-    assert (network.argmax(axis=1) == np.arange(len(ids))).mean() > 0.5
-    assert model.predict(titles[3], 2)[0][0] == ids[3]
+    documents = corpus()
+    model, _ = train(documents, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
+    network, _ = model.parts(documents.titles)
+    assert (network.argmax(axis=1) == np.arange(len(documents.ids))).mean() > 0.5
+    assert model.predict(documents.titles[3], 2)[0][0] == documents.ids[3]
 
 
 def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> None:
-    whole, _ = train(*corpus(), vectors, SMALL)
+    whole, _ = train(corpus(), vectors, SMALL)
 
     class Stop(Exception):
         pass
@@ -121,15 +122,15 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
             raise Stop
 
     with pytest.raises(Stop):
-        train(*corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
-    resumed, _ = train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
+        train(corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
+    resumed, _ = train(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
     assert resumed.hash == whole.hash
     others = WordVectors(vectors.words, vectors.rows() + 1)
-    anew, _ = train(*corpus(), others, SMALL, None, tmp_path / "checkpoint")
-    assert anew.hash == train(*corpus(), others, SMALL)[0].hash, "another training's checkpoint counts for nothing"
+    anew, _ = train(corpus(), others, SMALL, None, tmp_path / "checkpoint")
+    assert anew.hash == train(corpus(), others, SMALL)[0].hash, "a checkpoint of another training is ignored"
     (tmp_path / "checkpoint").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="checkpoint"):
-        train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
+        train(corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
 
 
 def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
@@ -144,16 +145,21 @@ def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
 
 
 def test_fewer_documents_than_negatives(vectors: WordVectors) -> None:
-    ids, titles, bodies = (each[:20] for each in corpus())
-    with pytest.raises(BadInput, match="20 documents, with 10 negatives"):
-        train(ids, titles, bodies, vectors, SMALL)
+    documents = corpus()
+    few = TitledTexts(documents.ids[:20], documents.titles[:20], documents.bodies[:20])
+    with pytest.raises(BadInput, match="20 documents are too few to draw 10 negatives"):
+        train(few, vectors, SMALL)
     with pytest.raises(BadInput, match="no keywords"):
-        train(["a"] * 30, [""] * 30, ["the of"] * 30, vectors, SMALL)
+        train(TitledTexts(["a"] * 30, [""] * 30, ["the of"] * 30), vectors, SMALL)
 
 
 def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
-    ids, titles, bodies = corpus()
-    lines = [json.dumps({"_id": i, "title": t, "text": b}) for i, t, b in zip(ids, titles, bodies, strict=True)]
+    documents = corpus()
+    titles = documents.titles
+    lines = [
+        json.dumps({"_id": id, "title": title, "text": body})
+        for id, title, body in zip(documents.ids, titles, documents.bodies, strict=True)
+    ]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
     vectors.save(tmp_path / "vectors")
     options = ["--vectors", tmp_path / "vectors", "--set", "hidden=16", "--set", "epochs=1", "--set", "keywords=6"]
@@ -163,11 +169,19 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     assert not (tmp_path / "out.checkpoint").exists()
     report = json.loads(resift("eval", "word2doc", tmp_path / "out", "--json").stdout)
     assert report["documents"] == 40
-    told = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0]).stdout)
-    assert len(told["predictions"][titles[0]]) == 10
+    answer = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0]).stdout)
+    assert len(answer["predictions"][titles[0]]) == 10
     ran = resift("train", "word2doc", "--out", tmp_path / "none")
     assert "Missing option '--corpus'" in ran.stderr
     ran = resift(
         "train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", "--set", "keywords=2", "--out", tmp_path / "none"
     )
     assert "3 or more" in ran.stderr
+
+
+def test_titles_are_separated_from_bodies() -> None:
+    lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
+    content = "\n".join(map(json.dumps, lines)) + "\n{broken"
+    records = list(read(io.BytesIO(content.encode()), "jsonl", None))
+    assert titled_texts(records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
+    assert titled_texts(records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])

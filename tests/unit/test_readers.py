@@ -11,7 +11,6 @@ import pytest
 
 from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Files, Record, guess_format, read
-from resift_lab.commands.word2doc import TitledTexts, titled_texts
 
 
 def records(data: str | bytes, format: str = "jsonl", id_column: str | None = None) -> list[Record | BadLine]:
@@ -223,10 +222,3 @@ def test_formats_by_name(name: str, format: str) -> None:
     with pytest.raises(BadInput, match="cannot tell") as caught:
         guess_format(f"{name}.parquet")
     assert "--format" in str(caught.value.expected)
-
-
-def test_texts_alone() -> None:
-    lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
-    read_records = records("\n".join(map(json.dumps, lines)) + "\n{broken")
-    assert titled_texts(read_records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
-    assert titled_texts(read_records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])
