@@ -33,8 +33,7 @@ from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_engine, open_session_store
 from resift.service.search_service import SearchService, session_summary
-from resift.sessions.sessions import Session as StoredSession
-from resift.sessions.sessions import Sessions, check_id
+from resift.sessions.sessions import Sessions, StoredSession, check_id
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ SEARCH_TIMEOUT = 0.5  # that a search waits for its session: it goes on without,
 
 
 @dataclass(frozen=True)
-class StoredSession:
+class SessionRecord:
     """A session as it is stored: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
 
     ``version`` is the store's own mark of the write that it comes from, None for a session that is not stored yet.
@@ -36,11 +36,11 @@ class SessionStore(ABC):
     """
 
     @abstractmethod
-    def read(self, id: str, wait: bool = True) -> StoredSession | None:
+    def read(self, id: str, wait: bool = True) -> SessionRecord | None:
         """Return a session as anybody last wrote it, whether it has expired or not; None if there is none."""
 
     @abstractmethod
-    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
+    def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
         """Write a session if the stored one still has ``session.version``, or for None if there is none yet.
 
         Returns True if it was written, and then the write survives a restart. Returns False, and changes nothing, if
@@ -52,7 +52,7 @@ class SessionStore(ABC):
         """Delete a session; return whether there was one."""
 
     @abstractmethod
-    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
         """Return the id of each session, or of each that names an index, and what is stored of it.
 
         They come in no particular order and without their versions.

@@ -26,7 +26,7 @@ import pytest
 from resift.arrays import Floats
 from resift.contracts.documents import Document, check_name
 from resift.contracts.engine import Engine
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.contracts.tuning import Tuning
 from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError, IndexNotFound, ResiftError
@@ -39,7 +39,7 @@ TEXTS = [
     "Rain fills the river with water",
     "The of a",
 ]
-STORED = StoredSession({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
+STORED = SessionRecord({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
 
 
 def documents(model: Model) -> list[Document]:
@@ -146,7 +146,7 @@ class SessionStoreContract:
             together.wait()  # all have read before one writes: five of the six must be refused
             while times:
                 body = {"n": stored.body["n"] + 1 if stored else 1}
-                if store.write("a", StoredSession(body, 1.0, [], stored.version if stored else None)):
+                if store.write("a", SessionRecord(body, 1.0, [], stored.version if stored else None)):
                     times -= 1
                 else:
                     refused.append(1)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionStore, StoredSession
+from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionRecord, SessionStore
 from resift.contracts.ubi import (
     END_OF_TIME,
     EVENTS,
@@ -210,12 +210,12 @@ class SqliteSessionStore(SessionStore):
             raise BadInput(error.message, value=path, expected=expected) from error
         self.close()
 
-    def read(self, id: str, wait: bool = True) -> StoredSession | None:
+    def read(self, id: str, wait: bool = True) -> SessionRecord | None:
         with self._database.transaction(False, None if wait else SEARCH_TIMEOUT) as db:
             row = db.execute(f"SELECT {_ROW}, version FROM session_log WHERE id = ?", (id,)).fetchone()
         return None if row is None else _stored(*row)
 
-    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
+    def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
         values = (session.expires, _json(session.indices), _json(session.body))
         with self._database.transaction(True, None if wait else SEARCH_TIMEOUT) as db:
             if session.version is None:
@@ -230,7 +230,7 @@ class SqliteSessionStore(SessionStore):
     def delete(self, id: str) -> bool:
         return self._delete("id = ?", id) == 1
 
-    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
         with self._database.transaction(write=False) as db:
             sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_NAMES} ORDER BY id"
             rows = db.execute(sql, (index, index)).fetchall()
@@ -257,9 +257,9 @@ class SqliteSessionStore(SessionStore):
             return db.execute(f"DELETE FROM session_log WHERE {condition}", values).rowcount
 
 
-def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> StoredSession:
+def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
     """A session of its row."""
-    return StoredSession(_value(body), expires, _value(indices), version)
+    return SessionRecord(_value(body), expires, _value(indices), version)
 
 
 def _value(text: bytes) -> Any:

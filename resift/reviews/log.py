@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import BadInput, NotFound, SessionsUnavailable
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -69,7 +69,7 @@ class ReviewLog:
             kept = self.events[self._chunk * _CHUNK :]
             fit = made[: _CHUNK - len(kept)]
             body = {"events": [*kept, *fit]}
-            stored = StoredSession(body, _NEVER, [self._index or index], self._version)
+            stored = SessionRecord(body, _NEVER, [self._index or index], self._version)
             if self._store.write(self._key(self._chunk), stored):
                 rest = made[len(fit) :]
                 if rest:  # behind whatever others append meanwhile

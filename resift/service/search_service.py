@@ -56,7 +56,7 @@ from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
-from resift.sessions.sessions import Session, Sessions, check_judgements
+from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class SearchService:
 
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
-    ) -> Session:
+    ) -> StoredSession:
         """Store marks as one step of a session.
 
         The only request to the engine checks that the marked documents exist. Use :meth:`describe` to learn what the
@@ -169,7 +169,7 @@ class SearchService:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
         return self.sessions.add(session, query, [one for one in judgements if one.document not in missing])
 
-    def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
+    def describe(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
         """All that is kept of a session, and what it learned, in words; of documents that the caller may read."""
         effective = session.effective_judgements
         # to a caller with rights of its own only judgements of documents are shown that it may read
@@ -387,7 +387,7 @@ class SearchService:
         }
 
 
-def session_summary(session: Session) -> dict[str, Any]:
+def session_summary(session: StoredSession) -> dict[str, Any]:
     """Return a session's id, creation and expiry times (Unix seconds) and number of steps.
 
     Unlike :meth:`SearchService.describe`, this needs no request to the engine.

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import (
     BadInput,
     SessionBusy,
@@ -64,7 +64,7 @@ class SessionCaller:
 
 
 @dataclass(frozen=True)
-class Session:
+class StoredSession:
     """A session's judgements in order, and its times in Unix seconds.
 
     ``owner``: the name of the API key that began it, None if it began without one.
@@ -86,7 +86,7 @@ class Session:
         """Of all judgements those that count now, at most one a document."""
         return effective_judgements(self.judgements)
 
-    def with_step(self, judgements: Sequence[Judgement]) -> Session:
+    def with_step(self, judgements: Sequence[Judgement]) -> StoredSession:
         """The session with one more step. Beyond MAX_JUDGEMENTS its oldest steps are dropped."""
         number = self.judgements[-1].step + 1 if self.judgements else 1
         extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
@@ -96,7 +96,7 @@ class Session:
             extended = [judgement for judgement in extended if judgement.step != oldest]
         return replace(self, judgements=tuple(extended))
 
-    def without_last_step(self) -> Session:
+    def without_last_step(self) -> StoredSession:
         """The session one step back. Raises BadInput if it has no step."""
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
@@ -146,7 +146,7 @@ class Sessions:
         self.quotas = quotas or Quotas()
         self._purged = -_PURGE_SECONDS
 
-    def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> Session:
+    def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> StoredSession:
         """Add a step of judgements to a session, which begins with its first step, and return it.
 
         Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises what
@@ -156,17 +156,17 @@ class Sessions:
         check_judgements(judgements)
         query = query[:MAX_QUERY]
 
-        def change(session: Session) -> Session:
+        def change(session: StoredSession) -> StoredSession:
             now = round(self.clock(), 3)
             return session.with_step([replace(one, query=query, at=now) for one in judgements])
 
         return self._change(id, change, len(judgements))
 
-    def undo(self, id: str) -> Session:
+    def undo(self, id: str) -> StoredSession:
         """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
-        return self._change(id, Session.without_last_step)
+        return self._change(id, StoredSession.without_last_step)
 
-    def find(self, id: str, any_owner: bool = False, wait: bool = False) -> Session | None:
+    def find(self, id: str, any_owner: bool = False, wait: bool = False) -> StoredSession | None:
         """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
 
         ``any_owner``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
@@ -187,11 +187,11 @@ class Sessions:
                 self.store.write(id, replace(stored, expires=expires), wait=False)
         return session
 
-    def peek(self, id: str) -> Session | None:
+    def peek(self, id: str) -> StoredSession | None:
         """A session of the caller's, whose expiry stays as it is; None if there is none, or it has expired."""
         return self._read(id)[0]
 
-    def get(self, id: str) -> Session:
+    def get(self, id: str) -> StoredSession:
         """A session. Raises SessionNotFound."""
         found = self.find(id, wait=True)
         if found is None:
@@ -210,12 +210,12 @@ class Sessions:
         for session in self._scanned(index):
             yield from ((session.id, one) for one in session.effective_judgements if one.index == index)
 
-    def all(self) -> Iterator[Session]:
+    def all(self) -> Iterator[StoredSession]:
         """The caller's sessions that have not expired, in no particular order."""
         caller = self.caller()
         return (session for session in self._scanned() if caller.may_use(session.owner))
 
-    def _scanned(self, index: str | None = None) -> Iterator[Session]:
+    def _scanned(self, index: str | None = None) -> Iterator[StoredSession]:
         """All sessions, or those that name an index, which have not expired and are in order."""
         now = self.clock()
         for id, stored in self.store.scan(index):
@@ -229,7 +229,9 @@ class Sessions:
             if session.expires >= now:
                 yield session
 
-    def _read(self, id: str, any_owner: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
+    def _read(
+        self, id: str, any_owner: bool = False, wait: bool = True
+    ) -> tuple[StoredSession | None, SessionRecord | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 
         Raises SessionNotFound for a session that is not the caller's, whatever it holds.
@@ -241,14 +243,16 @@ class Sessions:
             raise _not_found(id)
         return _decoded(id, stored), stored
 
-    def _read_or_taken(self, id: str) -> tuple[Session | None, StoredSession | None]:
+    def _read_or_taken(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
         """What :meth:`_read` gives, where a session may begin; SessionNotFound says that it cannot under this id."""
         try:
             return self._read(id)
         except SessionNotFound:
             raise SessionNotFound(f"no session {id!r} of yours", value=id, expected="another id") from None
 
-    def _change(self, id: str, change: Callable[[Session], Session], marks: int | None = None) -> Session:
+    def _change(
+        self, id: str, change: Callable[[StoredSession], StoredSession], marks: int | None = None
+    ) -> StoredSession:
         """Change a session; one that begins with it, or gets more, gets so many ``marks``."""
         key = self.caller().name
         for attempt in range(_ATTEMPTS):
@@ -258,7 +262,9 @@ class Sessions:
             now, begun = self.clock(), session is None
             if marks is not None:
                 self.quotas.check(key, "marks", "bytes", *(["sessions"] if begun else []))
-            changed = replace(change(session or Session(id, round(now, 3), now, owner=key)), expires=now + self.seconds)
+            changed = replace(
+                change(session or StoredSession(id, round(now, 3), now, owner=key)), expires=now + self.seconds
+            )
             written = _encoded(changed, stored.version if stored else None)
             if self.store.write(id, written):
                 self.quotas.count(key, marks=marks or 0, sessions=int(begun), bytes=len(json.dumps(written.body)))
@@ -322,7 +328,7 @@ def _not_found(id: str) -> SessionNotFound:
     return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks, not expired")
 
 
-def _encoded(session: Session, version: Any) -> StoredSession:
+def _encoded(session: StoredSession, version: Any) -> SessionRecord:
     """What is stored of a session: queries and indices once each, times as milliseconds since it was created."""
     queries = list(dict.fromkeys(one.query for one in session.judgements))
     indices = list(dict.fromkeys(one.index for one in session.judgements))
@@ -342,7 +348,7 @@ def _encoded(session: Session, version: Any) -> StoredSession:
     body = {"at": session.created, "q": queries, "j": rows, "s": sources}
     if session.owner is not None:
         body["o"] = session.owner
-    return StoredSession(body, session.expires, indices, version)
+    return SessionRecord(body, session.expires, indices, version)
 
 
 class _Body(msgspec.Struct):
@@ -355,7 +361,7 @@ class _Body(msgspec.Struct):
     o: str | None = None
 
 
-def _decoded(id: str, stored: StoredSession) -> Session:
+def _decoded(id: str, stored: SessionRecord) -> StoredSession:
     """The session that is stored. Raises SessionDamaged where something else is."""
     try:
         body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
@@ -373,4 +379,4 @@ def _decoded(id: str, stored: StoredSession) -> Session:
         raise SessionDamaged(
             f"session {id!r} is damaged", value=id, expected="what Resift stored; deleted, it can begin anew"
         ) from None
-    return Session(id, body.at, expires, tuple(judgements), body.o)
+    return StoredSession(id, body.at, expires, tuple(judgements), body.o)

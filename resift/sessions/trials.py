@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.contracts.engine import Engine
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
 from resift.errors import BadInput
 from resift.sessions.clicks import CLOCK_TOLERANCE, Actions, Object, document_ids
@@ -179,12 +179,12 @@ class Trials:
         changed = replace(trial, **fields)
         return changed if now == trial and self._write(changed, stored) else None
 
-    def _write(self, trial: Trial, stored: StoredSession | None) -> bool:
+    def _write(self, trial: Trial, stored: SessionRecord | None) -> bool:
         version = stored.version if stored else None
-        kept = StoredSession(asdict(trial), trial.started + _KEPT, [trial.index], version)
+        kept = SessionRecord(asdict(trial), trial.started + _KEPT, [trial.index], version)
         return self.store.write(_key(trial.index), kept)
 
-    def _read(self, index: str, wait: bool = True) -> tuple[Trial | None, StoredSession | None]:
+    def _read(self, index: str, wait: bool = True) -> tuple[Trial | None, SessionRecord | None]:
         stored = self.store.read(_key(index), wait)
         try:
             named = {name: stored.body[name] for name in Trial.__dataclass_fields__} if stored else None

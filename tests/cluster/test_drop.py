@@ -13,7 +13,7 @@ from engine_documents import documents
 from resift import Model
 from resift.cli.main import main
 from resift.contracts.engine import Engine
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.errors import IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of
@@ -66,7 +66,7 @@ def test_aliases_and_hidden_and_closed_indices_stay(
     here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
 ) -> None:
     store = open_session_store(opensearch_url, f"{prefix}-sessions")  # another service's, for all that is known here
-    assert store.write("anna", StoredSession({"a": 1}, 2e9, ["news"]))
+    assert store.write("anna", SessionRecord({"a": 1}, 2e9, ["news"]))
     for kind in ("docs", "closed"):
         cluster.create(f"{prefix}-{kind}", ["title", "text"], model)
     cluster.bulk(f"{prefix}-docs", documents(model))

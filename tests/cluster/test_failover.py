@@ -22,7 +22,7 @@ from tcp_proxy import Proxy
 
 from resift import Model
 from resift.contracts.engine import retryable
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.feedback.judgements import Judgement
@@ -305,8 +305,8 @@ def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: O
     assert (lossy.seen, session.steps, len(session.judgements)) == (2, 2, 2)
     other = store.read("s")
     assert other is None
-    assert store.write("s", StoredSession({"a": 1}, 10.0, ["news"], None))
-    assert not store.write("s", StoredSession({"a": 2}, 10.0, ["news"], None))
+    assert store.write("s", SessionRecord({"a": 1}, 10.0, ["news"], None))
+    assert not store.write("s", SessionRecord({"a": 2}, 10.0, ["news"], None))
     store.close()
     lossy.close()
 

@@ -20,7 +20,7 @@ from werkzeug.test import TestResponse
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.ingest.indexing import DeadLetters
 from resift.ingest.readers import BadLine
@@ -268,7 +268,7 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
 
 
 def test_sessions_of_before_there_were_keys(clients: dict[str, FlaskClient], store: SessionStore) -> None:
-    old = StoredSession({"at": 1.0, "q": ["fire"], "j": [[1, 0, 0, 0, "2", 1]]}, 4e9, ["docs"])
+    old = SessionRecord({"at": 1.0, "q": ["fire"], "j": [[1, 0, 0, 0, "2", 1]]}, 4e9, ["docs"])
     assert store.write("old", old)
     assert clients[""].get("/v1/sessions/old").get_json()["steps"] == 1
     assert clients["boss"].get("/v1/sessions/old").get_json()["steps"] == 1

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from ubi_events import event, new_names, query
 
 from resift.cli.main import main
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.contracts.ubi import EVENTS, QUERIES
 from resift.feedback.judgements import Judgement
 from resift.plugin.addresses import is_cluster
@@ -30,7 +30,7 @@ def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, m
     assert resift("sessions", "purge", *where).output == "0 expired sessions deleted\n"
     store = open_session_store(store_url, session_index)
     for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):
-        assert store.write(name, StoredSession({}, expires, [index]))
+        assert store.write(name, SessionRecord({}, expires, [index]))
     assert resift("sessions", "purge", *where).output == "1 expired sessions deleted\n"
     assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
     assert store.read("b") is not None

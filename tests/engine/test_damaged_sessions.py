@@ -18,7 +18,7 @@ from opensearchpy.exceptions import OpenSearchException
 from reranker_app import RECORDS, ids, post
 
 from resift import Model
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.embedded.database import SqliteSessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
@@ -95,7 +95,7 @@ def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
             return True
         with suppress(SessionsUnavailable):
             store.delete(id)
-        return store.write(id, StoredSession(body, expires, indices))
+        return store.write(id, SessionRecord(body, expires, indices))
     # of a value that the mapping refuses, or that cannot be sent at all
     except (OpenSearchException, sqlite3.Error, SessionsUnavailable, OverflowError, TypeError, ValueError):
         return False
@@ -137,7 +137,7 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
 
 def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     post(client, "/v1/feedback", session="good", index="docs", query="fire", relevant=["army"])
-    assert store_of(client).write("bad", StoredSession({"j": 3}, LATER, ["docs"]))
+    assert store_of(client).write("bad", SessionRecord({"j": 3}, LATER, ["docs"]))
     told = post(client, "/v1/search", index="docs", query="fire", session="bad")["resift"]
     assert (told["reranked"], told["session"], told["reason"]) == (True, None, "session 'bad' is damaged")
     for answer in (
@@ -178,7 +178,7 @@ def test_a_damaged_session_is_as_good_as_none_to_other_keys(
 def test_damaged_rows_are_passed_over(open_stores: Callable[[], SessionStore], store_url: str, damage: str) -> None:
     sessions = Sessions(open_stores(), caller=Caller)
     for id in ("good", "bad"):
-        assert sessions.store.write(id, StoredSession(BODY, LATER, ["docs"]))
+        assert sessions.store.write(id, SessionRecord(BODY, LATER, ["docs"]))
     with closing(sqlite3.connect(store_url)) as db:
         db.execute(f"UPDATE session_log SET {damage} WHERE id = 'bad'")
         db.commit()

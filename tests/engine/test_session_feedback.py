@@ -28,7 +28,7 @@ from resift.reranker import Config, create_app
 from resift.service.connect import open_session_store
 from resift.service.search_service import SearchService
 from resift.sessions.knowledge import WORDS
-from resift.sessions.sessions import Session, Sessions
+from resift.sessions.sessions import Sessions, StoredSession
 
 
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
@@ -323,7 +323,7 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     service = SearchService(engine, model, sessions, Config())
     loader = service.knowledge
     loader._contents.clock = clock
-    session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
+    session = StoredSession("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
     found = loader.read(session.effective_judgements, None)
     assert [one.judgement.document for one in found] == ["0", "1"]
     engine.delete(indexed, ["0"])

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from clock import Clock
 
-from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
 from resift.feedback.judgements import Judgement, inferred_source
 from resift.reranker.access.keys import Caller
 from resift.sessions import sessions as module
-from resift.sessions.sessions import MAX_JUDGEMENTS, Session, Sessions
+from resift.sessions.sessions import MAX_JUDGEMENTS, Sessions, StoredSession
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
     return Sessions(open_stores(), 1, clock)
 
 
-def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> Session:
+def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> StoredSession:
     """Mark documents, or click and skip them where the grade is that of a click or a skip."""
     made = [Judgement("docs", name, grade, source=inferred_source(grade)) for name, grade in marks]
     return sessions.add(session, query, made)
 
 
-def marks(session: Session) -> list[tuple[str, float, int]]:
+def marks(session: StoredSession) -> list[tuple[str, float, int]]:
     """Documents, grades and steps."""
     return [(one.document, one.grade, one.step) for one in session.judgements]
 
@@ -56,7 +56,7 @@ def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock)
     assert found.expires == pytest.approx(clock.now + 3600, abs=0.001)
 
 
-def decoded_by_version_0_1(id: str, stored: StoredSession) -> list[tuple[Any, ...]]:
+def decoded_by_version_0_1(id: str, stored: SessionRecord) -> list[tuple[Any, ...]]:
     """What version 0.1 reads of a stored session, by its own code: replicas are restarted one by one."""
     created, queries = stored.body["at"], stored.body["q"]
     return [
@@ -80,7 +80,7 @@ def test_version_0_1_reads_what_is_stored_and_its_sessions_are_read(
     assert [one.source for one in new] == ["mark", "model", "model"]
     # as version 0.1 wrote it: without the sources, which go by the grades then
     old = {name: value for name, value in stored.body.items() if name in ("at", "q", "j")}
-    assert store.write("old", StoredSession(old, stored.expires, stored.indices))
+    assert store.write("old", SessionRecord(old, stored.expires, stored.indices))
     assert [one.source for one in sessions.get("old").judgements] == ["mark", "click", "skip"]
     assert [replace(one, source="mark") for one in sessions.get("old").judgements] == [
         replace(one, source="mark") for one in new
@@ -351,7 +351,7 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
     add(sessions, "s", ("d0", 1))
     original = sessions.store.write
 
-    def always_later(id: str, kept: StoredSession, wait: bool = True) -> bool:
+    def always_later(id: str, kept: SessionRecord, wait: bool = True) -> bool:
         """Somebody else writes between our reading and writing."""
         before = sessions.store.read(id)
         assert before is not None

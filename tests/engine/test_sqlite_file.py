@@ -18,7 +18,7 @@ from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
 from resift.contracts.documents import Document
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.embedded import database
 from resift.embedded.database import SqliteSessionStore
 from resift.embedded.engine import SqliteEngine
@@ -30,7 +30,7 @@ from resift.query.dsl import VECTOR_FIELD
 from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parents[2]
-SESSION = StoredSession({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
+SESSION = SessionRecord({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
 FIRE = {"match": {"text": "fire"}}
 HIGHLIGHT = {"fields": {"text": {}}}
 
@@ -293,7 +293,7 @@ if os.access(sys.argv[1], os.W_OK):
 from resift.errors import EngineUnavailable, SessionsUnavailable
 from resift.contracts.documents import Document
 from resift.query.dsl import VECTOR_FIELD
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.embedded.engine import SqliteEngine
 from resift.embedded.database import SqliteSessionStore
 engine, store = SqliteEngine(sys.argv[1]), SqliteSessionStore(sys.argv[1])
@@ -301,7 +301,7 @@ assert len(engine.search("docs", {"query": {"match": {"text": "fire"}}}).hits) =
 assert store.read("a").body["q"] == ["fire é"]
 for write, error in (
     (lambda: engine.bulk("docs", [Document("x", {"text": "fire"})]), EngineUnavailable),
-    (lambda: store.write("b", StoredSession({}, 1.0, [])), SessionsUnavailable),
+    (lambda: store.write("b", SessionRecord({}, 1.0, [])), SessionsUnavailable),
 ):
     try:
         write()

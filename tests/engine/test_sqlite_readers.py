@@ -12,13 +12,13 @@ from engine_documents import documents, ids
 
 from resift import Model
 from resift.contracts.documents import Document
-from resift.contracts.session_store import StoredSession
+from resift.contracts.session_store import SessionRecord
 from resift.embedded import database
 from resift.embedded.database import SqliteSessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.errors import CorruptEngine
 
-ONE = StoredSession({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs"])
+ONE = SessionRecord({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs"])
 
 
 @contextmanager

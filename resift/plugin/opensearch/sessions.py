@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from resift.contracts.documents import check_name
-from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionStore, StoredSession
+from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionRecord, SessionStore
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.client import T, call, connect, create_unless_there, scroll
 
@@ -55,7 +55,7 @@ class OpenSearchSessionStore(SessionStore):
                 expected = "no block on that index; OpenSearch lifts its own when there is disk space again"
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
-    def read(self, id: str, wait: bool = True) -> StoredSession | None:
+    def read(self, id: str, wait: bool = True) -> SessionRecord | None:
         answer = self._get(id, wait)
         if not answer.get("found"):
             # An error means that there is not even an index: somebody dropped it, and the next write must create it.
@@ -75,7 +75,7 @@ class OpenSearchSessionStore(SessionStore):
                     raise
             time.sleep(0.05)
 
-    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
+    def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
         params: dict[str, Any] = {"ignore": (404, 409), **_limit(wait)}
         if session.version is None:
             if not self._created:
@@ -106,7 +106,7 @@ class OpenSearchSessionStore(SessionStore):
         answer = self._call(self.client.delete, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
 
-    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
         try:
             self._refresh()
@@ -153,10 +153,10 @@ def _limit(wait: bool) -> dict[str, float]:
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 
-def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:
+def _stored(source: dict[str, Any], version: Any = None) -> SessionRecord:
     expires = source.get("expires")
     seconds = expires / 1000 if isinstance(expires, (int, float)) else None
     body = source.get("session")
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name != _WRITE}
-    return StoredSession(body, seconds, source.get("indices"), version)
+    return SessionRecord(body, seconds, source.get("indices"), version)
