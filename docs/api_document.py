@@ -38,6 +38,7 @@ from resift.version import __version__
 
 Schema = dict[str, Any]
 _JSON, _TEMPLATE = "application/json", "#/components/schemas/{name}"
+_SECTIONS = re.compile(r"\n\n(?:Args|Attributes|Raises|Returns|Source|Yields):\n")
 _OPEN = ("SearchResponse", "Hit", "TextObject")  # others' fields may stand in them, too
 _OF_HTTP = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
 _DESCRIPTION = (
@@ -210,7 +211,7 @@ def document() -> Schema:
 def _operation(endpoint: str, operation: Operation) -> Schema:
     scope, path, name = scope_of(endpoint), operation.call.split()[1], endpoint.rpartition(".")[2]
     views = {"api": api, "reviews": reviews_api}.get(endpoint.partition(".")[0], collector)
-    summary, _, description = (operation.about or inspect.getdoc(getattr(views, name)) or "").partition("\n\n")
+    summary, _, description = _description(operation.about or getattr(views, name).__doc__).partition("\n\n")
     statuses = {"403", *operation.errors.split()}
     statuses |= set() if scope == OPEN else {"401"} if endpoint == "metrics" else {"400", "401", "503"}
     statuses |= {"413", "415"} if operation.body else set()
@@ -245,9 +246,14 @@ def _camel(name: str) -> str:
 
 
 def _meaning(answer: Any) -> str:
-    return (
-        " ".join((answer.__doc__ or "").split()) if isinstance(answer, type(msgspec.Struct)) else "What is asked for."
-    )
+    if not isinstance(answer, type(msgspec.Struct)):
+        return "The requested content."
+    return " ".join(_description(answer.__doc__).split())
+
+
+def _description(docstring: str | None) -> str:
+    """Return a docstring without its indentation and without sections such as ``Args:``."""
+    return _SECTIONS.split(inspect.cleandoc(docstring or ""))[0]
 
 
 def _reference(kind: Any) -> Schema:
@@ -273,7 +279,9 @@ def statuses() -> dict[str, int | None]:
 
 def _refusal(status: int) -> Schema:
     """The answer of a status: what its codes mean."""
-    meanings = {kind.code: " ".join((kind.__doc__ or "").split()) for kind in _kinds() if kind("").status == status}
+    meanings = {
+        kind.code: " ".join(_description(kind.__doc__).split()) for kind in _kinds() if kind("").status == status
+    }
     refusal: Schema = {
         "description": " ".join(f"{code}: {meaning}" for code, meaning in meanings.items()) or "No such route.",
         "content": {_JSON: {"schema": _reference(answers.Error)}},
@@ -294,7 +302,7 @@ def _schemas() -> Schema:
     )
     schemas: Schema = _without_links(made)
     for schema in schemas.values():  # a docstring's lines are indented before Python 3.13
-        schema["description"] = inspect.cleandoc(schema.get("description", ""))
+        schema["description"] = _description(schema.get("description"))
     for kind in [*requests, PipelineOptions]:
         _let_null_count_as_missing(schemas[kind.__name__])
     for name in _OPEN:

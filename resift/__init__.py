@@ -1,4 +1,4 @@
-"""Meaning at BM25's cost and session feedback for existing OpenSearch clusters, on a CPU."""
+"""Semantic search and session feedback for existing OpenSearch clusters, on a CPU and at the cost of BM25."""
 
 from __future__ import annotations
 
@@ -52,17 +52,26 @@ __all__ = [
     "uninstall",
     "verify",
 ]
-_HOMES = {"doctor": "plugin.operations.doctor"}
-_HOMES |= dict.fromkeys(("attach", "detach"), "plugin.operations.attach") | dict.fromkeys(
-    ("drop", "verify"), "service.index_operations"
-)
-_HOMES |= dict.fromkeys(("rewrite", "rewrite_async"), "client")
-_HOMES |= dict.fromkeys(("guard", "install", "uninstall"), "plugin.operations.install")
 
-if not TYPE_CHECKING:  # to whom a module that may have any name has all of them
+_MODULES = {
+    "attach": "plugin.operations.attach",
+    "detach": "plugin.operations.attach",
+    "doctor": "plugin.operations.doctor",
+    "drop": "service.index_operations",
+    "guard": "plugin.operations.install",
+    "install": "plugin.operations.install",
+    "rewrite": "client",
+    "rewrite_async": "client",
+    "uninstall": "plugin.operations.install",
+    "verify": "service.index_operations",
+}
+_DEFAULT_MODULE = "library"
+
+if not TYPE_CHECKING:  # type checkers would accept any attribute of a module that has __getattr__
 
     def __getattr__(name: str) -> Any:
-        # encoding needs no engine, so the engines and the reranker are imported when the first one is opened
+        """Import a public name on first use, so that encoding texts does not import engines and the service."""
         if name in __all__:
-            return getattr(import_module(f"resift.{_HOMES.get(name, 'library')}"), name)
+            module = import_module(f"resift.{_MODULES.get(name, _DEFAULT_MODULE)}")
+            return getattr(module, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

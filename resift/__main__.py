@@ -1,4 +1,4 @@
-"""``python -m resift`` is ``resift``."""
+"""Entry point of ``python -m resift``, which runs the ``resift`` command."""
 
 from resift.cli.main import main
 

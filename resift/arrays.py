@@ -1,4 +1,4 @@
-"""Arrays and batches: the types that every room uses, and how many items are worked at together."""
+"""The float array type and batching helpers that all packages use."""
 
 from __future__ import annotations
 
@@ -12,26 +12,33 @@ from numpy.typing import NDArray
 from resift.errors import BadInput
 
 Floats = NDArray[np.float32]
-BATCH = 4096  # texts that are encoded together
+
+BATCH = 4096
+"""Default number of texts that are encoded together."""
+
 _MAX_CHARACTERS = 4 * 2**20
 
 
 def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of at most ``size`` items, in order."""
+    """Yield the items in order, as lists of at most ``size`` items."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
-def text_batches(
-    texts: Iterable[str], size: int = BATCH, most_characters: int = _MAX_CHARACTERS
-) -> Iterator[list[str]]:
-    """Lists of at most ``size`` texts, in order, each full once it has ``most_characters`` or more.
+def text_batches(texts: Iterable[str], size: int = BATCH, max_characters: int = _MAX_CHARACTERS) -> Iterator[list[str]]:
+    """Yield the texts in order, as lists that are limited in number and total length.
 
-    Raises BadInput if ``texts`` is one string, or an item is not a string.
+    Args:
+        texts: The texts. The iterable is read batch by batch.
+        size: Maximum number of texts in a batch.
+        max_characters: A batch ends with the text that takes it above this number of characters.
+
+    Raises:
+        BadInput: If ``texts`` is a single string, or if an item is not a string.
     """
     if isinstance(texts, str):
-        raise BadInput("one string was given", value=texts, expected="a list of texts")
+        raise BadInput("texts is a single string", value=texts, expected="a list of texts")
     batch: list[str] = []
     characters = 0
     for position, text in enumerate(texts):
@@ -39,7 +46,7 @@ def text_batches(
             raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
         batch.append(text)
         characters += len(text)
-        if len(batch) == size or characters > most_characters:
+        if len(batch) == size or characters > max_characters:
             yield batch
             batch, characters = [], 0
     if batch:

@@ -1,4 +1,4 @@
-"""A cache of what was fetched lately, shared by the threads of a process."""
+"""A cache of recently fetched values, shared by the threads of a process."""
 
 from __future__ import annotations
 
@@ -10,47 +10,59 @@ from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-_NOTHING: Any = (0.0, None, 0)
+_NO_ENTRY: Any = (0.0, None, 0)
 
 
 class TtlCache(Generic[V]):
-    """Keeps values for ``seconds`` each, ``size`` of them in all; the one that was put longest ago goes first.
+    """A thread-safe cache with a time to live and a limited total size.
 
-    What ``size`` counts is said at each :meth:`put`: values, or bytes where some take much more than others. ``clock``
-    gives seconds. Values must not be None, which is what an unknown key gives.
+    When the cache is full, the entry that was stored first is removed first. Values must not be None, because
+    :meth:`get` returns None for a missing key.
+
+    Args:
+        size: Maximum total size, in the unit that :meth:`put` is called with: a number of values, or bytes.
+        seconds: Time to live of each entry.
+        clock: Function that returns the current time in seconds.
     """
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.size, self.seconds, self.clock = size, seconds, clock
         self._values: OrderedDict[Hashable, tuple[float, V, int]] = OrderedDict()
-        self._taken = 0
+        self._used = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
-        """The value of ``key``; None if there is none or its time is over."""
-        entry = self._values.get(key)  # without the lock: one look-up is whole, and a search makes a hundred
+        """Return the value of a key, or None if the key is missing or its entry has expired."""
+        # No lock: a single look-up is atomic, and a search makes about a hundred of them.
+        entry = self._values.get(key)
         return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
 
     def put(self, key: Hashable, value: V, size: int = 1) -> V:
-        """Keep ``value``, which takes ``size`` of the cache's, and return it; one that takes all of it is not kept."""
+        """Store a value and return it. A value that is larger than the whole cache is not stored.
+
+        Args:
+            key: The key. An earlier value of the same key is replaced.
+            value: The value, not None.
+            size: Size of the value, in the unit of the cache's ``size``.
+        """
         with self._lock:
-            # popped first: a key that is there already would keep its old place in the order
-            self._taken -= self._values.pop(key, _NOTHING)[2]
+            # Remove the key first: an OrderedDict would leave an existing key at its old position.
+            self._used -= self._values.pop(key, _NO_ENTRY)[2]
             if size > self.size:
                 return value
             now = self.clock()
             self._values[key] = (now, value, size)
-            self._taken += size
-            while self._taken > self.size or now - next(iter(self._values.values()))[0] > self.seconds:
+            self._used += size
+            while self._used > self.size or now - next(iter(self._values.values()))[0] > self.seconds:
                 _, (_, _, freed) = self._values.popitem(last=False)
-                self._taken -= freed
+                self._used -= freed
         return value
 
     def clear(self) -> None:
-        """Keep nothing of what was put."""
+        """Remove all entries."""
         with self._lock:
             self._values.clear()
-            self._taken = 0
+            self._used = 0
 
 
 def get_or_fetch(
@@ -59,9 +71,18 @@ def get_or_fetch(
     fetch: Callable[[list[K]], Mapping[K, V]],
     size: Callable[[V], int] = lambda value: 1,
 ) -> dict[K, V]:
-    """What a cache has of things, by their ``keys`` in it; ``fetch`` is asked once for all that it lacks, and what that
-    finds is kept, each of its ``size``. Things of which nothing is found are left out."""
-    found = {one: value for one, key in keys.items() if (value := cache.get(key)) is not None}
-    missing = [one for one in keys if one not in found]
+    """Return the values of several items from a cache, and fetch the missing ones in a single call.
+
+    Args:
+        cache: The cache to read, and to store fetched values in.
+        keys: The cache key of each item.
+        fetch: Function that returns the values of the items that the cache lacks. It may leave items out.
+        size: Function that returns the size of a value in the cache.
+
+    Returns:
+        The value of each item. Items that ``fetch`` left out are missing here too.
+    """
+    cached = {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}
+    missing = [item for item in keys if item not in cached]
     fetched = fetch(missing) if missing else {}
-    return found | {one: cache.put(keys[one], value, size(value)) for one, value in fetched.items()}
+    return cached | {item: cache.put(keys[item], value, size(value)) for item, value in fetched.items()}

@@ -1,4 +1,4 @@
-"""The one tree of errors. Each carries a stable code, an HTTP status, the offending value and what was expected."""
+"""All errors that Resift raises on purpose, with stable codes and HTTP statuses."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from typing import Any
 
 
 class ResiftError(Exception):
-    """Base of every error that Resift raises on purpose.
+    """Base class of all errors that Resift raises on purpose.
 
-    ``code`` is stable across versions and is what clients should test; ``status`` is the HTTP status that the
-    reranker answers with.
+    Subclasses set their code and status as class arguments:
+    ``class BadInput(ResiftError, code="bad_input", status=400)``.
+
+    Args:
+        message: Description of the error for people.
+        value: The value that caused the error, if there is one.
+        expected: Description of the values that would have been accepted.
+
+    Attributes:
+        code: Identifier that does not change between versions. Clients should test it, not the message.
+        status: HTTP status with which the service answers.
     """
 
     code = "internal_error"
     status = 500
 
     def __init_subclass__(cls, code: str | None = None, status: int | None = None) -> None:
-        cls.code, cls.status = code or cls.code, status or cls.status
+        cls.code = code or cls.code
+        cls.status = status or cls.status
 
     def __init__(self, message: str, *, value: Any = None, expected: str | None = None) -> None:
         super().__init__(message)
@@ -28,16 +38,16 @@ class ResiftError(Exception):
         self.expected = expected
 
     def __str__(self) -> str:
-        """The message, and, where it does not say so itself, the value and what was expected."""
+        """Return the message, followed by the value and the expectation unless the message contains them."""
         parts = []
-        if self.value is not None and not _quotes(self.message, self.value):
+        if self.value is not None and not _mentions(self.message, self.value):
             parts.append(f"got {shorten(self.value)!r}")
         if self.expected is not None and self.expected not in self.message:
             parts.append(f"expected {self.expected}")
         return f"{self.message} ({'; '.join(parts)})" if parts else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form: ``code``, ``message``, and ``value`` and ``expected`` where they are known."""
+        """Return the error as JSON: ``code``, ``message``, and ``value`` and ``expected`` if they are set."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.value is not None:
             body["value"] = shorten(self.value)
@@ -47,126 +57,138 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """``value`` as something JSON can hold, texts cut at ``limit`` characters."""
+    """Convert a value for JSON, cutting its text after ``limit`` characters.
+
+    Integers and booleans are returned unchanged. Other values become strings.
+    """
     if isinstance(value, (int, bool)):
         return value
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
-def _quotes(message: str, value: Any) -> bool:
-    """Whether a message has a value in it, or everything that a list holds."""
+def _mentions(message: str, value: Any) -> bool:
+    """Return whether a message contains a value or, for a list, all of its items."""
     if isinstance(value, (list, tuple)) and value:
-        return all(_quotes(message, one) for one in value)
+        return all(_mentions(message, item) for item in value)
     return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
 
 
 class BadInput(ResiftError, ValueError, code="bad_input", status=400):
-    """A value that the caller gave is not of the expected form."""
+    """A value from the caller is invalid."""
 
 
 class MalformedJson(BadInput, code="malformed_json"):
-    """The request's body is not JSON, or holds NaN or Infinity, which JSON has not."""
+    """The request body is not valid JSON. NaN and Infinity are not valid either."""
 
 
 class TextTooLong(BadInput, code="too_large", status=413):
-    """A text or a whole request is larger than the configured limit."""
+    """A text or a request is larger than the configured limit."""
 
 
 class DimensionMismatch(BadInput, code="dimension_mismatch"):
-    """A vector has another number of dimensions than the model."""
+    """A vector does not have as many dimensions as the model requires."""
 
 
 class UnsupportedQuery(BadInput, code="unsupported_query"):
-    """The embedded engine does not know this part of the query language."""
+    """The embedded engine does not implement this part of the query language."""
 
 
 class AmbiguousDocument(BadInput, code="ambiguous_document"):
-    """An id is named that several indices have, and nothing says which of them is meant."""
+    """Several indices contain a document with this id, and the request does not name its index."""
 
 
 class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):
-    """What answers is not OpenSearch, or a version of it that is too old."""
+    """The server is not OpenSearch, or its version is too old."""
 
 
 class UnsupportedMediaType(BadInput, code="unsupported_media_type", status=415):
-    """The request's Content-Type is not JSON's, which pages of other sites could send unasked."""
+    """The request's Content-Type is not JSON.
+
+    Browsers send other content types across sites without a CORS check, so the service refuses them.
+    """
 
 
 class Unauthorized(ResiftError, code="unauthorized", status=401):
-    """The request has no API key, or one that is not known."""
+    """The request has no API key, or an unknown API key."""
 
 
 class Forbidden(ResiftError, code="forbidden", status=403):
-    """The API key lacks the scope that the endpoint needs."""
+    """The API key lacks the scope that the endpoint requires."""
 
 
 class ClauseNotAllowed(Forbidden, code="clause_not_allowed"):
-    """A part of a search that is not on the list of what may be asked, for a caller who is held to it."""
+    """The search contains a clause that is not on the allow list for this caller."""
 
 
 class IndexNotServed(ResiftError, code="index_not_served", status=403):
-    """The index is none of those that are served."""
+    """The service is not configured to serve this index."""
 
 
 class HostNotAllowed(ResiftError, code="host_not_allowed", status=403):
-    """The request was sent to a name of this server that is not allowed."""
+    """The request's Host header names a host that is not allowed."""
 
 
 class OriginNotAllowed(ResiftError, code="origin_not_allowed", status=403):
-    """A page of another site asked for a change."""
+    """A page from another origin sent a request that would change data."""
 
 
 class MissingExtra(ResiftError, ImportError, code="missing_extra", status=501):
-    """An optional package is needed; the message names the pip extra."""
+    """An optional package is not installed. The message names the pip extra."""
 
 
 class NotFound(ResiftError, LookupError, code="not_found", status=404):
-    """Something that was named does not exist."""
+    """A named resource does not exist."""
 
 
 class IndexNotFound(NotFound, code="index_not_found"):
-    """No index of that name."""
+    """The index does not exist."""
 
 
 class ModelNotFound(NotFound, code="model_not_found"):
-    """No model or word vectors of that name or at that path."""
+    """The model or the word vectors do not exist under this name or path."""
 
 
 class SessionNotFound(NotFound, code="session_not_found"):
-    """No session of that name, or it has expired."""
+    """The session does not exist, or it has expired."""
 
 
 class RequestTimeout(ResiftError, code="request_timeout", status=408):
-    """A request did not come completely within its time."""
+    """The request did not arrive completely before its deadline."""
 
 
 class DeadlineExceeded(ResiftError, code="deadline_exceeded", status=503):
-    """A request was not answered within its time."""
+    """The request was not answered before its deadline."""
 
 
 class Interrupted(ResiftError, code="interrupted", status=503):
-    """A stop was requested before all was done; the message says how to go on."""
+    """The operation was stopped before it was complete. The message says how to resume it."""
 
 
 class TooBusy(ResiftError, code="too_busy", status=503):
-    """So much is asked at once that the request was not begun; it may be sent again a little later."""
+    """The service refused the request because of too many concurrent requests. Retry it later."""
 
 
 class SessionBusy(ResiftError, code="session_busy", status=409):
-    """A session was changed by others all the time; nothing was written."""
+    """Concurrent changes to the session kept this change from being written. Nothing was stored."""
 
 
 class SessionsUnavailable(ResiftError, code="sessions_unavailable", status=503):
-    """The store of the sessions does not answer, or refuses."""
+    """The session store does not answer, or it refuses the request."""
 
 
 class SessionDamaged(SessionsUnavailable, code="session_damaged", status=409):
-    """What is stored of one session is none; others are in order."""
+    """The stored session is corrupt. Other sessions are not affected."""
 
 
 class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
-    """An API key has stored as much as it may in a day. ``seconds``: how long until it may store more."""
+    """The API key has used up its daily storage quota.
+
+    Args:
+        message: Description of the error for people.
+        seconds: Seconds until the API key may store more.
+        **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
+    """
 
     def __init__(self, message: str, *, seconds: int = 86_400, **rest: Any) -> None:
         super().__init__(message, **rest)
@@ -174,15 +196,21 @@ class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
 
 
 class ModelMismatch(ResiftError, code="model_mismatch", status=409):
-    """The index's vectors were made by another model than the one at work."""
+    """The index's vectors were made by a different model than the active model."""
 
 
 class CorruptModel(ResiftError, code="corrupt_model"):
-    """A saved model or vector folder is damaged: its content does not have the recorded hash or shape."""
+    """A saved model or vector folder is damaged: its content does not match the recorded hash or shape."""
 
 
 class EngineError(ResiftError, code="engine_error"):
-    """The engine refused a request; ``status`` is what the engine answered."""
+    """The engine refused a request.
+
+    Args:
+        message: Description of the error for people.
+        status: HTTP status of the engine's response.
+        **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
+    """
 
     def __init__(self, message: str, *, status: int = 503, **rest: Any) -> None:
         super().__init__(message, **rest)
@@ -194,18 +222,20 @@ class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
 
 
 class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
-    """What was to give texts vectors, to learn from, did not answer, or answered something else."""
+    """The teacher model, whose vectors a training needs, did not answer or returned invalid vectors."""
 
 
 class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
-    """The embedded engine's file is damaged; trying again does not help."""
+    """The embedded engine's database file is damaged. Retrying does not help."""
 
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """Turn an ImportError of the block into a MissingExtra that says which extra to install.
+    """Convert an ImportError in the block to a MissingExtra that names the extra to install.
 
-    ``purpose`` begins the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
+    Args:
+        extra: Name of the pip extra, such as ``fast``.
+        purpose: Subject of the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all, and files that only their owner may read.
+"""Write files atomically, and create files that only their owner may read.
 
-Sessions, documents and keys are not everybody's business.
+Sessions, documents and API keys are private data, so their files get mode 0600.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ from typing import BinaryIO, TextIO
 from resift.errors import BadInput
 
 _PRIVATE = 0o600
-_NAME = 50  # characters of a file's name that one beside it has: names end at 255 bytes
+_MAX_STEM = 50  # characters of the target's name in the temporary file's name, since names are limited to 255 bytes
 
 
 def create_private(path: str | Path) -> TextIO:
-    """A new text file, open for writing, that only its owner may read and write.
+    """Create a text file that only its owner may read and write, and return it open for writing.
 
-    Raises FileExistsError if there is a file of that name, and OSError if it cannot be written.
+    Raises:
+        FileExistsError: If the file exists.
+        OSError: If the file cannot be written.
     """
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8")
 
 
 def replace_private(path: Path, text: str) -> None:
-    """Write a file, all or nothing, that only its owner may read and write; one that is there keeps owner and mode.
+    """Write a file atomically. A new file is readable and writable by its owner only.
 
-    Raises BadInput if it cannot be written.
+    An existing file keeps its owner and mode.
+
+    Raises:
+        BadInput: If the file cannot be written.
     """
     with atomic_write(path, _PRIVATE) as file:
         file.write(text.encode())
@@ -39,36 +44,46 @@ def replace_private(path: Path, text: str) -> None:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file, open for writing, that takes the place of the one at ``path`` once the block has written it.
+    """Open a temporary file for writing that replaces ``path`` when the block ends.
 
-    Where the block raises, nothing is left of it, and what was there stays. ``mode`` is a new file's, less the umask;
-    one that is there keeps owner and mode. Raises BadInput if it cannot be written.
+    If the block raises an exception, the temporary file is deleted and the file at ``path`` stays unchanged.
+    Devices and pipes, such as /dev/null, are opened and written directly.
+
+    Args:
+        path: The file to write. If it is a symbolic link, the link stays and its target is replaced.
+        mode: Permission bits of a new file, before the umask. An existing file keeps its owner and mode.
+
+    Yields:
+        The open binary file.
+
+    Raises:
+        BadInput: If the file cannot be written.
     """
     target = Path(path)
     try:
-        if target.exists() and not target.is_file():  # /dev/null and pipes are written into, and not replaced
+        if target.exists() and not target.is_file():
             with target.open("wb") as stream:
                 yield stream
             return
-        target = target.resolve()  # so that a link goes on to be one
-        fresh = target.with_name(f".{target.name[:_NAME]}-{secrets.token_hex(4)}")
+        target = target.resolve()
+        temporary = target.with_name(f".{target.name[:_MAX_STEM]}-{secrets.token_hex(4)}")
         try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                _keep_owner(target, file.fileno())
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                _copy_owner_and_mode(target, file.fileno())
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, target)
+            os.replace(temporary, target)
         finally:
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         expected = "a file that can be written, on a disk with space left"
         raise BadInput(f"{path} cannot be written: {error}", value=str(path), expected=expected) from error
 
 
-def _keep_owner(path: Path, descriptor: int) -> None:
-    """Give the open file the mode and, as far as this user may, the owner of the one at ``path``, if there is one."""
-    # root may write what another user's server reads
+def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
+    """Give an open file the mode and owner of the file at ``path``, if that exists and as far as permitted."""
+    # Root may replace a file that a service reads under a different user.
     with suppress(FileNotFoundError, PermissionError):
         status = path.stat()
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
@@ -76,22 +91,25 @@ def _keep_owner(path: Path, descriptor: int) -> None:
 
 
 def folder_write_error(path: Path) -> str | None:
-    """Why a folder cannot be written, with those around it, or over one that Resift wrote; None if it can."""
+    """Return the reason why a folder cannot be created or replaced, or None if it can.
+
+    A folder may be replaced if it is empty or contains a JSON file, as all folders that Resift writes do.
+    """
     shown = repr(str(path))
     if path.exists() and not path.is_dir():
         return f"{shown} is a file, expected a folder"
     if path.is_dir() and any(path.iterdir()) and not any(path.glob("*.json")):
-        return f"{shown} holds other files, expected a new folder, or one that Resift wrote"
-    around = next(folder for folder in path.absolute().parents if folder.exists())
-    if not around.is_dir():
-        return f"{shown} cannot be written: {str(around)!r} is a file"
-    reason = file_write_error(around)
+        return f"{shown} contains other files, expected a new folder or a folder that Resift wrote"
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir():
+        return f"{shown} cannot be written: {str(parent)!r} is a file"
+    reason = file_write_error(parent)
     return f"{shown} cannot be written: {reason}" if reason else None
 
 
 def file_write_error(folder: Path) -> str | None:
-    """Why no file can be made in a folder; None if one can."""
-    # One is made and deleted: what os.access says of permissions is not all that may be in the way.
+    """Return the reason why no file can be created in a folder, or None if one can be created."""
+    # Create a temporary file: os.access checks permissions only, and does not notice a full disk, for example.
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:

@@ -1,8 +1,11 @@
-"""Stemmers: Snowball's, and Porter's as Lucene has it.
+"""Word stemmers: the Snowball stemmers, and Porter's stemmer as Lucene implements it.
 
-M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980), is Snowball's ``porter``. Lucene's has the two
-rules besides that its author added later, ``bli`` → ``ble`` and ``logi`` → ``log``, without which "possibly" does not
-find "possible", and makes any double consonant single before ``ed`` and ``ing``.
+Source: M. F. Porter, "An algorithm for suffix stripping", Program 14 (1980), which is Snowball's ``porter``.
+Lucene's version differs in three rules:
+
+- It contains the two rules that Porter added later, ``bli`` → ``ble`` and ``logi`` → ``log``. Without them
+  "possibly" and "possible" have different stems.
+- It reduces any double consonant before ``ed`` and ``ing`` to a single consonant.
 """
 
 from __future__ import annotations
@@ -12,30 +15,30 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib import import_module
 
-# a vowel and a consonant before it; y is a vowel after a consonant
-_ADDED = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)[^aeiou].*(?=(?:bl|log)(?:ys?|is?|ies)$)")
-_DOUBLE = re.compile(r"([^abdefgilmnoprstuyz])\1$")
+# A vowel and a consonant before the suffixes of "bli" and "logi". A "y" after a consonant is a vowel.
+_ADDED_RULES = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)[^aeiou].*(?=(?:bl|log)(?:ys?|is?|ies)$)")
+_DOUBLE_CONSONANT = re.compile(r"([^abdefgilmnoprstuyz])\1$")
 
 
 @lru_cache(1 << 15)
 def stem(word: str) -> str:
-    """The stem of a word in lower case, by Porter's rules.
+    """Return the stem of a lower-case word by Porter's rules, as Lucene's PorterStemFilter does.
 
     >>> [stem(word) for word in ("running", "relational", "possibly", "trekking", "skies", "is")]
     ['run', 'relat', 'possibl', 'trek', 'ski', 'is']
     """
     if len(word) < 3:
         return word
-    if word.endswith(("y", "ys", "i", "is", "ies")) and (added := _ADDED.search(word)):
-        word = word[: added.end()] + ("ble" if word.startswith("bl", added.end()) else "log")
+    if word.endswith(("y", "ys", "i", "is", "ies")) and (match := _ADDED_RULES.search(word)):
+        word = word[: match.end()] + ("ble" if word.startswith("bl", match.end()) else "log")
     stemmed = snowball("porter")(word)
-    return _DOUBLE.sub(r"\1", stemmed) if word.endswith(("ed", "ing")) else stemmed
+    return _DOUBLE_CONSONANT.sub(r"\1", stemmed) if word.endswith(("ed", "ing")) else stemmed
 
 
 @cache
 def snowball(language: str) -> Callable[[str], str]:
-    """Snowball's stemmer of a language, or its ``porter``; it is loaded only where it is asked for."""
-    # Not by the package's factory, which takes PyStemmer, perhaps of other rules, where that is installed.
+    """Return the Snowball stemmer of a language, such as ``english``, or ``porter``. The stemmer is loaded lazily."""
+    # Not snowballstemmer.stemmer(): it uses PyStemmer if that is installed, whose rules can be different.
     stemmer = getattr(import_module(f"snowballstemmer.{language}_stemmer"), f"{language.capitalize()}Stemmer")
-    # a new one for each word: they keep it while they stem it, and several threads may
+    # A stemmer object stores the current word, so threads cannot share it. Create a new object for each word.
     return lambda word: str(stemmer().stemWord(word))

@@ -1,8 +1,9 @@
-"""Reads what a caller said by the types that declare it: kinds, ranges, defaults and meaning stand in one place.
+"""Check input against declared types: settings, request bodies, search options and command line options.
 
-A declaration is a ``msgspec.Struct``: its annotations are checked here, and described in ``/openapi.json``, in the
-library's signatures, in the command line's help and in the tables of the documentation. In an annotation's
-``msgspec.Meta``, ``title`` is what an error says was expected, where the type alone does not say it well.
+A declaration is a ``msgspec.Struct``. Its annotations contain the type, range, default and description of each field.
+They are used to check values here, and to generate ``/openapi.json``, the signatures of the library, the help of the
+command line and the tables of the documentation. In the ``msgspec.Meta`` of an annotation, ``title`` describes the
+expected values in error messages, for types that :func:`expected` would describe badly.
 """
 
 from __future__ import annotations
@@ -22,38 +23,53 @@ P = ParamSpec("P")
 Owner = TypeVar("Owner")
 R = TypeVar("R")
 S = TypeVar("S", bound=msgspec.Struct)
-_PLACE = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
-_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
-_MISSING = re.compile(r"missing required field `(\w+)`")
+
+# Parts of msgspec's messages: the path of the invalid value ("… - at `$.facets[1]`"), its steps, and a missing field
+_PATH = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
+_PATH_STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
+_MISSING_FIELD = re.compile(r"missing required field `(\w+)`")
+
+_MARKDOWN_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
-def documented(meaning: str, default: str | None = None, **more: Any) -> msgspec.Meta:
-    """What a field means, in Markdown as docs/ has it, and what is its ``default`` where that is no fixed value.
+def documented(description: str, default: str | None = None, **constraints: Any) -> msgspec.Meta:
+    """Return the annotation of a declared field, with the description that help texts and documentation show.
 
-    ``more``: what else ``msgspec.Meta`` takes, such as limits.
+    Args:
+        description: Meaning of the field, in Markdown as in docs/, without a capital letter and a period.
+        default: Description of the default, if it is not a fixed value.
+        **constraints: Other arguments of ``msgspec.Meta``, such as limits and ``title``.
     """
-    extra = more.pop("extra_json_schema", {}) | ({} if default is None else {"x-default": default})
-    return msgspec.Meta(description=meaning, extra_json_schema=extra or None, **more)
+    extra = constraints.pop("extra_json_schema", {})
+    if default is not None:
+        extra = {**extra, "x-default": default}
+    return msgspec.Meta(description=description, extra_json_schema=extra or None, **constraints)
 
 
-def without_links(meaning: str) -> str:
-    """Markdown with the words of its links alone."""
-    return _LINK.sub(r"\1", meaning)
+def without_links(markdown: str) -> str:
+    """Replace each Markdown link by its text."""
+    return _MARKDOWN_LINK.sub(r"\1", markdown)
 
 
-def as_sentence(meaning: str) -> str:
-    """A meaning as a sentence without Markdown.
+def as_sentence(description: str) -> str:
+    """Convert the Markdown description of a field to a plain sentence.
 
     >>> as_sentence("the [page](#pages) that `from` begins")
     'The page that from begins.'
     """
-    text = without_links(meaning).replace("`", "")
+    text = without_links(description).replace("`", "")
     return f"{text[:1].upper()}{text[1:]}."
 
 
 class Field(NamedTuple):
-    """A declared field: its ``name`` in Python, its type, and its default where it is not ``required``."""
+    """A declared field.
+
+    Attributes:
+        name: Name of the attribute in Python. The field's JSON name can differ.
+        type: Annotated type.
+        required: Whether the field has no default.
+        default: Default value, or None if the field is required.
+    """
 
     name: str
     type: Any
@@ -63,74 +79,100 @@ class Field(NamedTuple):
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """The fields of a declaration by the names that callers say."""
-    found = {}
-    for each in msgspec.structs.fields(kind):
-        default = None if each.default is msgspec.NODEFAULT else each.default
-        if each.default_factory is not msgspec.NODEFAULT:
-            default = each.default_factory()
-        found[each.encode_name] = Field(each.name, each.type, each.required, default)
-    return found
+    """Return the fields of a declaration by their JSON names."""
+    fields = {}
+    for field in msgspec.structs.fields(kind):
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        fields[field.encode_name] = Field(field.name, field.type, field.required, default)
+    return fields
 
 
-def read_struct(kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False) -> S:
-    """What a caller has ``given`` by name, as a declaration of this ``kind`` has it; None counts as missing.
+def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field", python_names: bool = False) -> S:
+    """Check values by name and return them as an instance of a declaration.
 
-    Names that are not declared are refused where the declaration forbids them; ``what`` is what an error calls them.
-    With ``arguments`` names are those of Python. Raises BadInput for a value that is missing or does not fit, and
-    TextTooLong for too many items.
+    A value of None counts as missing. Unknown names are refused if the declaration forbids unknown fields, and
+    ignored otherwise.
+
+    Args:
+        kind: The declaration.
+        values: The values by field name.
+        label: Name for a field in error messages.
+        python_names: Whether ``values`` has Python names instead of JSON names.
+
+    Raises:
+        BadInput: If a required value is missing, a name is unknown, or a value does not fit its type.
+        TextTooLong: If a list or object has too many items.
     """
-    fields = {field.name: field for field in fields_of(kind).values()} if arguments else fields_of(kind)
-    for name in given if kind.__struct_config__.forbid_unknown_fields else ():
-        if name not in fields:
-            raise BadInput(f"unknown {what} {name!r}", value=name, expected=" | ".join(fields))
-    values = {}
+    fields = {field.name: field for field in fields_of(kind).values()} if python_names else fields_of(kind)
+    if kind.__struct_config__.forbid_unknown_fields:
+        for name in values:
+            if name not in fields:
+                raise BadInput(f"unknown {label} {name!r}", value=name, expected=" | ".join(fields))
+    arguments = {}
     for name, field in fields.items():
-        if given.get(name) is not None:
-            values[field.name] = convert(name, given[name], field.type)
+        if values.get(name) is not None:
+            arguments[field.name] = convert(name, values[name], field.type)
         elif field.required:
             raise BadInput(f"{name} is missing", value=name, expected=expected(schema_of(field.type)))
-    return kind(**values)
+    return kind(**arguments)
 
 
 def fields_as_arguments(
     kind: Callable[P, S],
 ) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
-    """Decorator of a method that takes a declaration: its callers give the fields as arguments, which are checked.
+    """Return a decorator that lets callers of a method pass the fields of a declaration as arguments.
 
-    NumPy's numbers count as Python's. Calls raise BadInput for an argument that is not declared or does not fit.
+    The decorated method takes an instance of the declaration. The arguments are checked by :func:`read_struct`, with
+    NumPy scalars converted to Python numbers. A call raises BadInput for an unknown or invalid argument.
+
+    Args:
+        kind: The declaration, a subclass of ``msgspec.Struct``.
     """
     declaration = cast("type[S]", kind)
     signature, types = inspect.signature(kind), get_type_hints(kind)
-    parameters = [each.replace(annotation=types[name]) for name, each in signature.parameters.items()]
+    parameters = [parameter.replace(annotation=types[name]) for name, parameter in signature.parameters.items()]
 
     def decorate(method: Callable[[Owner, S], R]) -> Callable[Concatenate[Owner, P], R]:
         @wraps(method)
         def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> R:
-            given = dict(zip(signature.parameters, args, strict=False)) | kwargs
-            plain = {name: each.item() if isinstance(each, np.generic) else each for name, each in given.items()}
-            return method(self, read_struct(declaration, plain, what="option", arguments=True))
+            arguments = dict(zip(signature.parameters, args, strict=False)) | kwargs
+            values = {
+                name: value.item() if isinstance(value, np.generic) else value for name, value in arguments.items()
+            }
+            return method(self, read_struct(declaration, values, label="option", python_names=True))
 
-        own = inspect.signature(method)
-        shown = own.replace(parameters=[*list(own.parameters.values())[:1], *parameters])
-        call.__signature__ = shown  # type: ignore[attr-defined]
+        method_signature = inspect.signature(method)
+        self_parameter = list(method_signature.parameters.values())[:1]
+        call.__signature__ = method_signature.replace(  # type: ignore[attr-defined]
+            parameters=[*self_parameter, *parameters]
+        )
         return cast("Callable[Concatenate[Owner, P], R]", call)
 
     return decorate
 
 
 def from_environment(
-    kind: Callable[..., S], environment: Mapping[str, str], also: Mapping[str, str] | None = None
+    kind: Callable[..., S], environment: Mapping[str, str], fallbacks: Mapping[str, str] | None = None
 ) -> S:
-    """Settings from variables RESIFT_<NAME>, lists separated by commas; empty ones count as not set.
+    """Read settings from environment variables named RESIFT_<NAME>.
 
-    ``also``: by a setting's name a variable that counts where ours is not set. Raises BadInput for one that does not
-    fit.
+    Lists are separated by commas. Empty variables count as unset.
+
+    Args:
+        kind: The declaration of the settings.
+        environment: The environment variables.
+        fallbacks: By setting name, a second variable that is read if RESIFT_<NAME> is unset.
+
+    Raises:
+        BadInput: If a variable has an invalid value.
     """
+    fallbacks = fallbacks or {}
     values = {}
     for name, field in fields_of(kind).items():
         variable = f"RESIFT_{name.upper()}"
-        text = environment.get(variable) or environment.get((also or {}).get(name, ""))
+        text = environment.get(variable) or environment.get(fallbacks.get(name, ""))
         if text:
             is_list = schema_of(field.type).get("type") == "array"
             value = [part.strip() for part in text.split(",") if part.strip()] if is_list else text
@@ -139,86 +181,129 @@ def from_environment(
 
 
 def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
-    """A value as its type has it. Raises BadInput or TextTooLong, which call it ``name``, if it does not fit."""
+    """Check a value and return it as an instance of a type.
+
+    Args:
+        name: Name of the value in error messages.
+        value: The value, as decoded from JSON.
+        type: The type, with ``msgspec.Meta`` annotations.
+        strict: Whether to refuse strings that contain a number or boolean.
+
+    Raises:
+        BadInput: If the value does not fit the type.
+        TextTooLong: If a list or object has too many items.
+    """
     try:
         return msgspec.convert(value, type, strict=strict)
     except msgspec.ValidationError as error:
-        raise _refusal(name, value, type, str(error)) from None
+        raise _conversion_error(name, value, type, str(error)) from None
     except UnicodeEncodeError:
         raise _not_unicode(name) from None
 
 
-def _refusal(name: str, value: Any, type: Any, message: str) -> BadInput | TextTooLong:
-    schema, place = schema_of(type), _PLACE.search(message)
-    for step in _STEP.finditer(place[1]) if place else ():
-        if step[1] is None and step[2] is None:
-            break  # which value of an object does not fit is not told
-        value = value[int(step[2])] if step[1] is None else value[step[1]]
-        name, schema = f"{name}{step[0]}", _inside(schema, step[1])
-    if missing := _MISSING.search(message):
+def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInput | TextTooLong:
+    """Return the error for a value that msgspec refused with ``message``, which names the path of the invalid part."""
+    schema, path = schema_of(type), _PATH.search(message)
+    for step in _PATH_STEP.finditer(path[1]) if path else ():
+        key, position = step[1], step[2]
+        if key is None and position is None:
+            break  # "[...]" stands for any value of an object, so msgspec does not say which value is invalid
+        value = value[int(position)] if key is None else value[key]
+        name, schema = f"{name}{step[0]}", _schema_of_part(schema, key)
+    if missing := _MISSING_FIELD.search(message):
         return BadInput(f"{name}.{missing[1]} is missing", value=missing[1], expected=f"{name} with {missing[1]}")
-    most = next((part[key] for part in _parts(schema) for key in ("maxItems", "maxProperties") if key in part), None)
-    if isinstance(value, (list, dict)) and most is not None and len(value) > most:
-        return TextTooLong(f"{name} has {len(value)} items", value=len(value), expected=f"at most {most}")
+    limit = _max_items(schema)
+    if isinstance(value, (list, dict)) and limit is not None and len(value) > limit:
+        return TextTooLong(f"{name} has {len(value)} items", value=len(value), expected=f"at most {limit}")
     return BadInput(f"{name} is {shorten(repr(value))}", value=value, expected=expected(schema))
 
 
-def _inside(schema: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The schema of an object's property, or of the items of a list."""
-    for part in _parts(schema):
-        if name is None and "items" in part:
-            return dict(part["items"])
-        if name is not None and name in part.get("properties", {}):
-            return dict(part["properties"][name])
+def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
+    """Return the schema of an object's property, or of the items of a list if ``key`` is None."""
+    for alternative in _alternatives(schema):
+        if key is None and "items" in alternative:
+            return dict(alternative["items"])
+        if key is not None and key in alternative.get("properties", {}):
+            return dict(alternative["properties"][key])
     return {}
 
 
-def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _max_items(schema: dict[str, Any]) -> int | None:
+    """Return the maximum number of items of a list or object, or None if there is no limit."""
+    for alternative in _alternatives(schema):
+        for key in ("maxItems", "maxProperties"):
+            if key in alternative:
+                return int(alternative[key])
+    return None
+
+
+def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a schema together with the schemas of its ``anyOf``."""
     return [schema, *schema.get("anyOf", ())]
 
 
 @cache
 def schema_of(type: Any) -> dict[str, Any]:
-    """The JSON Schema of a type, its references resolved."""
+    """Return the JSON Schema of a type, with its references resolved."""
     schema = msgspec.json.schema(type)
-    return dict(_resolved(schema, schema.pop("$defs", {})))
+    return dict(_resolve_references(schema, schema.pop("$defs", {})))
 
 
-def _resolved(schema: Any, definitions: Mapping[str, Any]) -> Any:
+def _resolve_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(schema, list):
-        return [_resolved(item, definitions) for item in schema]
+        return [_resolve_references(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    named = definitions.get(schema.get("$ref", "").removeprefix("#/$defs/"), {})
-    return {key: _resolved(value, definitions) for key, value in {**named, **schema}.items() if key != "$ref"}
+    definition = definitions.get(schema.get("$ref", "").removeprefix("#/$defs/"), {})
+    return {
+        key: _resolve_references(value, definitions) for key, value in {**definition, **schema}.items() if key != "$ref"
+    }
 
 
 def expected(schema: Mapping[str, Any]) -> str:
-    """What a JSON Schema takes, in words.
+    """Describe in words the values that a JSON Schema accepts.
 
     >>> expected({"type": "integer", "minimum": 0, "maximum": 1000})
     'a whole number from 0 to 1000'
     """
-    kind = schema.get("type")
     if "title" in schema and "properties" not in schema:
         return str(schema["title"])
     if "anyOf" in schema:
-        return " or ".join(expected(part) for part in schema["anyOf"] if part.get("type") != "null")
+        return " or ".join(
+            expected(alternative) for alternative in schema["anyOf"] if alternative.get("type") != "null"
+        )
     if "enum" in schema:
         return " | ".join(str(value) for value in schema["enum"] if value is not None)
+    kind = schema.get("type")
     if kind in ("integer", "number"):
-        number = "a whole number" if kind == "integer" else "a number"
-        if {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
-            return f"{number} above {schema['exclusiveMinimum']:.15g} and below {schema['exclusiveMaximum']:.15g}"
-        low, high = schema.get("minimum"), schema.get("maximum")
-        return number if low is None else f"{number} from {low:.15g}" + ("" if high is None else f" to {high:.15g}")
+        return _expected_number(schema)
     if kind == "array":
         return f"a list, each {expected(schema.get('items', {}))}"
     return {"boolean": "true or false", "string": "a text", "object": "an object"}.get(str(kind), "another value")
 
 
+def _expected_number(schema: Mapping[str, Any]) -> str:
+    number = "a whole number" if schema["type"] == "integer" else "a number"
+    if {"exclusiveMinimum", "exclusiveMaximum"} <= schema.keys():
+        return f"{number} above {schema['exclusiveMinimum']:.15g} and below {schema['exclusiveMaximum']:.15g}"
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None:
+        return number
+    return f"{number} from {low:.15g}" + ("" if high is None else f" to {high:.15g}")
+
+
 def check_text(name: str, text: str, limit: int) -> str:
-    """``text``, if it is Unicode of at most ``limit`` characters. Raises TextTooLong or BadInput if it is not."""
+    """Return a text unchanged, after checking its length and encoding.
+
+    Args:
+        name: Name of the text in error messages.
+        text: The text.
+        limit: Maximum number of characters.
+
+    Raises:
+        TextTooLong: If the text has more than ``limit`` characters.
+        BadInput: If the text contains a lone surrogate and is thus not valid Unicode.
+    """
     if len(text) > limit:
         raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")
     try:
@@ -229,4 +314,4 @@ def check_text(name: str, text: str, limit: int) -> str:
 
 
 def _not_unicode(name: str) -> BadInput:
-    return BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")
+    return BadInput(f"{name} contains a lone surrogate", value=name, expected="valid Unicode text")

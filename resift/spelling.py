@@ -1,9 +1,14 @@
-"""Words as they were meant: a query's unknown words are read as words of the corpus that are spelt nearly so.
+"""Correct misspelt query words with the words of a corpus.
 
-Candidates share character n-grams with the unknown word (two to four letters of "<word>", weighed by their idf); of the
-twenty with the largest cosine the one at the smallest edit distance counts: letters left out, added, changed, or two
-that changed places (Damerau 1964), one edit for every four letters at most. A word that is two known words without the
-blank between them is read as both.
+An unknown word is replaced in two steps:
+
+1. Candidates are the 20 corpus words whose character n-grams have the largest cosine with the n-grams of the unknown
+   word. The n-grams have two to four characters of "<word>" and are weighted by their idf.
+2. The candidate with the smallest edit distance is used, if it needs at most one edit for every four letters. An edit
+   omits, adds or changes a letter, or swaps two adjacent letters (Damerau 1964).
+
+An unknown word that consists of two known words without a space between them is split, unless a candidate is only one
+edit away.
 """
 
 from __future__ import annotations
@@ -18,58 +23,78 @@ from resift.text import tokenize
 _NGRAM_SIZES = (2, 3, 4)
 _MAX_CANDIDATES = 20
 _LETTERS_PER_EDIT = 4
-_MIN_LENGTH = 4
-_MIN_HALF = 3
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd one, whose bits look random: different n-grams, different numbers
+_MIN_LENGTH = 4  # shorter words are not corrected
+_MIN_HALF = 3  # shortest part of a word that is split
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd number with random-looking bits, for hashing n-grams
 
 
 class Speller:
-    """Corrects queries by the words of a corpus; ``frequency``: in how many documents each of them occurs."""
+    """A spelling corrector for queries.
+
+    Args:
+        frequency: The words of the corpus, with the number of documents that contain each of them.
+    """
 
     def __init__(self, frequency: Mapping[str, int]) -> None:
         self.frequency = frequency
         self._index = NgramIndex([word for word in frequency if len(word) >= _MIN_LENGTH])
 
     def correct(self, query: str) -> list[str]:
-        """The query's words, unknown ones as they were meant; those that nothing is similar to stay as they are.
+        """Return the words of a query with unknown words corrected.
+
+        Unknown words without a similar corpus word, and words of less than four letters, stay unchanged.
 
         >>> Speller({"settlement": 2, "fire": 1}).correct("a setlemnet fire")
         ['a', 'settlement', 'fire']
         """
         corrected: list[str] = []
         for word in tokenize(query):
-            known = word in self.frequency or len(word) < _MIN_LENGTH
-            corrected += [word] if known else self._meant(word)
+            if word in self.frequency or len(word) < _MIN_LENGTH:
+                corrected.append(word)
+            else:
+                corrected += self._corrections(word)
         return corrected
 
-    def _meant(self, word: str) -> list[str]:
-        """The word, or the two words, that an unknown one stands for; itself if there is none."""
-        ranked = [(edit_distance(word, other), -self.frequency[other], other) for other in self._candidates(word)]
+    def _corrections(self, word: str) -> list[str]:
+        """Return the known word, or the two known words, that an unknown word stands for, or the word itself."""
+        ranked = [
+            (edit_distance(word, candidate), -self.frequency[candidate], candidate)
+            for candidate in self._candidates(word)
+        ]
         distance, _, nearest = min(ranked, default=(len(word), 0, word))
-        if distance > 1 and (halves := self._halves(word)):
+        if distance > 1 and (halves := self._split(word)):
             return list(halves)
         return [nearest] if distance <= max(1, len(word) // _LETTERS_PER_EDIT) else [word]
 
-    def _halves(self, word: str) -> tuple[str, str] | None:
-        """Two known words that make up this one, those of which the rarer one is most frequent; None if none do."""
+    def _split(self, word: str) -> tuple[str, str] | None:
+        """Split a word into two known words, or return None.
+
+        If there are several ways, choose the pair whose rarer word is the most frequent.
+        """
         splits = [(word[:middle], word[middle:]) for middle in range(_MIN_HALF, len(word) - _MIN_HALF + 1)]
         known = [(first, second) for first, second in splits if first in self.frequency and second in self.frequency]
         return max(known, key=lambda pair: min(self.frequency[half] for half in pair), default=None)
 
     def _candidates(self, word: str) -> list[str]:
-        """Known words by the cosine of their n-grams with the word's, largest first."""
+        """Return up to 20 corpus words by the cosine of their n-grams with the word's n-grams, largest first."""
         scores = self._index.scores(word)
         best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
         return [self._index.words[row] for row in best if scores[row] > 0]
 
 
 class NgramIndex:
-    """Postings of ``words`` by their character n-grams, weighed by idf, each word's weights at length 1."""
+    """An inverted index of words by their character n-grams.
+
+    N-grams are weighted by their idf, and the weights of each word have length 1 (l2).
+
+    Args:
+        words: The V words of the index.
+    """
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        ngrams, rows = _ngrams(words)
-        # in arrays: as objects, the n-grams of an index's words would take 50 MB
+        ngrams, rows = _hash_ngrams(words)
+        # Arrays, because the n-grams of an index's words as Python objects would need about 50 MB.
         order = np.argsort(ngrams, kind="stable")
         self._ngrams, starts, counts = np.unique(ngrams[order], return_index=True, return_counts=True)
         self._rows, self._offsets = rows[order], np.append(starts, len(rows))
@@ -78,46 +103,50 @@ class NgramIndex:
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
-        """The inner product of the word's n-grams with those of each of ``words``, (V,)."""
-        found, asked = np.zeros(len(self.words)), _ngrams([word])[0]
-        for ngram, at in zip(asked, np.searchsorted(self._ngrams, asked), strict=True):
-            if at < len(self._ngrams) and self._ngrams[at] == ngram:
-                rows = self._rows[slice(*self._offsets[at : at + 2])]
-                np.add.at(found, rows, self._weights[at] / self._lengths[rows])
-        return found
+        """Return the inner product of a word's n-grams with the n-grams of each indexed word, shape (V,)."""
+        scores = np.zeros(len(self.words))
+        ngrams, _ = _hash_ngrams([word])
+        for ngram, position in zip(ngrams, np.searchsorted(self._ngrams, ngrams), strict=True):
+            if position < len(self._ngrams) and self._ngrams[position] == ngram:
+                rows = self._rows[slice(*self._offsets[position : position + 2])]
+                np.add.at(scores, rows, self._weights[position] / self._lengths[rows])
+        return scores
 
 
-def _ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """The n-grams of "<word>" for each of the ``words``, as numbers (N,), and whose they are, (N,)."""
+def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    """Return the hashed n-grams of "<word>" for each word, shape (N,), and the word's position for each, shape (N,)."""
     marked = [f"<{word}>" for word in words]
     letters = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    owners = np.repeat(np.arange(len(words), dtype=np.int32), [len(one) for one in marked])
-    found, whose = [], []
+    owners = np.repeat(np.arange(len(words), dtype=np.int32), [len(word) for word in marked])
+    hashes, rows = [], []
     for size in _NGRAM_SIZES:
         count = max(0, len(letters) - size + 1)
         numbers = np.full(count, size, np.uint64)
-        for place in range(size):
-            numbers = numbers * _MULTIPLIER + letters[place : place + count]  # modulo 2 ** 64
-        inside = owners[:count] == owners[size - 1 : size - 1 + count]
-        found.append(numbers[inside])
-        whose.append(owners[:count][inside])
-    return np.concatenate(found), np.concatenate(whose)
+        for offset in range(size):
+            numbers = numbers * _MULTIPLIER + letters[offset : offset + count]  # modulo 2 ** 64
+        within_word = owners[:count] == owners[size - 1 : size - 1 + count]
+        hashes.append(numbers[within_word])
+        rows.append(owners[:count][within_word])
+    return np.concatenate(hashes), np.concatenate(rows)
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Letters left out, added or changed, and neighbours swapped, that make one word of the other.
+    """Return the number of edits that turn one word into the other.
 
-    No letter is edited twice (the restricted distance of Damerau 1964, "optimal string alignment").
+    An edit omits, adds or changes a letter, or swaps two adjacent letters. No letter is edited twice: this is the
+    restricted distance, also called "optimal string alignment".
+
+    Source: F. J. Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964).
 
     >>> edit_distance("settlement", "setlemnet")
     2
     """
-    before, row = list[int](), list(range(len(second) + 1))
+    previous, row = list[int](), list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
-        older, before, row = before, row, [i]
-        for j, other in enumerate(second, 1):
-            distance = min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other))
-            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
-                distance = min(distance, older[j - 2] + 1)
+        before_previous, previous, row = previous, row, [i]
+        for j, other_letter in enumerate(second, 1):
+            distance = min(previous[j] + 1, row[-1] + 1, previous[j - 1] + (letter != other_letter))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other_letter:
+                distance = min(distance, before_previous[j - 2] + 1)
             row.append(distance)
     return row[-1]

@@ -1,4 +1,4 @@
-"""The version of the installed distribution."""
+"""The version of the installed package."""
 
 from importlib.metadata import version
 

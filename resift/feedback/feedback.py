@@ -237,9 +237,9 @@ class Feedback:
         SCOPE_WEIGHT · :func:`context_dependence` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many
         standard deviations a document is more similar to the query than the others are on average: the mean of its own
         and the largest among those judged at the same query, since what was asked for there is one subject. With
-        fewer than five others, as in an index without vectors, or for a query of words that are all unknown, such as an article
-        number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To a query
-        without any words all feedback applies.
+        fewer than five others, as in an index without vectors, or for a query of words that are all unknown, such as an
+        article number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To
+        a query without any words all feedback applies.
         """
         words, here = bag_of_words(text), self._made_at(text)
         if not len(self.grades) or here.all() or not (np.any(query) or words):

@@ -44,7 +44,7 @@ def write_folder(
     """Save JSON, words and arrays as one folder, swapped in whole so that a reader never meets half of it.
 
     ``name`` is the JSON file's; words go to ``words.txt``, each array to a file of its own; the folder's path is
-    returned. A folder that holds such a JSON file is replaced. Raises BadInput if it holds other files only, if it
+    returned. A folder that holds such a JSON file is replaced. Raises BadInput if it contains other files only, if it
     cannot be written (an earlier one stays as it was), or if a word cannot be a line of a file.
     """
     for word in words:
@@ -59,14 +59,14 @@ def write_folder(
 def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
     """An empty folder that takes the place of ``folder`` once the block has filled it.
 
-    A folder that holds a file of this ``name`` is replaced. Raises BadInput if it holds other files only, or if it
+    A folder that holds a file of this ``name`` is replaced. Raises BadInput if it contains other files only, or if it
     cannot be written (an earlier one stays as it was).
     """
     target = Path(folder)
     try:
         if target.exists() and not (target / name).exists() and any(target.iterdir()):
             expected = f"a new folder, or one with a {name}"
-            raise BadInput(f"{target} holds other files", value=str(target), expected=expected)
+            raise BadInput(f"{target} contains other files", value=str(target), expected=expected)
         target.parent.mkdir(parents=True, exist_ok=True)
         # beside the target, because a folder can only be renamed within its file system
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))

@@ -134,7 +134,7 @@ def test_an_earlier_export_is_replaced_and_no_other_folder(filled: str, here: Pa
         if name != "resift.json":
             (here / "out" / name).write_text("{}")
         refused = resift("export", "judgments", filled, "--format", "beir", "--out", "out", status=2)
-        assert re.search(r"out'? holds other files", refused.stderr)
+        assert re.search(r"out'? contains other files", refused.stderr)
         (here / "kept").replace(here / "out" / "resift.json")
 
 

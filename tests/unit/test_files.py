@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Tests of atomic and private file writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resift.errors import BadInput
 from resift.files import atomic_write, replace_private
 
 
-def test_a_file_is_replaced_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(b"before")
     path.chmod(0o640)
@@ -26,9 +26,7 @@ def test_a_file_is_replaced_once_it_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cause", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("before", [["out"], []])
-def test_of_a_file_that_is_not_finished_nothing_is_left(
-    tmp_path: Path, cause: type[BaseException], before: list[str]
-) -> None:
+def test_an_interrupted_write_leaves_no_files(tmp_path: Path, cause: type[BaseException], before: list[str]) -> None:
     for name in before:
         (tmp_path / name).write_bytes(b"before")
 
@@ -43,7 +41,7 @@ def test_of_a_file_that_is_not_finished_nothing_is_left(
     assert [(tmp_path / name).read_bytes() for name in before] == [b"before"] * len(before)
 
 
-def test_a_link_goes_on_to_be_one(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_preserved(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("out")
     replace_private(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -51,23 +49,23 @@ def test_a_link_goes_on_to_be_one(tmp_path: Path) -> None:
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_no_file_is_written_into(tmp_path: Path) -> None:
+def test_a_device_is_written_directly(tmp_path: Path) -> None:
     with atomic_write("/dev/null") as file:
         file.write(b"text")
     assert Path("/dev/null").is_char_device()
 
 
-def test_a_long_name_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_file_name_may_have_the_maximum_length(tmp_path: Path) -> None:
     replace_private(tmp_path / ("é" * 127), "text")
     assert os.listdir(tmp_path) == ["é" * 127]
 
 
-def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_raises_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be written"), atomic_write(tmp_path / "nowhere" / "out"):
         pass
 
 
-def test_what_does_not_fit_on_a_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
+def test_a_write_beyond_the_file_size_limit_leaves_the_previous_file(tmp_path: Path) -> None:
     code = (
         "import sys; from resift.files import atomic_write\n"
         "with atomic_write('x') as file: file.write(bytes(int(sys.argv[1])))"

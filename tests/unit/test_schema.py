@@ -1,4 +1,7 @@
-"""One declaration of what may be said: every entrance takes, refuses, shows and explains the same."""
+"""Tests that all interfaces accept, refuse and document the same values, as declared once.
+
+The interfaces are HTTP, Python, ``ext.ml_inference`` in search bodies, environment variables and the command line.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ SCHEMAS = SPEC["components"]["schemas"]
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[Flask]:
-    """The application over an index of a document."""
+    """Return the service with an index of a single document."""
     folder = tmp_path_factory.mktemp("schema")
     config = Config(engine=str(folder / "engine.db"), store=str(folder / "sessions.db"))
     engine = SqliteEngine(config.engine)
@@ -53,18 +56,18 @@ def app(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[Flas
 
 @pytest.fixture(scope="module")
 def client(app: Flask) -> FlaskClient:
-    """Its client."""
+    """Return a test client of the service."""
     return app.test_client()
 
 
 @pytest.fixture(scope="module")
 def index(app: Flask) -> Index:
-    """The same index in the library."""
+    """Return the index of the service as an object of the Python library."""
     return Library(app.extensions["resift"]).index("docs")
 
 
-def reference() -> Any:
-    """The module docs/reference.py."""
+def load_reference() -> Any:
+    """Import docs/reference.py, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
     assert spec is not None
     assert spec.loader is not None
@@ -74,40 +77,41 @@ def reference() -> Any:
 
 
 @pytest.mark.parametrize("page", ["http.md", "settings.md", "codes.md"])
-def test_the_committed_tables_are_the_declarations(page: str) -> None:
+def test_the_committed_tables_are_current(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
-    assert reference().page_with_tables(text) == text, "python docs/reference.py writes it"
+    assert load_reference().page_with_tables(text) == text, "run python docs/reference.py"
 
 
-def test_the_page_of_options_has_every_command_and_its_options() -> None:
-    page = reference().options()
+def test_the_page_of_commands_lists_their_options() -> None:
+    page = load_reference().options()
     for heading in ("## resift index ", "## resift sessions forget", "## resift eval retrieval "):
         assert heading in page
     assert "| <code>--analyzer " in page
     assert "<code>--engine sqlite&#124;opensearch&#124;URL</code>" in page
 
 
-def test_the_committed_document_of_the_api_is_made_of_the_types() -> None:
-    assert reference().OPENAPI.read_text("utf-8") == reference().openapi(), "python docs/reference.py writes it"
+def test_the_committed_openapi_document_is_current() -> None:
+    reference = load_reference()
+    assert reference.OPENAPI.read_text("utf-8") == reference.openapi(), "run python docs/reference.py"
 
 
-def test_every_option_of_a_search_is_everywhere() -> None:
+def test_every_search_option_is_in_all_interfaces() -> None:
     documented = (ROOT / "docs" / "http.md").read_text("utf-8")
     table = documented.partition("<!-- docs/reference.py: SearchRequest -->")[2].partition("\n\n")[0]
     arguments = inspect.signature(Index.search).parameters
     assert list(SCHEMAS["SearchRequest"]["properties"]) == list(fields_of(SearchRequest))
     for name, field in fields_of(SearchRequest).items():
-        its = SCHEMAS["SearchRequest"]["properties"][name]
+        schema = SCHEMAS["SearchRequest"]["properties"][name]
         assert f"| `{name}` | " in table
-        assert its["description"], name
-        if name not in ("index", "session"):  # which are objects in the library
+        assert schema["description"], name
+        if name not in ("index", "session"):  # the Python library has objects in their place
             default = inspect.Parameter.empty if field.required else field.default
             assert name in ("facets", "without") or arguments[field.name].default == default
     assert list(arguments) == ["self", *(field.name for field in fields_of(SearchOptions).values())]
     assert inspect.signature(Session.search).parameters == arguments
 
 
-def test_what_a_pipelines_body_says_means_the_same_as_in_a_search() -> None:
+def test_options_in_search_bodies_mean_the_same_as_in_search_requests() -> None:
     prose = (ROOT / "docs" / "http.md").read_text("utf-8").partition("`ext.ml_inference` may have")[2][:400]
     for name, field in fields_of(PipelineOptions).items():
         assert f"`{name}`" in prose
@@ -115,7 +119,7 @@ def test_what_a_pipelines_body_says_means_the_same_as_in_a_search() -> None:
             assert field == fields_of(SearchRequest)[name]
 
 
-def test_marks_have_the_same_names_over_http_and_in_python() -> None:
+def test_marks_have_the_same_names_in_http_and_python() -> None:
     arguments = set(inspect.signature(Session.mark).parameters) - {"self"}
     assert arguments == set(fields_of(FeedbackRequest)) - {"session", "index"}
     assert arguments > set(GRADES)
@@ -139,33 +143,35 @@ VALUES = st.one_of(
 @example("alpha", 1)
 @example("knn", True)
 @example("facets", ["text"] * 11)
-def test_what_one_entrance_takes_the_others_take(client: FlaskClient, index: Index, name: str, value: Any) -> None:
+def test_all_interfaces_accept_and_refuse_the_same_values(
+    client: FlaskClient, index: Index, name: str, value: Any
+) -> None:
     field = fields_of(SearchRequest)[name]
     body = {"index": "docs", "query": "fire", name: value}
-    over_http = client.post("/v1/search", json=body).get_json().get("error", {})
-    in_python = refusal(lambda: index.search("fire", **{field.name: value}))
-    for said in ("code", "value", "expected"):
-        assert in_python.get(said) == over_http.get(said)
-    assert in_python == {} or field.name in in_python["message"] or name in in_python["message"]
+    http_error = client.post("/v1/search", json=body).get_json().get("error", {})
+    python_error = error_of(lambda: index.search("fire", **{field.name: value}))
+    for key in ("code", "value", "expected"):
+        assert python_error.get(key) == http_error.get(key)
+    assert python_error == {} or field.name in python_error["message"] or name in python_error["message"]
     if name in fields_of(RewritingOptions):
-        assert refusal(lambda: asked_in({"ext": {"ml_inference": {name: value}}})) == in_python
-        declared = schema_of(field.type)
-        by_eye = value is None or any(map(partial(fits, value), (declared, *declared.get("anyOf", ()))))
-        assert (in_python == {}) == by_eye
+        assert error_of(lambda: asked_in({"ext": {"ml_inference": {name: value}}})) == python_error
+        schema = schema_of(field.type)
+        is_valid = value is None or any(map(partial(fits, value), (schema, *schema.get("anyOf", ()))))
+        assert (python_error == {}) == is_valid
 
 
-def refusal(call: Callable[[], Any]) -> dict[str, Any]:
-    """What a call is refused with; nothing if it is not."""
+def error_of(call: Callable[[], Any]) -> dict[str, Any]:
+    """Return the error that a call raises, as JSON, or an empty dictionary if it raises none."""
     try:
         call()
     except ResiftError as error:
-        told: dict[str, Any] = error.to_dict()
-        return told
+        as_json: dict[str, Any] = error.to_dict()
+        return as_json
     return {}
 
 
 def fits(value: Any, schema: dict[str, Any]) -> bool:
-    """Whether a value is one that a schema of a single type takes, as jsonschema has it."""
+    """Return whether jsonschema accepts a value for a schema without ``anyOf``."""
     return (
         "anyOf" not in schema
         and Draft202012Validator(schema).is_valid(value)
@@ -182,8 +188,10 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "schema"), NUMBERS, ids=lambda its: its if isinstance(its, str) else "")
-def test_settings_of_the_environment_have_their_ranges(kind: type[Struct], name: str, schema: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "name", "schema"), NUMBERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_environment_variables_are_checked_against_their_ranges(
+    kind: type[Struct], name: str, schema: dict[str, Any]
+) -> None:
     from resift.schema import from_environment
 
     variable = f"RESIFT_{name.upper()}"
@@ -198,7 +206,7 @@ def test_settings_of_the_environment_have_their_ranges(kind: type[Struct], name:
 
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    """A command and all below it, by their names."""
+    """Yield a command and its subcommands, with their full names."""
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -219,9 +227,9 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
         ("resift serve", Config, "static_queries"),
     ],
 )
-def test_options_of_commands_are_the_declared_ones(command: str, kind: type[Struct], name: str) -> None:
+def test_command_line_options_follow_the_declarations(command: str, kind: type[Struct], name: str) -> None:
     params = dict(commands(main, "resift"))[command].params
-    (option,) = (each for each in params if isinstance(each, click.Option) and each.name == name)
+    (option,) = (param for param in params if isinstance(param, click.Option) and param.name == name)
     field = fields_of(kind)[name]
     schema = schema_of(field.type)
     assert (option.default, option.help) == (field.default, as_sentence(schema["description"]))
@@ -231,7 +239,7 @@ def test_options_of_commands_are_the_declared_ones(command: str, kind: type[Stru
             assert (option.type.min, option.type.max) == (part["minimum"], part["maximum"])
 
 
-def test_values_inside_of_lists_and_objects_are_named() -> None:
+def test_errors_name_invalid_values_inside_lists_and_objects() -> None:
     with pytest.raises(BadInput, match=r"facets\[1\] is 3") as caught:
         read_struct(SearchRequest, {"index": "docs", "query": "fire", "facets": ["a", 3]})
     assert (caught.value.value, caught.value.expected) == (3, "a name")
@@ -240,7 +248,7 @@ def test_values_inside_of_lists_and_objects_are_named() -> None:
     assert caught.value.expected == "numbers from -1 to 1 by document id"
 
 
-def test_the_library_says_what_it_takes() -> None:
+def test_search_methods_have_the_signature_of_the_declaration() -> None:
     parameters = inspect.signature(resift.Index.search).parameters
     assert list(parameters)[:4] == ["self", "query", "size", "window"]
     assert (parameters["size"].annotation, parameters["size"].default) == (int, 10)

@@ -1,4 +1,4 @@
-"""Reading mistyped words as words of a corpus."""
+"""Tests of spelling correction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resift.spelling import NgramIndex, Speller, edit_distance
 
 
 @pytest.mark.parametrize(
-    ("query", "read"),
+    ("query", "corrected"),
     [
         ("setlement", ["settlement"]),
         ("Settlemnet fire", ["settlement", "fire"]),
@@ -21,30 +21,30 @@ from resift.spelling import NgramIndex, Speller, edit_distance
         ("", []),
     ],
 )
-def test_words_are_read_as_they_were_meant(query: str, read: list[str]) -> None:
-    assert Speller({"fire": 2, "bush": 1, "settlement": 1, "a": 1, "sale": 1}).correct(query) == read
+def test_misspelt_words_are_corrected(query: str, corrected: list[str]) -> None:
+    assert Speller({"fire": 2, "bush": 1, "settlement": 1, "a": 1, "sale": 1}).correct(query) == corrected
 
 
-def test_a_speller_of_nothing() -> None:
+def test_a_speller_without_words_corrects_nothing() -> None:
     assert Speller({}).correct("settlement") == ["settlement"]
 
 
 def test_scores_are_the_products_of_idf_vectors() -> None:
-    """Against dense vectors, with n-grams that occur twice in a word."""
+    """Compare with dense vectors, including n-grams that occur twice in a word."""
     words = ["banana", "bandana", "cabana"]
     ngrams = [
         [f"<{word}>"[i : i + n] for n in (2, 3, 4) for i in range(len(word) + 3 - n)] for word in [*words, "bananana"]
     ]
-    known = sorted({ngram for each in ngrams[:-1] for ngram in each})
-    counts = np.array([[each.count(ngram) for ngram in known] for each in ngrams], float)
-    idf = np.log(4 / np.array([sum(each.count(ngram) for each in ngrams[:-1]) for ngram in known]))
-    # a word's length counts each occurrence of an n-gram by itself
+    known = sorted({ngram for word_ngrams in ngrams[:-1] for ngram in word_ngrams})
+    counts = np.array([[word_ngrams.count(ngram) for ngram in known] for word_ngrams in ngrams], float)
+    idf = np.log(4 / counts[:-1].sum(axis=0))
+    # the length of a word counts each occurrence of an n-gram separately
     rows = counts[:-1] * idf / np.sqrt((counts[:-1] * idf**2).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(NgramIndex(words).scores("bananana"), rows @ (counts[-1] * idf), rtol=1e-5)
     assert NgramIndex(words).scores("xyz").tolist() == [0, 0, 0]
 
 
-def test_two_words_come_before_one_that_needs_two_edits() -> None:
+def test_splitting_a_word_is_preferred_to_two_edits() -> None:
     frequency = {"bush": 3, "fire": 2, "bushfite": 9, "bus": 9, "hfire": 1}
     assert Speller(frequency).correct("bushfire") == ["bushfite"]
     assert Speller({**frequency, "bushfxxe": 9, "bushfite": 0}).correct("bushfire") == ["bushfite"]

@@ -1,4 +1,4 @@
-"""Tokenisation: the one definition of a word."""
+"""Tests of the tokenizer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from resift.text import tokenize
         ("can’t \ud800x x² ½", ["can", "t", "x", "x²", "½"]),
     ],
 )
-def test_words(text: str, words: list[str]) -> None:
+def test_tokenize(text: str, words: list[str]) -> None:
     assert tokenize(text) == words
 
 
 @given(st.text(st.characters(exclude_categories=["Cn", "Cs"])))
-def test_words_hold_only_letters_digits_and_marks_and_nothing_is_lost(text: str) -> None:
+def test_words_consist_of_all_letters_digits_and_marks(text: str) -> None:
     words = tokenize(text)
     assert all(unicodedata.category(c)[0] in "LNM" for word in words for c in word)
     letters = [c for c in text.lower() if c.isalnum()]
@@ -44,5 +44,5 @@ def test_words_hold_only_letters_digits_and_marks_and_nothing_is_lost(text: str)
 
 
 @given(st.text(st.characters(max_codepoint=127)))
-def test_ascii_takes_the_same_way_as_everything_else(text: str) -> None:
+def test_the_fast_path_for_ascii_gives_the_same_words(text: str) -> None:
     assert tokenize(text) == [word for word in tokenize(text + " é") if word != "é"]
