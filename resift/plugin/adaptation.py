@@ -33,16 +33,35 @@ class Adaptation(Protocol):
         progress: Callable[[int, int], None],
         remark: Callable[[str], None],
     ) -> Model | None:
-        """Return a model adapted to ``texts``, or None if it ranks held-back documents no better than ``vectors``."""
+        """Adapt ``vectors`` to ``texts``, and compare both on documents that were not used for the adaptation.
+
+        Args:
+            texts: Texts of the documents to learn from.
+            vectors: Word vectors to start from.
+            progress: Called with the number of finished steps and the total number of steps.
+            remark: Called with messages for the user.
+
+        Returns:
+            The adapted model, or None if it ranks the test documents no better than ``vectors``.
+        """
 
     def adapt_files(self, files: Files, fields: Sequence[str], out: str | Path) -> Model:
         """Adapt the packaged vectors to the documents in ``files``, and save the model in the folder ``out``."""
 
     def index_texts(self, engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]]) -> list[str]:
-        """Return texts to learn from. ``indices`` holds a name, text fields and a document count for each index."""
+        """Read texts to learn from.
+
+        Args:
+            engine: The search engine.
+            indices: Name, text fields and number of documents of each index.
+        """
 
     def weigh_index(self, engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-        """Choose and store the weight of ``model``'s vectors in one index; None if it has too few documents."""
+        """Choose the weight of the vectors of ``model`` in one index, and store it in the index.
+
+        Returns:
+            The stored settings, or None if the index has too few documents.
+        """
 
 
 @cache

@@ -209,7 +209,7 @@ def test_what_is_no_answer_to_a_search_is_not_handed_on(kind: str, answer: bytes
     with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         engine = OpenSearchEngine(f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(EngineError, match="is not OpenSearch's"):
+        with pytest.raises(EngineError, match="is not from OpenSearch"):
             engine.search("news", {"query": {"match_all": {}}})
         engine.close()
         server.shutdown()

@@ -152,10 +152,10 @@ def test_versions_that_do(number: str) -> None:
     [
         (answer("1.3.20", distribution="opensearch"), "OpenSearch 1.3.20 is too old"),
         (answer("2.17.1", distribution="opensearch"), "OpenSearch 2.17.1 is too old"),
-        (answer("7.17.28", build_flavor="default"), "Elasticsearch 7.17.28 answers, not OpenSearch"),
-        (answer("9.0.1", build_flavor="default"), "Elasticsearch 9.0.1 answers, not OpenSearch"),
-        ({"version": "1"}, "something else answers, not OpenSearch"),
-        ({}, "something else answers, not OpenSearch"),
+        (answer("7.17.28", build_flavor="default"), "the server is Elasticsearch 7.17.28, not OpenSearch"),
+        (answer("9.0.1", build_flavor="default"), "the server is Elasticsearch 9.0.1, not OpenSearch"),
+        ({"version": "1"}, "the server is not OpenSearch"),
+        ({}, "the server is not OpenSearch"),
     ],
 )
 def test_versions_that_do_not(info: dict[str, Any], message: str) -> None:
@@ -209,4 +209,4 @@ def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], s
 def test_commands_tell_elasticsearch(answering: Callable[[dict[str, Any]], str], command: tuple[str, ...]) -> None:
     url = answering(answer("8.15.0", build_flavor="default"))
     status = 3 if command == ("doctor",) else 2  # which reports it
-    assert "Elasticsearch 8.15.0 answers, not OpenSearch" in run(*command, "--engine", url, status=status)
+    assert "the server is Elasticsearch 8.15.0, not OpenSearch" in run(*command, "--engine", url, status=status)

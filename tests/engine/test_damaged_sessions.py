@@ -23,7 +23,7 @@ from resift.embedded.database import SqliteSessionStore
 from resift.embedded.engine import SqliteEngine
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.opensearch.client import create_unless_there
+from resift.plugin.opensearch.client import create_if_missing
 from resift.plugin.opensearch.sessions import MAPPINGS, SETTINGS, OpenSearchSessionStore
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller
@@ -88,7 +88,7 @@ def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
     body, expires, indices = stored["body"], stored["expires"], stored["indices"]
     try:
         if isinstance(store, OpenSearchSessionStore):
-            create_unless_there(store.client, store.index, {"settings": SETTINGS, "mappings": MAPPINGS})
+            create_if_missing(store.client, store.index, {"settings": SETTINGS, "mappings": MAPPINGS})
             seconds = expires * 1000 if type(expires) in (int, float) else expires
             document = {"session": body, "expires": seconds, "indices": indices}
             store.client.index(index=store.index, id=f"s:{id}", body=document)

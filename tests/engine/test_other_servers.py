@@ -57,7 +57,7 @@ def test_another_server_is_named_as_that(
     for name, value in (("status", status), ("kind", kind), ("body", body)):
         monkeypatch.setattr(OtherServer, name, value)
     engine = open_engine(url)
-    with pytest.raises(EngineError, match="is not OpenSearch's") as caught:
+    with pytest.raises(EngineError, match="is not from OpenSearch") as caught:
         engine.info("news")
     assert told in caught.value.message
     assert "<" not in caught.value.message

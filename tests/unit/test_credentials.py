@@ -109,7 +109,7 @@ def test_requests_are_signed_for_aws(server: HTTPServer, monkeypatch: pytest.Mon
     sent = {name.lower(): value for name, value in headers}
     assert sent["authorization"] == _signature(path, sent, body, f"eu-north-1/{service}")
     assert sent["x-amz-security-token"] == "token"
-    with pytest.raises(BadInput, match="Authorization cannot be handed on"):
+    with pytest.raises(BadInput, match="Authorization cannot be passed on"):
         asked(server, headers={"Authorization": basic("caller", "own")})
 
 

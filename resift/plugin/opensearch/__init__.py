@@ -1,1 +1,1 @@
-"""OpenSearch as an engine and as a store of sessions."""
+"""OpenSearch as a search engine, a session store and a UBI log."""

@@ -1,4 +1,8 @@
-"""The OpenSearch client: how it is opened, writes and reads JSON, raises our errors, and reads all of an index."""
+"""The OpenSearch client: connections, JSON, error translation, and reading a whole index.
+
+:func:`connect` opens a client. All other modules send their requests through :func:`call`, which replaces the
+exceptions of opensearch-py by the errors of :mod:`resift.errors`.
+"""
 
 from __future__ import annotations
 
@@ -33,68 +37,84 @@ from resift.query.dsl import PIPELINE_PREFIX, Body
 from resift.schema import documented, from_environment
 
 T = TypeVar("T")
+# The first version whose ml_inference processor takes parameters from ``ext`` of a search request.
+OLDEST_VERSION = (2, 18)
+_EXPECTED_VERSION = f"OpenSearch {OLDEST_VERSION[0]}.{OLDEST_VERSION[1]} or later; 2.19.1 and 3.6.0 are tested"
 _TAG = re.compile("<[^>]*>")
-_STRANGE = "the answer is not OpenSearch's"
-_A_CLUSTER = "the address of an OpenSearch cluster"
+_NOT_OPENSEARCH = "the response is not from OpenSearch"
+_CLUSTER_ADDRESS = "the address of an OpenSearch cluster"
 _DEFAULT_PIPELINE = "index.search.default_pipeline"
-_SLOW_SECONDS = 1.0  # that the node which manages the cluster may take: searches wait for it
-_PAGE = 500  # documents that are read together
-_KEPT = "10m"  # how long the cluster keeps its place, between two pages
-OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search's ext
+# Timeout in seconds for requests that the cluster manager node answers while a search waits for them.
+_PIPELINE_SECONDS = 1.0
+_PAGE_SIZE = 500  # documents per scroll page
+_SCROLL_LIFETIME = "10m"  # time for which the cluster keeps a scroll open between two pages
 _AS_TEXT: ContextVar[bool] = ContextVar("resift_as_text", default=False)
-_EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are tested"
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
-    """opensearch-py's serializer, which writes with orjson: it is several times as fast.
+    """A serializer for opensearch-py that writes with orjson, which is several times as fast.
 
-    It does not read with it: to orjson a whole number beyond 64 bits is a float, and a document must come back as it
-    was written.
+    It does not read with orjson. orjson turns whole numbers beyond 64 bits into floats, but a document must be returned
+    exactly as it was written.
     """
 
     def dumps(self, data: Any) -> Any:
-        """The JSON text of a request; a string is taken for JSON already."""
+        """Return a request body as JSON text. Strings are assumed to be JSON already."""
         if isinstance(data, (str, bytes)):
             return data
         try:
             return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
         except TypeError:
-            # What orjson refuses and opensearch-py takes: whole numbers beyond 64 bits, keys that are not strings.
+            # orjson refuses whole numbers beyond 64 bits and keys that are not strings. opensearch-py accepts both.
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """The value of an answer's JSON text; the text itself for :func:`call_for_text`."""
+        """Parse the JSON text of a response. Within :func:`call_for_text`, return the text unchanged."""
         if _AS_TEXT.get():
             return s
         return super().loads(s)
 
 
 def to_json(value: Any) -> str:
-    """JSON text as the client sends it."""
+    """Return ``value`` as the JSON text that the client sends."""
     text: str = JsonSerializer().dumps(value)
     return text
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """What the client makes of an answer's JSON text. Raises BadInput for what is no JSON, as :func:`call` does."""
+    """Parse the JSON text of a response.
+
+    Raises:
+        EngineError: If the text is not JSON.
+    """
     value: dict[str, Any] = call(JsonSerializer().loads, text)
     return value
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
-    """Settings of every connection with a cluster, by variables RESIFT_<NAME>."""
+    """Settings of all connections to clusters, read from the environment variables ``RESIFT_<NAME>``."""
 
     search_timeout: Annotated[
-        float, documented("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600)
+        float,
+        documented(
+            "time limit of a search in OpenSearch, in seconds, including retries on other nodes",
+            ge=0.1,
+            le=3600,
+        ),
     ] = 5.0
 
 
 def connect(address: str, timeout: float) -> OpenSearch:
-    """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
+    """Create a client for a cluster, without sending a request.
 
-    A request takes at most ``timeout`` seconds, however many nodes are asked, and one that only reads no more than
-    RESIFT_SEARCH_TIMEOUT. The URLs may hold a user and a password; other credentials come from the environment
-    (:func:`credentials`). Raises BadInput for an address or a variable that does not fit.
+    Args:
+        address: URLs of one or more nodes, separated by commas. They may contain a user and a password. All other
+            credentials come from the environment (see :func:`resift.plugin.opensearch.credentials.credentials`).
+        timeout: Time limit of a request in seconds, including retries on other nodes. Requests that only read have the
+            limit ``RESIFT_SEARCH_TIMEOUT`` if that is shorter.
+
+    Raises:
+        BadInput: If the address or an environment variable is invalid.
     """
     nodes, settings = nodes_of(address), from_environment(ClientSettings, os.environ)
     hosts = [
@@ -106,19 +126,22 @@ def connect(address: str, timeout: float) -> OpenSearch:
         transport_class=FailoverTransport,
         timeout=timeout,
         search_timeout=min(timeout, settings.search_timeout),
-        # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
+        # More than the number of threads of the service: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
         serializer=JsonSerializer(),
         **credentials(nodes),
     )
 
 
-# What OpenSearch ends in where it does not check a request that it cannot make sense of, such as one for highlights
-# between no tags: errors of Java, and some of its own for which it names no status. It calls them 500, or 503, as if
-# the cluster failed. Where it did fail the cause is another: of files, of connections, of shards that are away.
-# "exception" has no other cause: what fails for one of the others is named after it. "index_not_found" is of an index
-# that the body has it read, and "status" is a refusal of a plugin, whose status is lost where each shard meets it.
-_IMPOSSIBLE = re.compile(
+# OpenSearch does not validate every request. Some malformed requests, such as highlighting without tags, end in a Java
+# exception, or in an exception of OpenSearch without a status of its own. OpenSearch reports these with status 500 or
+# 503, as if the cluster had failed. The following exception types as the innermost cause show that the request is at
+# fault, and :func:`translate_error` reports them with status 400. A real failure has another innermost cause: files,
+# connections, or missing shards.
+# - "exception" alone has no cause below it. The failures above all have more specific names.
+# - "index_not_found" refers to an index that the search body reads from, for example in a terms lookup.
+# - "status" is a refusal by a plugin. Its status is lost if every shard raises it.
+_CAUSED_BY_REQUEST = re.compile(
     r"(?:(?:aggregation_initialization|aggregation_execution|arithmetic|array_index_out_of_bounds|class_cast|"
     r"illegal_argument|illegal_state|index_not_found|index_out_of_bounds|input_coercion|json_parse|negative_array_size|"
     r"no_such_element|null_pointer|number_format|search|status|string_index_out_of_bounds|too_complex_to_determinize|"
@@ -127,21 +150,33 @@ _IMPOSSIBLE = re.compile(
 _REMOTE = re.compile(r'Error from remote service: \{"error":.*?"message":("(?:[^"\\]|\\.)*")')
 
 
-def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call a method of the client, and raise our errors in place of its exceptions.
+def call(function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+    """Call a method of the client, and translate its exceptions.
 
-    Raises EngineUnavailable if nothing answers, IndexNotFound or NotFound for status 404, BadInput if the arguments
-    cannot be sent, and EngineError with OpenSearch's status for any other refusal.
+    Args:
+        function: A method of the client or of its transport.
+        *arguments: Positional arguments of the method.
+        **keywords: Keyword arguments of the method.
+
+    Returns:
+        The return value of the method.
+
+    Raises:
+        EngineUnavailable: If no node answers.
+        IndexNotFound: If an index does not exist.
+        NotFound: For any other response with status 404.
+        BadInput: If the arguments cannot be sent as a request.
+        EngineError: For any other refusal, with the status that OpenSearch answered.
     """
     try:
-        return function(*arguments, **named)
+        return function(*arguments, **keywords)
     except ConnectionFailed as error:
         raise EngineUnavailable(f"no answer from OpenSearch: {error.error}", expected="a reachable cluster") from error
     except TransportError as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
     except SerializationError as error:
-        if "deserialize" in str(error):  # a page of another server, with status 200
-            raise EngineError(_STRANGE, expected=_A_CLUSTER) from error
+        if "deserialize" in str(error):  # status 200, but the body is a page of another server
+            raise EngineError(_NOT_OPENSEARCH, expected=_CLUSTER_ADDRESS) from error
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
@@ -149,66 +184,87 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         raise EngineError(str(error)) from error
 
 
-def call_for_text(function: Callable[..., Any], **named: Any) -> str:
-    """:func:`call` for the JSON text of an answer, which is not parsed."""
+def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
+    """Call a method of the client as :func:`call` does, and return the JSON text of the response without parsing it."""
     token = _AS_TEXT.set(True)
     try:
-        text = call(function, **named)
+        text = call(function, **keywords)
     finally:
         _AS_TEXT.reset(token)
     if not str(text).startswith("{"):
-        raise EngineError(_STRANGE, expected=_A_CLUSTER)
+        raise EngineError(_NOT_OPENSEARCH, expected=_CLUSTER_ADDRESS)
     return str(text)
 
 
-def translated(error: TransportError) -> EngineError | NotFound:
-    """Our error for a refusal of OpenSearch."""
+def translate_error(error: TransportError) -> EngineError | NotFound:
+    """Return the Resift error that corresponds to an error response of OpenSearch."""
     status = error.status_code if isinstance(error.status_code, int) else 503
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
     reason = error_reason(detail)
-    if told := _refusing(status, reason):
-        return told
-    # a refusal of OpenSearch is JSON: with a type or a text, or {} for a pipeline that is not there; what has no body
-    # at all is an answer to HEAD
-    if (error.error and not isinstance(error.info, Mapping)) or (isinstance(detail, Mapping) and "type" not in detail):
+    if (access_error := _access_error(status, reason)) is not None:
+        return access_error
+    if not _is_from_opensearch(error, detail):
         text = " ".join(_TAG.sub(" ", str(body or error.error)).split())[:200]
-        return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
-    kind, index = (detail.get("type"), detail.get("index")) if isinstance(detail, Mapping) else ("", None)
-    if kind == "index_not_found_exception":
-        return IndexNotFound(reason, value=index, expected="an existing index")
-    if kind == "index_closed_exception":  # whose reason is "closed"
-        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
-        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
+        return EngineError(f"{_NOT_OPENSEARCH} (status {status}): {text}", status=status, expected=_CLUSTER_ADDRESS)
+    if isinstance(detail, Mapping) and (index_error := _index_error(detail, status, reason)) is not None:
+        return index_error
     if status == 404:
         if "found" in body:
             id, index = body.get("_id"), body.get("_index")
             return NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
         return NotFound(f"OpenSearch: {reason}")
-    if status >= 500 and _IMPOSSIBLE.fullmatch(str(_innermost(detail).get("type"))):
+    if status >= 500 and _CAUSED_BY_REQUEST.fullmatch(str(_innermost(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
 
 
-def _refusing(status: int, reason: str) -> EngineError | None:
-    """Our error where a remote model's service refuses, whose status OpenSearch hands on, or OpenSearch itself does."""
-    if told := _REMOTE.search(reason):
-        return EngineError(f"a remote model's service answers: {orjson.loads(told[1])} ({status})", status=status)
-    expected = "a user and a password, a client certificate or a signature that it knows"
-    message = "OpenSearch does not accept these credentials (401)"
-    return EngineError(message, status=status, expected=expected) if status == 401 else None
+def _access_error(status: int, reason: str) -> EngineError | None:
+    """Return the error for a refusal by a remote model's service, or for wrong credentials; None for other errors."""
+    # OpenSearch passes on the status of the service that a remote model calls. This is checked first, because a 401 of
+    # that service says nothing about the credentials for OpenSearch.
+    if remote_message := _REMOTE.search(reason):
+        message = f"the service of a remote model answered: {orjson.loads(remote_message[1])} ({status})"
+        return EngineError(message, status=status)
+    if status == 401:
+        message = "OpenSearch does not accept these credentials (401)"
+        expected = "a user and password, a client certificate or a signature that the cluster accepts"
+        return EngineError(message, status=status, expected=expected)
+    return None
+
+
+def _is_from_opensearch(error: TransportError, detail: Any) -> bool:
+    """Return whether an error response has the form of OpenSearch's error responses.
+
+    OpenSearch answers with JSON: an error object with a type, a text, or ``{}`` for a missing pipeline. Responses to
+    HEAD have no body.
+    """
+    if error.error and not isinstance(error.info, Mapping):
+        return False
+    return not isinstance(detail, Mapping) or "type" in detail
+
+
+def _index_error(detail: Mapping[str, Any], status: int, reason: str) -> EngineError | NotFound | None:
+    """Return the error for a missing or closed index; None for other errors."""
+    kind, index = detail.get("type"), detail.get("index")
+    if kind == "index_not_found_exception":
+        return IndexNotFound(reason, value=index, expected="an existing index")
+    if kind == "index_closed_exception":  # OpenSearch gives only "closed" as the reason
+        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
+        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
+    return None
 
 
 def _innermost(error: Any) -> Mapping[str, Any]:
-    """The cause of an ``error`` of an answer that has no further cause."""
-    found: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
-    while inner := found.get("caused_by") or next(iter(found.get("root_cause", [])), None):
-        found = inner
-    return found
+    """Return the innermost cause of the ``error`` of a response."""
+    cause: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    while inner := cause.get("caused_by") or next(iter(cause.get("root_cause", [])), None):
+        cause = inner
+    return cause
 
 
 def error_reason(error: Any) -> str:
-    """The ``error`` of an answer as one line, with its innermost cause."""
+    """Return the ``error`` of a response as one line of text, including its innermost cause."""
     if not isinstance(error, Mapping):
         return str(error)
     inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
@@ -217,94 +273,127 @@ def error_reason(error: Any) -> str:
 
 
 def supported_version(info: Mapping[str, Any]) -> str:
-    """The name and version of the cluster that answers ``GET /`` with ``info``.
+    """Return the product name and version of a cluster, such as ``opensearch 3.6.0``.
 
-    Raises UnsupportedCluster for another product, and for a version that lacks what we need.
+    Args:
+        info: The cluster's response to ``GET /``.
+
+    Raises:
+        UnsupportedCluster: If the server is another product, or a version older than OLDEST_VERSION.
     """
     version: Mapping[str, Any] = info["version"] if isinstance(info.get("version"), Mapping) else {}
     number = str(version.get("number"))
     parts = re.match(r"(\d+)\.(\d+)", number)
     if version.get("distribution") != "opensearch" or parts is None:
-        found = f"Elasticsearch {number}" if "lucene_version" in version else "something else"
-        raise UnsupportedCluster(f"{found} answers, not OpenSearch", value=number, expected=_EXPECTED)
-    if (int(parts[1]), int(parts[2])) < OLDEST:
-        raise UnsupportedCluster(f"OpenSearch {number} is too old", value=number, expected=_EXPECTED)
+        product = f"Elasticsearch {number}, not OpenSearch" if "lucene_version" in version else "not OpenSearch"
+        raise UnsupportedCluster(f"the server is {product}", value=number, expected=_EXPECTED_VERSION)
+    if (int(parts[1]), int(parts[2])) < OLDEST_VERSION:
+        raise UnsupportedCluster(f"OpenSearch {number} is too old", value=number, expected=_EXPECTED_VERSION)
     return f"opensearch {number}"
 
 
-def create_unless_there(client: OpenSearch, index: str, body: Body) -> None:
-    """Create an index unless it exists: one that the cluster created by itself would have other mappings.
+def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
+    """Create an index with the settings and mappings in ``body``, unless it exists.
 
-    Raises what :func:`call` raises, but not for a caller who may not create it where it is there.
+    Without this call, the first write would create the index with dynamic mappings.
+
+    Raises:
+        ResiftError: As :func:`call`. A caller without the right to create the index gets no error if the index exists.
     """
     try:
         call(client.indices.create, index=index, body=body)
     except EngineError as error:
         if "resource_already_exists_exception" in error.message:
             return
-        try:  # a search takes no right that is not needed anyway
+        try:  # check with a search, because the caller needs the right to search in any case
             call(client.search, index=index, body={"size": 0, "track_total_hits": False})
         except IndexNotFound:
             raise error from None
 
 
 def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:
-    """Yield all hits of a search body on one index. Raises EngineUnavailable where a shard cannot be read.
+    """Yield all hits of a search body.
 
-    Unlike opensearch-py's ``scan``, which ends without a word where shards fail before the first hit or behind the
-    last.
+    opensearch-py's ``scan`` ends without an error if shards fail before the first or after the last hit. This function
+    raises an error.
+
+    Args:
+        client: The client.
+        index: Name of the index.
+        body: The search body. By default, hits come in index order.
+        **params: Additional URL parameters of the first request.
+
+    Raises:
+        EngineUnavailable: If a shard cannot be read.
     """
-    seconds = client.transport.seconds  # a page of documents is larger than that of a search
-    # No search pipeline: the index's default one is not meant for this.
-    asked = {"size": _PAGE, "sort": ["_doc"], **body, "search_pipeline": "_none"}
-    whole = {"scroll": _KEPT, "allow_partial_search_results": "false", "request_timeout": seconds, **params}
-    answer = _whole(call(client.search, index=index, body=asked, params=whole))
-    place = answer["_scroll_id"]
+    seconds = client.transport.seconds  # a page is larger than the hits of a search, so it gets the longer limit
+    # Skip the default search pipeline of the index, which is meant for searches by users.
+    first_body = {"size": _PAGE_SIZE, "sort": ["_doc"], **body, "search_pipeline": "_none"}
+    first_params = {
+        "scroll": _SCROLL_LIFETIME,
+        "allow_partial_search_results": "false",
+        "request_timeout": seconds,
+        **params,
+    }
+    page = _require_all_shards(call(client.search, index=index, body=first_body, params=first_params))
+    scroll_id = page["_scroll_id"]
     try:
-        while answer["hits"]["hits"]:
-            yield from answer["hits"]["hits"]
-            next_page = {"scroll_id": place, "scroll": _KEPT}
-            answer = _whole(call(client.scroll, body=next_page, params={"request_timeout": seconds}))
-            place = answer["_scroll_id"]
+        while page["hits"]["hits"]:
+            yield from page["hits"]["hits"]
+            next_page = {"scroll_id": scroll_id, "scroll": _SCROLL_LIFETIME}
+            page = _require_all_shards(call(client.scroll, body=next_page, params={"request_timeout": seconds}))
+            scroll_id = page["_scroll_id"]
     except IndexNotFound:
         raise
     except NotFound as error:
         raise EngineUnavailable(f"a shard of {index} was lost while it was read: {error.message}") from error
     finally:
-        call(client.clear_scroll, body={"scroll_id": [place]}, params={"ignore": 404})
+        call(client.clear_scroll, body={"scroll_id": [scroll_id]}, params={"ignore": 404})
 
 
-def _whole(answer: Mapping[str, Any]) -> Any:
-    shards = answer["_shards"]
+def _require_all_shards(response: Mapping[str, Any]) -> Any:
+    shards = response["_shards"]
     if shards["failed"] or shards["successful"] + shards.get("skipped", 0) < shards["total"]:
         raise EngineUnavailable(f"only {shards['successful']} of {shards['total']} shards could be read")
-    return answer
+    return response
 
 
-def asks_us_alone(client: OpenSearch, index: str, headers: Headers) -> bool:
-    """Whether the default search pipeline of an index, or of each that a name stands for, does nothing but ask us."""
-    if "*" in index or index in ("", "_all"):  # a cluster warns who asks for all settings, its own indices' too
+def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers) -> bool:
+    """Return whether the default search pipeline of an index only asks the service to rewrite searches.
+
+    Returns False if the caller may not read index settings, because going through the pipeline is always correct.
+
+    Args:
+        client: The client.
+        index: An index, an alias or a list. For several indices, the condition must be true of each.
+        headers: HTTP headers of the caller.
+    """
+    # A request for the settings of all indices would include system indices, and the cluster would log a warning.
+    if "*" in index or index in ("", "_all"):
         return False
-    # local: of what the node knows that is asked, as the one that manages the cluster may hang
+    # local: read the state that the receiving node has. The cluster manager node may hang.
     params = {"flat_settings": "true", "local": "true"}
     try:
-        get = client.indices.get_settings
-        answer = call(get, index=index, name=_DEFAULT_PIPELINE, headers=headers, params=params)
-    except ResiftError:  # such as for who may search and may not read settings: the pipeline does no harm
-        return False
-    names = {one["settings"].get(_DEFAULT_PIPELINE, "") for one in answer.values()}
-    return bool(names) and all(name.startswith(PIPELINE_PREFIX) and _is_ours(client, name) for name in names)
-
-
-def _is_ours(client: OpenSearch, pipeline: str) -> bool:
-    """Whether a pipeline consists of our processor, or does not exist."""
-    path, params = f"/_search/pipeline/{quote(pipeline, safe='')}", {"request_timeout": _SLOW_SECONDS, "ignore": 404}
-    try:
-        answer = call(client.transport.perform_request, "GET", path, params=params)
+        get_settings = client.indices.get_settings
+        settings = call(get_settings, index=index, name=_DEFAULT_PIPELINE, headers=headers, params=params)
     except ResiftError:
         return False
-    found: dict[str, Any] = answer.get(pipeline, {}) if isinstance(answer, dict) else {}
-    processors = [*found.get("request_processors", []), *found.get("response_processors", [])]
-    if found.get("phase_results_processors") or len(processors) > 1:
+    names = {entry["settings"].get(_DEFAULT_PIPELINE, "") for entry in settings.values()}
+    return bool(names) and all(
+        name.startswith(PIPELINE_PREFIX) and _only_rewrites_or_missing(client, name) for name in names
+    )
+
+
+def _only_rewrites_or_missing(client: OpenSearch, pipeline: str) -> bool:
+    """Return whether a search pipeline has no processor except Resift's, or does not exist."""
+    path = f"/_search/pipeline/{quote(pipeline, safe='')}"
+    params = {"request_timeout": _PIPELINE_SECONDS, "ignore": 404}
+    try:
+        response = call(client.transport.perform_request, "GET", path, params=params)
+    except ResiftError:
         return False
-    return all("index" in one.get("ml_inference", {}).get("model_config", {}) for one in processors)
+    body: dict[str, Any] = response.get(pipeline, {}) if isinstance(response, dict) else {}
+    processors = [*body.get("request_processors", []), *body.get("response_processors", [])]
+    if body.get("phase_results_processors") or len(processors) > 1:
+        return False
+    return all("index" in processor.get("ml_inference", {}).get("model_config", {}) for processor in processors)

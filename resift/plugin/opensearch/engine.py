@@ -26,16 +26,16 @@ from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
-    asks_us_alone,
     call,
     call_for_text,
     connect,
     error_reason,
     from_json,
+    has_only_rewriting_pipeline,
     scroll,
     supported_version,
     to_json,
-    translated,
+    translate_error,
 )
 from resift.plugin.opensearch.documents import sent_body, stored_json, take_vectors, without_stored_vector
 from resift.plugin.opensearch.mappings import (
@@ -205,7 +205,7 @@ class OpenSearchEngine(Engine):
         for response in answer["responses"]:
             status = response.pop("status", 200)  # of this body alone, and no part of a search's answer
             if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
-                raise translated(TransportError(status, "", response))
+                raise translate_error(TransportError(status, "", response))
         return [_result(response, field) for response, field in zip(answer["responses"], read, strict=False)]
 
     def _sent(self, index: str, body: Body, vectors: VectorFields | None, headers: Headers) -> Body:
@@ -223,7 +223,7 @@ class OpenSearchEngine(Engine):
         key = (index, str(headers))
         passed_by = self._passed_by.get(key)
         if passed_by is None:
-            passed_by = self._passed_by.put(key, asks_us_alone(self.client, index, headers))
+            passed_by = self._passed_by.put(key, has_only_rewriting_pipeline(self.client, index, headers))
         return {**sent, **PLAIN} if passed_by else sent
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:

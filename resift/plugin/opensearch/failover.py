@@ -1,4 +1,4 @@
-"""Several nodes behind one client: the others are asked when one fails, within the time that a request may take."""
+"""A transport for several nodes: if one node fails, another one is asked, within the time limit of the request."""
 
 from __future__ import annotations
 
@@ -18,35 +18,53 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from resift.contracts.engine import OPAQUE_ID, OPAQUE_ID_HEADER, RETRYABLE
 from resift.errors import BadInput
 
-CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
-PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there is another to ask
-# A node that failed is left alone so long, however often it did. opensearch-py's doubling would outlast a restart, and
-# where all have failed it asks the one whose time is over first: of two that would be the one that failed just now.
+# Time limit for opening a connection, in seconds. TCP resends a lost packet after one second.
+CONNECT_SECONDS = 2.0
+# Time limit for a quick request on one node while there is another node to ask.
+PATIENCE_SECONDS = 3.0
+# Time for which a failed node is not asked, however often it has failed. opensearch-py doubles this time with each
+# failure, which would exceed the duration of a restart. And if all nodes have failed, opensearch-py asks the node whose
+# time ends first: with two nodes, that would be the node that failed most recently.
 _DEAD_SECONDS = 30
-_SEARCHES = {"_search", "_msearch", "_count"}  # not _search/scroll, which would leave out a page if it is sent twice
-# Writes that change nothing more the second time, although their method is POST: those of _bulk name their documents.
+# _search/scroll is missing on purpose: sending it twice would skip a page.
+_SEARCHES = {"_search", "_msearch", "_count"}
+# Endpoints with method POST whose second execution changes nothing more. _bulk requests name the ids of documents.
 _IDEMPOTENT_POSTS = {"_bulk", "_refresh", "_delete_by_query"}
 _PING_SECONDS = 1.0
-_GATEWAY_LOST_IT = (502, 504)  # what a proxy answers whose node has gone
+# Statuses with which a proxy answers if the node behind it has gone.
+_LOST_BY_GATEWAY = (502, 504)
 
 
 class FailoverTransport(Transport):  # type: ignore[misc]
-    """opensearch-py's transport with a deadline for each request, however many nodes are asked.
+    """A transport for opensearch-py with one deadline per request, however many nodes are asked.
 
-    ``timeout`` is the seconds that a request may take in all, and ``search_timeout`` those of one that only reads, such
-    as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but
-    the last that is asked gets PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a
-    search its whole time, and a search that takes long has the rest of it. A search that is not RETRYABLE is sent to
-    one node alone, which has the whole time.
+    If there are several nodes, a node has only PATIENCE_SECONDS for a search or a single document, except for the last
+    node that is asked, which has the rest of the time. So a frozen node costs a search only a part of its time, and a
+    slow search can still finish. A search that is not :data:`resift.contracts.engine.RETRYABLE` is sent to a single
+    node, which has the whole time.
+
+    Args:
+        hosts: Addresses of the nodes, as opensearch-py takes them.
+        timeout: Time limit of a request in seconds.
+        search_timeout: Time limit in seconds of a request that only reads, such as a search. It is usually shorter,
+            because a user waits for a search, while a bulk request may take long without any fault.
+        **settings: Other settings of opensearch-py's transport.
+
+    Attributes:
+        seconds: The time limit of a request.
+        search_seconds: The time limit of a request that only reads.
     """
 
     connection_pool: Any
 
     def __init__(self, hosts: list[dict[str, Any]], timeout: float, search_timeout: float, **settings: Any) -> None:
-        failing = {"max_retries": 0, "retry_on_timeout": True, "dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
-        super().__init__(hosts, timeout=timeout, **failing, **settings)
+        retry_settings = {"max_retries": 0, "retry_on_timeout": True}
+        dead_settings = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
+        super().__init__(hosts, timeout=timeout, **retry_settings, **dead_settings, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
-        self._asked, self._process, self._lock = threading.local(), os.getpid(), threading.Lock()
+        self._thread_state = threading.local()
+        self._process = os.getpid()
+        self._lock = threading.Lock()
 
     def perform_request(
         self,
@@ -58,96 +76,124 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         ignore: Collection[int] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does."""
+        """Send a request to one node after another, until a node answers or the time is up.
+
+        Args:
+            method: HTTP method.
+            url: Path of the request.
+            params: URL parameters. ``request_timeout`` and ``timeout`` set the time limit in seconds.
+            body: Body of the request, which is serialized.
+            timeout: Time limit in seconds, instead of the one that is usual for the request.
+            ignore: HTTP statuses that are not errors.
+            headers: HTTP headers of the caller.
+
+        Returns:
+            The parsed body of the response.
+        """
         params = dict(params or {})
-        usual = self.search_seconds if _only_reads(method, url) else self.seconds
-        seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or usual
+        default_seconds = self.search_seconds if _only_reads(method, url) else self.seconds
+        seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or default_seconds
         deadline = time.monotonic() + seconds
-        headers = self._own_headers(headers)
+        headers = self._merge_headers(headers)
         nodes = len(self.connection_pool.connection_opts)
-        for others in reversed(range(max(2, nodes))):
-            left = max(deadline - time.monotonic(), 0.1)
-            wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_soon_sent_on(method, url) else left
+        for remaining_tries in reversed(range(max(2, nodes))):
+            remaining_seconds = max(deadline - time.monotonic(), 0.1)
+            has_other_node = remaining_tries > 0 and nodes > 1
+            wait = remaining_seconds
+            if has_other_node and _is_quick_and_repeatable(method, url):
+                wait = min(PATIENCE_SECONDS, remaining_seconds)
             limits = Timeout(connect=min(CONNECT_SECONDS, wait), read=wait)
             try:
                 return super().perform_request(method, url, {**params}, body, limits, ignore, headers)
             except TransportError as error:
-                late = time.monotonic() >= deadline
-                if late or not others or not self._may_try_again(error, method, url):
+                is_late = time.monotonic() >= deadline
+                if is_late or not remaining_tries or not self._may_retry(error, method, url):
                     if isinstance(error, ConnectionTimeout):
                         raise ConnectionTimeout("TIMEOUT", f"none within {seconds:g} seconds", error.info) from error
                     raise
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
-    def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """A caller's headers by names in lower case, as opensearch-py has its own: they replace those of one name.
+    def _merge_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
+        """Return the caller's headers with lower-case names, and with the caller's X-Opaque-Id.
 
-        Beside them stands the caller's X-Opaque-Id. It is none of the ``headers`` that callers hand on, since what was
-        read for a caller is remembered by these.
+        opensearch-py writes its own headers in lower case, so the caller's headers replace these. X-Opaque-Id comes
+        from a context variable and is not among ``headers``, because data that was read for a caller is cached by these
+        headers.
         """
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         if (id := OPAQUE_ID.get()) is not None:
             lowered[OPAQUE_ID_HEADER.lower()] = id
         if "authorization" in lowered and self.kwargs.get("http_auth") is not None:
-            # The signature would take the header's place, and the caller get the service's rights.
-            raise BadInput("Authorization cannot be handed on to a cluster of AWS", expected="no Authorization header")
+            # The AWS signature would replace this header, and the caller would get the rights of the service.
+            raise BadInput(
+                "the header Authorization cannot be passed on to a cluster with AWS signatures",
+                expected="no Authorization header",
+            )
         return lowered
 
     def get_connection(self) -> Any:
-        """The node that this thread's next request goes to; remembered until the one after it."""
+        """Return the connection to the node for this thread's next request."""
         if self._process != os.getpid():
-            self._connect_anew()
-        self._asked.node = super().get_connection()
-        return self._asked.node
+            self._reconnect_after_fork()
+        self._thread_state.node = super().get_connection()
+        return self._thread_state.node
 
-    def _connect_anew(self) -> None:
-        """Leave a parent's connections: a forked process would read the answers to the requests of the parent."""
+    def _reconnect_after_fork(self) -> None:
+        """Replace the connections of the parent process.
+
+        A forked process that used them would read the responses to the parent's requests.
+        """
         with self._lock:
             if self._process != os.getpid():
                 hosts = [host for _, host in self.connection_pool.connection_opts]
-                self.connection_pool = EmptyConnectionPool()  # of which no connection is kept
+                self.connection_pool = EmptyConnectionPool()  # set_connections would reuse connections of the old pool
                 self.set_connections(hosts)
                 self._process = os.getpid()
 
-    def _may_try_again(self, error: TransportError, method: str, url: str) -> bool:
-        """Whether another node may be asked after one failed: what can fell a node is never sent to a second one.
+    def _may_retry(self, error: TransportError, method: str, url: str) -> bool:
+        """Return whether a request that failed on one node may be sent to another.
 
-        A search whose node is gone may be the reason for it, unless that node answers a ping.
+        A search may have crashed the node that it was sent to, and must not crash a second one. It is only sent again
+        if the first node still answers a ping.
         """
         if isinstance(error.info, (NewConnectionError, ConnectTimeoutError)):
-            return True  # it was never sent
+            return True  # the request was never sent
         if not _is_repeatable(method, url):
             return False
         if isinstance(error, ConnectionTimeout):
             return len(self.connection_pool.connection_opts) > 1
-        if isinstance(error, ConnectionFailed) or error.status_code in _GATEWAY_LOST_IT:
-            return _last(url) not in _SEARCHES or _is_alive(self._asked.node)
+        if isinstance(error, ConnectionFailed) or error.status_code in _LOST_BY_GATEWAY:
+            return _endpoint(url) not in _SEARCHES or _is_alive(self._thread_state.node)
         return error.status_code in self.retry_on_status
 
 
-def _is_soon_sent_on(method: str, url: str) -> bool:
-    """Whether a request may go to another node, and is answered soon where all is well: no bulk of documents."""
+def _is_quick_and_repeatable(method: str, url: str) -> bool:
+    """Return whether a healthy node answers a request soon, and the request may be sent to another node otherwise.
+
+    This is not true of bulk requests.
+    """
     is_quick = _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
     return is_quick and _is_repeatable(method, url)
 
 
 def _only_reads(method: str, url: str) -> bool:
-    return method in ("GET", "HEAD") or _last(url) in _SEARCHES
+    return method in ("GET", "HEAD") or _endpoint(url) in _SEARCHES
 
 
 def _is_repeatable(method: str, url: str) -> bool:
-    if _last(url) in _SEARCHES:
+    if _endpoint(url) in _SEARCHES:
         return RETRYABLE.get()
-    return method != "POST" or _last(url) in _IDEMPOTENT_POSTS
+    return method != "POST" or _endpoint(url) in _IDEMPOTENT_POSTS
 
 
 def _is_alive(node: Connection) -> bool:
     try:
         node.perform_request("HEAD", "/", timeout=_PING_SECONDS)
     except TransportError as error:
-        return error.status_code in (401, 403)  # which is an answer too
+        return error.status_code in (401, 403)  # the node refuses the credentials, so it is alive
     return True
 
 
-def _last(url: str) -> str:
+def _endpoint(url: str) -> str:
+    """Return the last part of the path, such as ``_search``."""
     return url.rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""Mappings of the indices that Resift creates."""
+"""Settings and mappings of the indices that Resift creates, and the fields of existing mappings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
 from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
-# How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
-# except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other
-# languages have one more.
+# Analyzers of the indices that Resift creates. They equal OpenSearch's analyzers english and standard, except that
+# compound names (os.path, read_csv) are split into words, as the encoders do. Indices in other languages have one
+# additional analyzer.
 ANALYSIS: dict[str, Any] = {
     "char_filter": {"resift_compounds": {"type": "pattern_replace", "pattern": COMPOUND_JOINTS, "replacement": " "}},
     "filter": {"resift_possessive": {"type": "stemmer", "language": "possessive_english"}},
@@ -33,17 +33,27 @@ ANALYSIS: dict[str, Any] = {
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 _TOKENS = ("rank_features", "sparse_vector")
-GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
+# The mapping of GUARD_FIELD: accepts any value, and does not index it.
+GUARD_MAPPING = {"type": "object", "enabled": False}
+# The key in ``_meta`` for settings of searches. It is separate from the key "resift" because attaching and detaching
+# rewrite that one.
+TUNING = "resift_tuning"
+# The mapping of a field with compact vectors (see :mod:`resift.vectors.compact`).
+COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
 
 
 def index_settings(analyzer: str) -> dict[str, Any]:
-    """The settings of an index whose texts are cut by ``analyzer``, one of ``resift.contracts.documents.ANALYZERS``."""
+    """Return the settings of an index.
+
+    Args:
+        analyzer: The analyzer of its text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
+    """
     if analyzer not in LANGUAGES:
         return SETTINGS
     name, filters = f"resift_{analyzer}", dict[str, Any]()
     if analyzer in ELISIONS:
         filters[f"{name}_elision"] = {"type": "elision", "articles": ELISIONS[analyzer]}
-    if analyzer == "german":  # Snowball's rules are other ones from version to version
+    if analyzer == "german":  # Snowball's rules for German differ between versions of Lucene
         filters[name] = {"type": "stemmer", "language": "light_german"}
     else:
         filters[name] = {"type": "snowball", "language": analyzer.capitalize()}
@@ -57,22 +67,22 @@ def index_settings(analyzer: str) -> dict[str, Any]:
 
 
 def vector_mapping(model: ModelDescription) -> dict[str, Any]:
-    """The mapping of the field that holds the vectors of ``model``."""
-    # Not faiss: its native libraries are missing from the k-NN plugin that Maven has, and a node without them ends
-    # on the first write to such a field.
+    """Return the mapping of a ``knn_vector`` field with an HNSW index for the vectors of ``model``."""
+    # The engine is lucene, not faiss. The k-NN plugin from Maven lacks the native libraries of faiss, and a node
+    # without them crashes on the first write to a faiss field.
     method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
 
 
-TUNING = "resift_tuning"  # in _meta: beside our record, which attaching and detaching write anew
-COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
-
-
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
-    """The mappings of an index with its :func:`index_settings`: its text ``fields``, other strings as keywords, the
-    vector, and ``_meta``.
+    """Return the mappings of an index that Resift creates.
 
-    A field's name with dots stands for an inner field.
+    They contain the text fields, the vector field, a rule that maps other strings as keywords, and ``_meta``.
+
+    Args:
+        fields: Names of the text fields. A name with dots refers to a field of an inner object.
+        model: The model that encodes the documents.
+        analyzer: The analyzer of the text fields. The index needs the :func:`index_settings` of the same analyzer.
     """
     texts: dict[str, Any] = {"properties": {}}
     for name in fields:
@@ -83,7 +93,7 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
         level.setdefault("properties", {})[last] = {"type": "text", "analyzer": f"resift_{analyzer}"}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
     texts["properties"][GUARD_FIELD] = GUARD_MAPPING
-    # Lucene refuses a document with a term of more than 32766 bytes; 8191 characters in UTF-8 never take that many.
+    # Lucene refuses a document with a term of more than 32,766 bytes. 8,191 characters in UTF-8 never exceed that.
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {
         **texts,
@@ -95,22 +105,30 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
 def mapped_fields(
     mapping: dict[str, Any], path: str = "", nested: str | None = None
 ) -> Iterator[tuple[str, dict[str, Any], str | None]]:
-    """Each field of a mapping by its whole name, those inside of others too: the name, what is mapped there, and the
-    path of the innermost nested objects that it is in, None of a field of the document itself.
+    """Yield all fields of a mapping, including fields of inner objects and multi-fields.
+
+    Args:
+        mapping: A mapping, or the part of a mapping that describes an object.
+        path: Prefix of the names, ending in a dot.
+        nested: Path of the ``nested`` object that contains ``mapping``, if any.
+
+    Yields:
+        The full name of the field, its mapping, and the path of the innermost ``nested`` object that contains the
+        field. The path is None outside of nested objects.
 
     >>> [name for name, *_ in mapped_fields({"properties": {"a": {"type": "text", "fields": {"raw": {}}}}})]
     ['a', 'a.raw']
     """
     for name, field in {**mapping.get("properties", {}), **mapping.get("fields", {})}.items():
-        inside = f"{path}{name}" if field.get("type") == "nested" else nested
-        yield f"{path}{name}", field, inside
-        yield from mapped_fields(field, f"{path}{name}.", inside)
+        nested_path = f"{path}{name}" if field.get("type") == "nested" else nested
+        yield f"{path}{name}", field, nested_path
+        yield from mapped_fields(field, f"{path}{name}.", nested_path)
 
 
 def exact_names(mapping: dict[str, Any]) -> list[str]:
-    """The names of the fields of a mapping whose values are compared as a whole.
+    """Return the names of the fields that ``term`` queries and ``terms`` aggregations work on.
 
-    What is in nested objects is found by queries of its own kind only, and left out.
+    Fields in nested objects are left out, because they need ``nested`` queries.
     """
     return [
         name
@@ -120,7 +138,16 @@ def exact_names(mapping: dict[str, Any]) -> list[str]:
 
 
 def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
-    """The fields of vectors and of tokens in a mapping, by the names that queries have for them.
+    """Yield the vector fields and token fields of a mapping.
+
+    Args:
+        mapping: A mapping, or the part of a mapping that describes an object.
+        path: Prefix of the names, ending in a dot.
+        nested: Whether ``mapping`` is part of a ``nested`` object.
+
+    Yields:
+        The name that queries use for the field, and a description of the field. Both differ for a ``semantic`` field,
+        whose vectors are in an inner field.
 
     >>> dict(vector_fields({"properties": {"v": {"type": "knn_vector", "dimension": 3, "data_type": "BYTE"}}}))
     {'v': VectorField(name='v', kind='byte', dim=3, nested=False, model=None, space='l2')}
@@ -137,9 +164,8 @@ def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False)
         elif kind == "semantic":
             inner = field.get("semantic_info_field_name", f"{key}_semantic_info")
             model = field.get("search_model_id", field.get("model_id"))
-            # of chunks each has a vector of its own, in nested objects
-            found = dict(vector_fields(fields.get(inner, {}), f"{path}{inner}.", nested))
-            for one in found.values():
-                yield name, replace(one, model=model)
+            # If the text is chunked, every chunk has a vector, in a nested object.
+            for _, vector_field in vector_fields(fields.get(inner, {}), f"{path}{inner}.", nested):
+                yield name, replace(vector_field, model=model)
         else:
             yield from vector_fields(field, f"{name}.", nested or kind == "nested")

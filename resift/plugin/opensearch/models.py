@@ -1,4 +1,4 @@
-"""Query texts as the cluster's own models and analyzers read them, by ML Commons and ``_analyze``."""
+"""Encoding of query texts by the cluster's own models (ML Commons) and analyzers (``_analyze``)."""
 
 from __future__ import annotations
 
@@ -14,71 +14,95 @@ from resift.contracts.engine import Headers
 from resift.errors import EngineError
 from resift.plugin.opensearch.client import call
 
-# A model of the cluster that takes longer does not come into this search: a pipeline waits a second for all of it.
+# Time limit in seconds for a model or an analyzer. A search pipeline waits one second for the whole rewriting, so a
+# search goes on without a slower model.
 _SECONDS = 0.7
-_DEFAULT_ANALYZER = "bert-uncased"  # of neural_sparse
-# Models that read queries otherwise than documents have to be told which it is, and refuse texts without; all others
-# refuse to be told.
+_DEFAULT_ANALYZER = "bert-uncased"  # the default of neural_sparse queries
+# Asymmetric models encode queries differently from documents. They refuse requests without this parameter, and all
+# other models refuse requests with it.
 _AS_QUERY = {"parameters": {"content_type": "query"}}
 
 
 def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Floats:
-    """The vector (K,) of a query text by a model that is local or remote.
+    """Encode a query text with a local or remote model of the cluster.
 
-    Raises EngineError where the answer has none, or the cluster refuses, and EngineUnavailable where it is too slow.
+    Args:
+        client: The client.
+        model: The id of the model.
+        text: The query text.
+        headers: HTTP headers of the caller.
+
+    Returns:
+        The query vector (K,).
+
+    Raises:
+        EngineError: If the cluster refuses, or the response contains no vector.
+        EngineUnavailable: If the model does not answer within 0.7 seconds.
     """
     try:
-        answer = _predict(client, "text_embedding", model, text, headers)
+        response = _predict(client, "text_embedding", model, {"text_docs": [text]}, headers)
     except EngineError as error:
         if error.status != 400:
             raise
-        answer = _predict(client, "text_embedding", model, text, headers, **_AS_QUERY)
-    for output in _outputs(answer):
+        response = _predict(client, "text_embedding", model, {"text_docs": [text], **_AS_QUERY}, headers)
+    for output in _outputs(response):
         if output.get("data"):
             return np.asarray(output["data"], np.float32)
-    raise EngineError(f"the model {model!r} gives no vector", value=model, expected="a model of text embeddings")
+    raise EngineError(f"the model {model!r} returned no vector", value=model, expected="a text embedding model")
 
 
 def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -> dict[str, float]:
-    """The tokens and weights of a query text by a sparse model or a tokenizer. Raises what :func:`embedding` raises."""
+    """Return the tokens of a query text and their weights, by a sparse encoding model or a tokenizer model.
+
+    Takes the same arguments as :func:`embedding`, and raises the same errors.
+    """
+    body = {"text_docs": [text]}
     try:
-        answer = _predict(client, "sparse_encoding", model, text, headers)
+        response = _predict(client, "sparse_encoding", model, body, headers)
     except EngineError as error:
         if error.status != 400:
             raise
-        answer = _predict(client, "sparse_tokenize", model, text, headers)
-    for output in _outputs(answer):
+        response = _predict(client, "sparse_tokenize", model, body, headers)
+    for output in _outputs(response):
         for tokens in (output.get("dataAsMap") or {}).get("response", ()):
             return {token: float(weight) for token, weight in tokens.items()}
-    raise EngineError(f"the model {model!r} gives no tokens", value=model, expected="a sparse model")
+    raise EngineError(f"the model {model!r} returned no tokens", value=model, expected="a sparse model")
 
 
 def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers: Headers) -> dict[str, float]:
-    """The same by an analyzer, which says what a token weighs in its payload, a float; 1 without."""
+    """Return the tokens of a query text and their weights, by an analyzer.
+
+    The weight of a token is the float in its payload, or 1 if the token has no payload.
+
+    Args:
+        client: The client.
+        analyzer: Name of the analyzer, by default ``bert-uncased``.
+        text: The query text.
+        headers: HTTP headers of the caller.
+    """
     body = {"analyzer": analyzer or _DEFAULT_ANALYZER, "text": text, "explain": True, "attributes": ["payload"]}
-    answer = call(client.indices.analyze, body=body, headers=headers, params={"request_timeout": _SECONDS})
+    response = call(client.indices.analyze, body=body, headers=headers, params={"request_timeout": _SECONDS})
     tokens: dict[str, float] = {}
-    for one in answer["detail"]["analyzer"]["tokens"]:
-        tokens[one["token"]] = _weight(one["payload"]) if one.get("payload") else 1.0
+    for token in response["detail"]["analyzer"]["tokens"]:
+        tokens[token["token"]] = _payload_weight(token["payload"]) if token.get("payload") else 1.0
     return tokens
 
 
-def _weight(payload: str) -> float:
-    """The number of a payload, whose bytes are told as in ``[40 3a 37 29]``."""
+def _payload_weight(payload: str) -> float:
+    """Decode a payload such as ``[40 3a 37 29]``: the hexadecimal bytes of a big-endian float."""
     weight: float
     (weight,) = struct.unpack(">f", bytes(int(byte, 16) for byte in payload.strip("[]").split()))
     return weight
 
 
-def _predict(client: OpenSearch, function: str, model: str, text: str, headers: Headers, **more: Any) -> dict[str, Any]:
+def _predict(client: OpenSearch, function: str, model: str, body: dict[str, Any], headers: Headers) -> dict[str, Any]:
     path = f"/_plugins/_ml/_predict/{function}/{quote(model, safe='')}"
     params = {"request_timeout": _SECONDS}
-    body = {"text_docs": [text], **more}
-    answer: dict[str, Any] = call(
+    response: dict[str, Any] = call(
         client.transport.perform_request, "POST", path, body=body, headers=headers, params=params
     )
-    return answer
+    return response
 
 
-def _outputs(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    return [output for result in answer.get("inference_results", ()) for output in result.get("output", ())]
+def _outputs(response: dict[str, Any]) -> list[dict[str, Any]]:
+    return [output for result in response.get("inference_results", ()) for output in result.get("output", ())]

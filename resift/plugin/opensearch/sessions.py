@@ -1,4 +1,4 @@
-"""Sessions in an OpenSearch index, for several replicas of the reranker."""
+"""A session store in an OpenSearch index, which several replicas of the service share."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Any
 from resift.contracts.documents import check_name
 from resift.contracts.session_store import PURGE_BATCH, SEARCH_TIMEOUT, SessionRecord, SessionStore
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
-from resift.plugin.opensearch.client import T, call, connect, create_unless_there, scroll
+from resift.plugin.opensearch.client import T, call, connect, create_if_missing, scroll
 
-_ATTEMPTS = 20
-_WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
+_DELETE_ATTEMPTS = 20
+# The key of the write id in a stored session, next to the session's own keys. Every write stores a new random id.
+_WRITE = "write"
 _TIMEOUT = 5.0  # seconds
-_KEY = "s:"  # before a session's id, which may be "." or "..": no path can hold that
+# Prefix of the document ids. A session id may be "." or "..", which cannot be a part of a URL path.
+_KEY = "s:"
 SETTINGS = {
     "number_of_shards": 1,
     "auto_expand_replicas": "0-1",
-    "index.hidden": True,  # searches for * do not see it
-    "index.refresh_interval": "30s",  # sessions are read by their ids, which needs no refresh
+    "index.hidden": True,  # searches on * leave the index out
+    "index.refresh_interval": "30s",  # sessions are read by id, which needs no refresh
     "index.codec": "best_compression",
 }
 MAPPINGS = {
@@ -28,16 +30,21 @@ MAPPINGS = {
     "properties": {
         "expires": {"type": "date", "format": "epoch_millis"},
         "indices": {"type": "keyword"},
-        "session": {"type": "object", "enabled": False},  # stored as it is, not indexed
+        "session": {"type": "object", "enabled": False},  # stored, not indexed
     },
 }
 
 
 class OpenSearchSessionStore(SessionStore):
-    """Sessions as documents of ``index`` in the cluster at ``url``; the index is created by the first write.
+    """A session store whose sessions are documents of an index.
 
-    A write names the sequence number and the primary term that were read (``if_seq_no``, ``if_primary_term``), and a
-    new session is written with ``op_type=create``; the cluster refuses both if another writer was faster.
+    The first write creates the index. Concurrent writes are detected by the cluster: an update names the sequence
+    number and primary term of the version that was read (``if_seq_no``, ``if_primary_term``), and a new session is
+    written with ``op_type=create``.
+
+    Args:
+        url: URLs of the cluster.
+        index: Name of the index.
     """
 
     def __init__(self, url: str, index: str) -> None:
@@ -45,30 +52,36 @@ class OpenSearchSessionStore(SessionStore):
         self.client = connect(url, _TIMEOUT)
         self._created = False
 
-    def _call(self, function: Callable[..., T], **named: Any) -> T:
+    def _call(self, function: Callable[..., T], **keywords: Any) -> T:
+        """Call a method of the client as :func:`call` does, and raise SessionsUnavailable for refusals."""
         try:
-            return call(function, **named)
+            return call(function, **keywords)
         except (EngineUnavailable, EngineError) as error:
             forbidden = isinstance(error, EngineError) and error.status in (401, 403)
-            expected = "a user with rights to it" if forbidden else "a cluster that answers"
-            if "cluster_block_exception" in error.message:  # set by somebody, or by OpenSearch where a disk is full
-                expected = "no block on that index; OpenSearch lifts its own when there is disk space again"
+            expected = "a user with rights to this index" if forbidden else "a reachable cluster"
+            if "cluster_block_exception" in error.message:  # set by an operator, or by OpenSearch if a disk is full
+                expected = "no block on this index; OpenSearch removes its own block when disk space is available again"
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        answer = self._get(id, wait)
-        if not answer.get("found"):
-            # An error means that there is not even an index: somebody dropped it, and the next write must create it.
-            self._created = self._created and "error" not in answer
+        """Read a session, or return None if there is none."""
+        response = self._get(id, wait)
+        if not response.get("found"):
+            # An "error" means that the index is missing: it was dropped, and the next write must create it.
+            self._created = self._created and "error" not in response
             return None
-        return _stored(answer["_source"], (answer["_seq_no"], answer["_primary_term"]))
+        return _stored(response["_source"], (response["_seq_no"], response["_primary_term"]))
 
     def _get(self, id: str, wait: bool) -> dict[str, Any]:
-        """The engine's answer. The shard may be starting: another writer makes the index now, or a node is back."""
+        """Get a session's document.
+
+        With ``wait``, try again while the shard is starting, because another writer has just created the index, or a
+        node is coming back.
+        """
         deadline = time.monotonic() + (_TIMEOUT if wait else 0)
         while True:
             try:
-                params = {"ignore": 404, **_limit(wait)}
+                params = {"ignore": 404, **_time_limit(wait)}
                 return self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params=params)
             except SessionsUnavailable as error:
                 if "no_shard_available" not in error.message or time.monotonic() > deadline:
@@ -76,87 +89,110 @@ class OpenSearchSessionStore(SessionStore):
             time.sleep(0.05)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        params: dict[str, Any] = {"ignore": (404, 409), **_limit(wait)}
+        """Write a session if its version is still the stored one, and return whether it was written."""
+        params: dict[str, Any] = {"ignore": (404, 409), **_time_limit(wait)}
         if session.version is None:
             if not self._created:
                 body = {"settings": SETTINGS, "mappings": MAPPINGS}
-                self._call(create_unless_there, client=self.client, index=self.index, body=body)
+                self._call(create_if_missing, client=self.client, index=self.index, body=body)
                 self._created = True
             params |= {"op_type": "create"}
         else:
             params |= {"if_seq_no": session.version[0], "if_primary_term": session.version[1]}
-        write = secrets.token_hex(4)
+        write_id = secrets.token_hex(4)
         body = {
             "expires": round(session.expires * 1000),
             "indices": session.indices,
-            "session": {**session.body, _WRITE: write},
+            "session": {**session.body, _WRITE: write_id},
         }
-        answer = self._call(self.client.index, index=self.index, id=f"{_KEY}{id}", body=body, params=params)
-        # A write whose answer got lost is sent again, and the cluster refuses it because of the first one: whoever is
-        # told so would add the same marks a second time.
-        return "error" not in answer or (answer.get("status") == 409 and self._holds(id, write))
+        response = self._call(self.client.index, index=self.index, id=f"{_KEY}{id}", body=body, params=params)
+        if "error" not in response:
+            return True
+        # If the response to a write is lost, the client sends the write again, and the cluster reports a conflict with
+        # the first attempt. Reporting this conflict would make the caller add the same marks a second time.
+        return response.get("status") == 409 and self._is_stored(id, write_id)
 
-    def _holds(self, id: str, write: str) -> bool:
-        """Whether what is stored under an id comes from this very write."""
-        answer = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
-        session = answer["_source"].get("session") if answer.get("found") else None
-        return isinstance(session, dict) and session.get(_WRITE) == write
+    def _is_stored(self, id: str, write_id: str) -> bool:
+        """Return whether the stored session was written by the write with this id."""
+        response = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
+        session = response["_source"].get("session") if response.get("found") else None
+        return isinstance(session, dict) and session.get(_WRITE) == write_id
 
     def delete(self, id: str) -> bool:
-        answer = self._call(self.client.delete, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
-        return bool(answer.get("result") == "deleted")
+        """Delete a session, and return whether it existed."""
+        response = self._call(self.client.delete, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
+        return bool(response.get("result") == "deleted")
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
+        """Return all sessions with their ids, or only those that use an index."""
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
         try:
             self._refresh()
-            # A list, so that what goes wrong while scanning is raised in here.
+            # Reading all hits here raises errors here, and not in the caller's loop.
             hits = self._call(lambda: list(scroll(self.client, self.index, {"query": query})))
         except NotFound:
             hits = []
         return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in hits)
 
     def delete_index(self, index: str) -> int:
+        """Delete all sessions that use an index, and return their number."""
         return self._delete({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:
+        """Delete the sessions that expired before a time in Unix seconds, and return their number."""
         return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, everything=wait)
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
-        """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
+        """Delete the sessions that match a query, and return their number.
+
+        Args:
+            query: The query.
+            everything: Repeat until all matching sessions are deleted. Otherwise send a single request, which deletes
+                at most PURGE_BATCH sessions, without a refresh before it.
+        """
         params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGE_BATCH})}
         deleted = 0
-        for _ in range(_ATTEMPTS):
+        for _ in range(_DELETE_ATTEMPTS):
             try:
                 if everything:
-                    self.delete("")  # refused at once where the index is blocked: a deletion by query would wait
+                    # On a blocked index, _delete_by_query waits for a long time. Deleting a document that does not
+                    # exist fails at once there.
+                    self.delete("")
                     self._refresh()
-                answer = self._call(self.client.delete_by_query, index=self.index, body={"query": query}, params=params)
+                response = self._call(
+                    self.client.delete_by_query, index=self.index, body={"query": query}, params=params
+                )
             except NotFound:
                 break
-            deleted += answer["deleted"]
-            # A session that was written meanwhile was passed over: it is looked at again, and may match no more.
-            if not everything or not answer["version_conflicts"]:
+            deleted += response["deleted"]
+            # Sessions that were written during the deletion are skipped as conflicts. The next attempt checks whether
+            # they still match.
+            if not everything or not response["version_conflicts"]:
                 break
         return deleted
 
     def close(self) -> None:
+        """Close the connections."""
         self.client.close()
 
     def _refresh(self) -> None:
-        """Make what was written visible to queries, which the index itself does every 30 s."""
+        """Make all writes visible to queries. By itself, the index does this every 30 seconds."""
         self._call(self.client.indices.refresh, index=self.index)
 
 
-def _limit(wait: bool) -> dict[str, float]:
-    """The parameters of a request that may have to hurry."""
+def _time_limit(wait: bool) -> dict[str, float]:
+    """Return the URL parameters that limit the time of a request, if the caller must not wait."""
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 
 def _stored(source: dict[str, Any], version: Any = None) -> SessionRecord:
     expires = source.get("expires")
-    seconds = expires / 1000 if isinstance(expires, (int, float)) else None
     body = source.get("session")
     if isinstance(body, dict):
         body = {name: value for name, value in body.items() if name != _WRITE}
-    return SessionRecord(body, seconds, source.get("indices"), version)
+    return SessionRecord(
+        body=body,
+        expires=expires / 1000 if isinstance(expires, (int, float)) else None,
+        indices=source.get("indices"),
+        version=version,
+    )

@@ -1,4 +1,7 @@
-"""The log of UBI in a cluster: the two indices that the UBI plugin has, with or without that plugin."""
+"""The log of User Behavior Insights (UBI) in a cluster.
+
+The log consists of two indices with the names and mappings of the UBI plugin. The plugin itself is not needed.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,16 @@ from resift.contracts.ubi import (
 )
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin import read_resource
-from resift.plugin.opensearch.client import call, connect, create_unless_there, error_reason, scroll, to_json
+from resift.plugin.opensearch.client import call, connect, create_if_missing, error_reason, scroll, to_json
 from resift.query.dsl import PLAIN
 
-_TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
-# The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody
-# mapped has client_id so as well.
-_CLIENT = ("client_id", "session_id")
-_PERSON = (*_CLIENT, "user_id")
-_SOURCE = (
+_TIMEOUT = 5.0  # seconds
+_MISSING_SECONDS = 0.5  # time for which an index that was missing is not asked again
+# Fields that identify a client. The UBI plugin does not map session_id, so dynamic mapping makes it a text field with
+# a keyword sub-field. In an index without explicit mappings, client_id is mapped in this way as well.
+_CLIENT_FIELDS = ("client_id", "session_id")
+_PERSON_FIELDS = (*_CLIENT_FIELDS, "user_id")
+_EVENT_SOURCE = (
     "action_name",
     "client_id",
     "session_id",
@@ -47,106 +51,123 @@ _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 
 
 class OpenSearchUbiLog(UbiLog):
-    """The log in the indices ``events`` and ``queries`` of the cluster at ``url``.
+    """A UBI log in two indices of a cluster.
 
-    An index that is not there is created by the first write; one that is, stays as the UBI plugin or others made it.
+    The first write creates a missing index. An existing index keeps its mappings, whoever created it.
+
+    Args:
+        url: URLs of the cluster.
+        events: Name of the index of events.
+        queries: Name of the index of queries.
+
+    Attributes:
+        names: The names of the indices by kind of document.
     """
 
     def __init__(self, url: str, events: str, queries: str) -> None:
         self.names = {EVENTS: check_name(events), QUERIES: check_name(queries)}
         self.client = connect(url, _TIMEOUT)
-        self._made: set[str] = set()
-        self._absent: TtlCache[bool] = TtlCache(len(KINDS), _ABSENT)  # indices that were not there
+        self._created: set[str] = set()
+        self._missing: TtlCache[bool] = TtlCache(len(KINDS), _MISSING_SECONDS)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
+        """Add documents of a kind to the log, and return how many were refused."""
         if not sources:  # OpenSearch refuses an empty bulk request
             return 0
         self._create(kind)
-        # with ids, so that an event is there once though its answer gets lost and it is sent again
+        # With ids, an event is stored only once even if the response is lost and the request is sent again.
         lines = "".join(f'{{"index":{{"_id":"{uuid.uuid4()}"}}}}\n{to_json(source)}\n' for source in sources)
         params = {"filter_path": "items.*.status,items.*.error"}
-        answer = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
-        results = [item["index"] for item in answer["items"]]
-        if all(result["status"] > 400 for result in results):  # which is no single event's fault
+        response = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
+        results = [item["index"] for item in response["items"]]
+        if all(result["status"] > 400 for result in results):  # the index is at fault, not a single document
             raise EngineError(f"OpenSearch: {error_reason(results[0]['error'])}", status=results[0]["status"])
         return sum(result["status"] >= 300 for result in results)
 
     def _create(self, kind: str) -> None:
-        """Create an index unless it exists, with the mappings of the UBI plugin but for three things.
+        """Create an index unless it exists.
 
-        No field is added: events come from anybody's browser, and an index has room for a thousand fields. A time may
-        be a number, or without milliseconds. Longer queries are stored without being indexed, since a term beyond some
-        32,000 bytes would have the whole document refused.
+        The mappings are those of the UBI plugin, with three differences:
+
+        - New fields are not mapped. Anybody's browser can send events, and an index is limited to 1,000 fields.
+        - A timestamp may be a number, or lack milliseconds.
+        - Long queries are stored without being indexed. A term of more than about 32,000 bytes would make OpenSearch
+          refuse the whole document.
         """
-        if kind not in self._made:
+        if kind not in self._created:
             body = {"mappings": json.loads(read_resource(f"ubi-{kind}.json"))}
-            create_unless_there(self.client, self.names[kind], body)
-            self._made.add(kind)
-            self._absent.clear()
+            create_if_missing(self.client, self.names[kind], body)
+            self._created.add(kind)
+            self._missing.clear()
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        body = {
-            "query": {"bool": {"filter": [_any_field(_CLIENT, client), {"bool": {"should": _between(since, until)}}]}},
-            "sort": _LATEST_FIRST,
-            "size": MAX_CLIENT_EVENTS,
-        }
-        read = (UbiEvent.read(hit["_source"]) for hit in reversed(self._hits(EVENTS, body, _SOURCE)))
-        # where an index has session_id as text alone, a term of it is not all of it
-        found = [event for event in read if event is not None and client in (event.client, event.session)]
-        return sorted(found, key=lambda event: event.at)  # times of several units are in another order in the index
+        """Return the latest events of a client or session between two times in Unix seconds, oldest first."""
+        filters = [_any_field(_CLIENT_FIELDS, client), {"bool": {"should": _between(since, until)}}]
+        body = {"query": {"bool": {"filter": filters}}, "sort": _LATEST_FIRST, "size": MAX_CLIENT_EVENTS}
+        hits = reversed(self._hits(EVENTS, body, _EVENT_SOURCE))
+        all_events = (UbiEvent.read(hit["_source"]) for hit in hits)
+        # Where session_id is only a text field, a query also matches ids that contain the same term.
+        events = [event for event in all_events if event is not None and client in (event.client, event.session)]
+        return sorted(events, key=lambda event: event.at)  # the index does not order timestamps of different units
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
+        """Return the known queries among ``ids``, by id."""
         body = {"query": _any_field(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
-        # of several of one id, as a second page makes one, the first
+        # A second page of hits logs a second document with the same id. The oldest document, which comes last, wins.
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
 
     def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
-        if self._absent.get(kind):
+        """Return the hits of a quick search, or an empty list if the index is missing."""
+        if self._missing.get(kind):
             return []
-        asked = {**body, **PLAIN, "_source": list(source), "track_total_hits": False}
-        # where there is no such index a search finds nothing, and nobody's log is told so at each search
+        search_body = {**body, **PLAIN, "_source": list(source), "track_total_hits": False}
+        # With ignore_unavailable, a missing index is not an error that would be logged at each search.
         params = {"request_timeout": SEARCH_TIMEOUT, "ignore_unavailable": "true"}
-        answer = call(self.client.search, index=self.names[kind], body=asked, params=params)
-        if answer["_shards"]["total"] == 0:
-            # clusters without UBI are not asked at each search of a session
-            self._absent.put(kind, True)
-        hits: list[dict[str, Any]] = answer["hits"]["hits"]
+        response = call(self.client.search, index=self.names[kind], body=search_body, params=params)
+        if response["_shards"]["total"] == 0:
+            # The index is missing. Remember this, so that a cluster without UBI is not asked at each search.
+            self._missing.put(kind, True)
+        hits: list[dict[str, Any]] = response["hits"]["hits"]
         return hits
 
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
-        # an event's time may be in another unit, or be none that the index could read
-        times = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _between(since, until)}}]
-        hits = self._all(EVENTS, {"query": {"bool": {"filter": times}}, "_source": list(_SOURCE)})
+        """Return all events between two times in Unix seconds."""
+        # Without limits there is no filter: the index may have been unable to parse the time of an event.
+        filters = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _between(since, until)}}]
+        hits = self._scroll(EVENTS, {"query": {"bool": {"filter": filters}}, "_source": list(_EVENT_SOURCE)})
         return (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        conditions = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
-        return [hit["_source"] for hit in self._all(QUERIES, {"query": {"bool": {"filter": conditions}}})]
+        """Return the queries of an application between two times in Unix seconds."""
+        filters = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
+        return [hit["_source"] for hit in self._scroll(QUERIES, {"query": {"bool": {"filter": filters}}})]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        return {kind: [hit["_source"] for hit in self._of_client(kind, client)] for kind in KINDS}
+        """Return all documents with this client id, session id or user id, by kind."""
+        return {kind: [hit["_source"] for hit in self._client_hits(kind, client)] for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
-        forgotten = 0
-        # a page may be sending the next event, which is not to keep the others from being deleted
+        """Delete all documents with this client id, session id or user id, and return their number."""
+        deleted = 0
+        # proceed: an event that arrives during the deletion must not prevent it
         params = {"conflicts": "proceed", "refresh": "true", "request_timeout": 60}
         for kind in KINDS:
-            if ids := [hit["_id"] for hit in self._of_client(kind, client)]:
+            if ids := [hit["_id"] for hit in self._client_hits(kind, client)]:
                 body = {"query": {"ids": {"values": ids}}}
-                answer = call(self.client.delete_by_query, index=self.names[kind], body=body, params=params)
-                forgotten += answer["deleted"]
-        return forgotten
+                response = call(self.client.delete_by_query, index=self.names[kind], body=body, params=params)
+                deleted += response["deleted"]
+        return deleted
 
-    def _of_client(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
-        # where an index has these as text alone, a term of one is not all of it
-        hits = self._all(kind, {"query": _any_field(_PERSON, client)})
-        return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON])
+    def _client_hits(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
+        # Where the ids are only text fields, a query also matches ids that contain the same term.
+        hits = self._scroll(kind, {"query": _any_field(_PERSON_FIELDS, client)})
+        return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
-    def _all(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """All hits of a search body; none where there is no such index."""
+    def _scroll(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield all hits of a search body, or none if the index is missing."""
         try:
-            # both: of the events that are read, the queries are asked for next
+            # Refresh both indices, because callers that read events then ask for the queries.
             names = ",".join(self.names.values())
             call(self.client.indices.refresh, index=names, params={"ignore_unavailable": "true"})
             yield from scroll(self.client, self.names[kind], body)
@@ -154,19 +175,21 @@ class OpenSearchUbiLog(UbiLog):
             return
 
     def close(self) -> None:
+        """Close the connections."""
         self.client.close()
 
 
 def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
-    """A clause for one of the values in one of the fields, as a keyword."""
+    """Return a clause that matches if one of the fields, or its keyword sub-field, has one of the values."""
     should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
     return {"bool": {"should": should, "minimum_should_match": 1}}
 
 
 def _between(since: float, until: float) -> list[dict[str, Any]]:
-    """Clauses for a time between two (Unix seconds), one for each unit that a number in the log may count.
+    """Return clauses for a timestamp between two times in Unix seconds, one clause per unit.
 
-    An index takes any number for milliseconds, and so one of seconds for a time of 1970.
+    A number in the log may count seconds, milliseconds or microseconds. The index reads all numbers as milliseconds, so
+    a number of seconds appears as a time in 1970.
     """
     spans = (
         {"gte": round(since * unit), "lte": round(until * unit), "format": "epoch_millis"} for unit in UNITS_PER_SECOND
