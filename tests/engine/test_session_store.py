@@ -126,7 +126,7 @@ def test_a_blocked_index_is_not_taken_for_a_lack_of_rights(store: SessionStore) 
     store.client.indices.put_settings(index=store.index, body=settings)
     with pytest.raises(SessionsUnavailable, match="blocked by") as refused:
         store.write("b", STORED)
-    assert str(refused.value.expected).startswith("no block on that index")
+    assert str(refused.value.expected).startswith("no block on this index")
     assert store.read("a") is not None
     store.client.indices.put_settings(index=store.index, body=dict.fromkeys(settings))
 
