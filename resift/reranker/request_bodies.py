@@ -76,7 +76,7 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         dict[str, Annotated[float, Meta(ge=-1, le=1)]],
         documented(
             'what a model judged: numbers from -1 to 1 by id, `{"4": 0.9, "1": -0.3}`; the sign says which way, the '
-            "size how much it counts ([an example](agents.md#what-a-model-judged))",
+            "size how much it counts ([an example](agents.md#judgements-by-models))",
             "none",
             max_length=MAX_JUDGEMENTS,
             title="numbers from -1 to 1 by document id",
