@@ -6,7 +6,6 @@ three seeds (``--seeds N``), of a search with BM25 as it is served, and of the v
 - BM25 by itself;
 - static queries learned from files (``resift train queries --corpus``);
 - static queries learned from an index, whose documents' vectors are known (``--index``);
-- both together: the latter and vectors adapted to the documents (``resift train self``);
 - the teacher's own queries, weighed as static ones.
 
 ``--prefix TEXT`` stands before queries, ``--document-prefix TEXT`` before documents. ``--feedback`` prints instead, for
@@ -39,11 +38,10 @@ from resift_lab.evaluation.feedback.methods import BASELINES
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback
 from resift_lab.evaluation.protocol import run_hybrid
-from resift_lab.evaluation.system import Encoder, Joint, System, Taught
+from resift_lab.evaluation.system import Encoder, System, Taught
 from resift_lab.training.distill import load
-from resift_lab.training.options import AdaptOptions, QueryOptions
+from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import train_queries
-from resift_lab.training.self_supervised import adapt
 from resift_lab.training.teachers import CALL, Encode, Teacher
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
@@ -95,13 +93,8 @@ class Taken:
 def systems(taken: Taken, seed: int) -> Iterator[tuple[str, System]]:
     """What is compared, by name."""
     known = taken.static(seed, taken.documents)
-    own = adapt(taken.collection.documents, load_model().table, AdaptOptions(seed=seed))
     yield "static queries, from files", taken.taught(taken.static(seed, None))
     yield "static queries, from an index", taken.taught(known)
-    yield (
-        "both together",
-        Joint(Encoder(own.encode, "cosine", own.table, own.alpha, own.max_alpha), taken.taught(known)),
-    )
     yield (
         "the teacher's queries",
         Taught(

@@ -431,9 +431,6 @@ class Health(Struct):
     version: str
     model: str
     model_hash: Hash
-    static_queries: Annotated[
-        Hash | None, documented("the hash of the static queries that are searched with the model")
-    ]
 
 
 class Readiness(Struct):

@@ -17,7 +17,7 @@ from msgspec import structs
 from resift.client import for_event_loop, with_ext_of, with_options
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model, load_queries
+from resift.encoders.registry import load_model
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.feedback.explain import title
 from resift.feedback.judgements import collect_marks
@@ -430,7 +430,7 @@ def open(
     engine = open_engine(config.engine)
     try:
         kept = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
-        return Library(SearchService(engine, encoder, kept, config, queries=load_queries(config.static_queries)))
+        return Library(SearchService(engine, encoder, kept, config))
     except BaseException:
         engine.close()
         raise

@@ -55,7 +55,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         config = Config.from_environment()
         log_to_stderr(config.log)
         app = create_app(config)
-        model = app.extensions["resift"].search_model
+        model = app.extensions["resift"].model
         told = f"{_shown(config.engine)}, sessions in {_shown(config.store)}, model {model.name} ({model.hash})"
         # gunicorn's log, since ours tells of faults alone
         logging.getLogger("gunicorn.error").info("Documents in %s", told)

@@ -98,8 +98,6 @@ def service_settings() -> Config:
 
 
 model_option = service_option("model", metavar="DIR")
-# how a search compares texts and documents
-search_models = combine_options(model_option, service_option("static_queries", metavar="DIR"))
 port_option = click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
 )
@@ -135,9 +133,7 @@ def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> 
     settings = service_settings()
     with engine_at(engine) as found:
         encoder = index_model(found, index, model)
-    return library.open(
-        engine, encoder, sessions=store, session_index=settings.session_index, static_queries=settings.static_queries
-    )
+    return library.open(engine, encoder, sessions=store, session_index=settings.session_index)
 
 
 def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:

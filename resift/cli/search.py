@@ -121,7 +121,7 @@ def _print_body(opened: library.Library, search: Search, whole: bool) -> None:
     """Print what the engine is asked for a search, and on standard error what could not be done for it."""
     service = opened.service
     info = service.info(search.index)
-    body = search_body(search, info, service.search_model.table.idf)
+    body = search_body(search, info, service.model.table.idf)
     rewritten = service.in_session(info, body, asked_by(search, body))
     shown = rewritten.body if whole else _shortened(rewritten.body)
     click.echo(json.dumps(shown, ensure_ascii=False, indent=2))

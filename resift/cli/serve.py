@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from resift.cli.options import engine_option, port_option, search_models
+from resift.cli.options import engine_option, model_option, port_option
 from resift.errors import BadInput
 
 
@@ -32,12 +32,11 @@ from resift.errors import BadInput
     help="Processes, which share the model's memory.",
 )
 @engine_option
-@search_models
-def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
+@model_option
+def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
     """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/settings.md)."""
     with shared_metrics():
-        settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
-        run(settings, host, port, workers)
+        run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +12,8 @@ from msgspec import structs
 
 from resift.arrays import Floats
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
-from resift.encoders.model import joint_lengths
 from resift.errors import BadInput, ModelMismatch
-from resift.query.dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
+from resift.query.dsl import VECTOR_FIELD, NestedField, values_of
 
 # Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
 # different versions of its rules, or nobody has compared them.
@@ -71,8 +69,6 @@ class IndexInfo:
         vector_field: The field that holds the vectors.
         has_hnsw: Whether the vector field has an HNSW index. Engines refuse k-NN queries on a field without one.
         other_models: Records of the vectors of further models, each in a field of its own.
-        beside: The record of another model's vectors that are searched together with these.
-        lengths: The lengths at which the vectors of both models are joined.
         vector_fields: All vector fields in the mapping, Resift's own and others, by the names that queries use.
         tuning: The constants that were chosen for searches of this index.
     """
@@ -86,18 +82,8 @@ class IndexInfo:
     vector_field: str = VECTOR_FIELD
     has_hnsw: bool = True
     other_models: tuple[IndexInfo, ...] = ()
-    beside: IndexInfo | None = None
-    lengths: tuple[float, ...] = ()
     vector_fields: Mapping[str, VectorField] = field(default_factory=dict)
     tuning: Tuning = DEFAULT_TUNING
-
-    @cached_property
-    def searched(self) -> VectorFields:
-        """The field, or fields, of the vectors that are searched."""
-        if self.beside is None:
-            return self.vector_field
-        both = (self, self.beside)
-        return JoinedFields(tuple(one.vector_field for one in both), tuple(one.dim or 0 for one in both), self.lengths)
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """What the index records about its vectors of ``model``; None if it has none of them."""
@@ -118,26 +104,17 @@ class IndexInfo:
             expected=f"{model.hash}: use the index's model, or index the documents again with this one",
         )
 
-    def for_search(self, model: WeightedModel, queries: WeightedModel | None = None) -> IndexInfo:
-        """The same for searches by a model and, if there are any, static ``queries`` together with it.
+    def for_search(self, model: ModelDescription) -> IndexInfo:
+        """Return the record of this model's vectors, for searches with the model.
 
-        An index that has no vectors at all may be searched. Raises ModelMismatch if it has some, and none of either.
+        An index that has no vectors at all may be searched. Raises ModelMismatch if all its vectors are other models'.
         """
         if self.model is None:
             return self
         tuning = self.tuning
-        if queries is not None or tuning.model != model.hash:  # the weight was chosen for another model's vectors
+        if tuning.model != model.hash:  # the weight was chosen for another model's vectors
             tuning = structs.replace(tuning, alpha=None)
-        found = replace(self.require_model(model), vector_fields=self.vector_fields, tuning=tuning)
-        if queries is None:
-            return found
-        beside = self.find_model(queries)
-        if beside is None:
-            message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
-            expected = f"resift attach {self.name} --vectors --model DIR, with the folder of the static queries"
-            raise ModelMismatch(message, value=self.name, expected=expected)
-        lengths = joint_lengths((model.alpha, queries.alpha))
-        return replace(found, beside=beside, lengths=lengths, has_hnsw=found.has_hnsw and beside.has_hnsw)
+        return replace(self.require_model(model), vector_fields=self.vector_fields, tuning=tuning)
 
     @classmethod
     def from_model(
@@ -226,12 +203,6 @@ class ModelDescription(Protocol):
     @property
     def space_type(self) -> str:
         """The k-NN space that finds its candidates."""
-
-
-class WeightedModel(ModelDescription, Protocol):
-    """A model that searches go by."""
-
-    alpha: float
 
 
 @dataclass(frozen=True)

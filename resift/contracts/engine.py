@@ -13,7 +13,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
 from resift.contracts.tuning import Tuning
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, VectorFields, is_ours, values_of, vector_field_names
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, values_of
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 # Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
@@ -108,10 +108,8 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def search(
-        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
-    ) -> SearchResult:
-        """Run a search body of OpenSearch's query language; fetch the ``vectors`` of its hits, of the fields so named.
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
+        """Run a search body of OpenSearch's query language; fetch its hits' ``vectors`` from the field of that name.
 
         They may be rounded, so that their cosine with any vector is off by less than 1e-4; exact where ``_source``
         names the vector field.
@@ -204,7 +202,7 @@ class Engine(ABC):
             self.drop(index)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can.
 
@@ -224,7 +222,7 @@ class Engine(ABC):
         index: str,
         size: int,
         source: Any = True,
-        vectors: VectorFields | None = None,
+        vectors: str | None = None,
         headers: Headers = None,
         query: Body | None = None,
         seed: int = 7,
@@ -236,7 +234,7 @@ class Engine(ABC):
         """
 
     def documents(
-        self, index: str, ids: Sequence[str], headers: Headers = None, vectors: VectorFields = VECTOR_FIELD
+        self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
         """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
 
@@ -244,7 +242,7 @@ class Engine(ABC):
         and EngineError with status 503 where a part of the index does not answer.
         """
         # By name the vectors are exact, which others of a search need not be.
-        source = ["*", *vector_field_names(vectors)]
+        source = ["*", vectors]
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, {**body, **PLAIN}, vectors, headers)

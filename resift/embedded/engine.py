@@ -44,7 +44,7 @@ from resift.embedded.tables import (
     write_vector,
 )
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
-from resift.query.dsl import VECTOR_FIELD, Body, VectorFields, filter_source
+from resift.query.dsl import VECTOR_FIELD, Body, filter_source
 
 _PAGE = 500  # documents that are read together
 _LOOKED_AT = 200  # documents, for the names of their fields
@@ -189,9 +189,7 @@ class SqliteEngine(Engine):
             count_change(db, tables)
         return deleted
 
-    def search(
-        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
-    ) -> SearchResult:
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         started = time.perf_counter()
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
@@ -216,7 +214,7 @@ class SqliteEngine(Engine):
         index: str,
         size: int,
         source: Any = True,
-        vectors: VectorFields | None = None,
+        vectors: str | None = None,
         headers: Headers = None,
         query: Body | None = None,
         seed: int = 7,

@@ -344,21 +344,6 @@ def alpha_from_beta(beta: float) -> float:
     return beta / (1 + beta)
 
 
-def joint_lengths(alphas: Sequence[float]) -> tuple[float, ...]:
-    """Return the vector lengths that give each cosine of joined vectors its own weight.
-
-    Their squares are in proportion to these weights' betas (:func:`beta_from_alpha`):
-    score · exp(Σ βᵢ · cosineᵢ) is then score · exp(β · cosine) of the joined vectors, with the betas' sum.
-    What a ridge regression learns from joined
-    documents weighs their parts in the same way.
-
-    >>> joint_lengths((0.5, 0.75))
-    (0.5, 0.8660254037844386)
-    """
-    betas = [beta_from_alpha(alpha) for alpha in alphas]
-    return tuple(sqrt(beta / (sum(betas) or 1)) for beta in betas)
-
-
 def pool_mean(
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],

@@ -1,19 +1,17 @@
-"""Static queries: a word table for queries of documents that a transformer encoded; alone, and together with ours."""
+"""Static queries: a word table that encodes queries for documents that a transformer encoded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha, joint_lengths
+from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch
-from resift.vectors.folder import content_hash
-from resift.vectors.similarity import join_vectors, unit_rows
+from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 # weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
@@ -75,61 +73,3 @@ class StaticQueries(Model):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {**super()._arrays(), **({} if self.centre is None else {"centre": self.centre})}
-
-
-def joint_alpha(alphas: Sequence[float]) -> float:
-    """Return the weight at which joined vectors count as much as each part does with its own weight."""
-    return alpha_from_beta(sum(beta_from_alpha(alpha) for alpha in alphas))
-
-
-class JointModel(Model):
-    """The vectors of a ``model`` and of ``queries``, static ones of a transformer's documents, joined (K = K₁ + K₂).
-
-    A hit counts by both models' cosines, by each as it does by itself. It is no model of its own that an index could
-    name. Raises BadInput for a model whose vectors are not compared by cosine.
-    """
-
-    kind = "joint"
-
-    def __init__(self, model: Model, queries: StaticQueries) -> None:
-        if model.similarity != "cosine":
-            message = f"{model.name} compares vectors by {model.similarity}, static queries by cosine"
-            raise BadInput(message, value=model.name, expected="a model of cosine beside static queries")
-        self.parts: tuple[Model, Model] = (model, queries)
-        self._lengths = joint_lengths([part.alpha for part in self.parts])
-        alpha, max_alpha = (
-            joint_alpha(alphas) for alphas in zip(*((part.alpha, part.max_alpha) for part in self.parts), strict=True)
-        )
-        super().__init__(model.name, model.table, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
-
-    @property
-    def dim(self) -> int:
-        """K₁ + K₂."""
-        return sum(part.dim for part in self.parts)
-
-    @cached_property
-    def hash(self) -> str:
-        """16 hexadecimal digits that identify both."""
-        return content_hash(
-            {"kind": self.kind, "parts": [part.hash for part in self.parts], "lengths": self._lengths}, [], {}
-        )
-
-    @cached_property
-    def is_plain_mean(self) -> bool:
-        return False
-
-    def encode_one(self, text: str) -> Floats:
-        """The joined vector of one text, shape (K,), float32."""
-        return join_vectors([part.encode_one(text) for part in self.parts], self._lengths)
-
-    def _encode(self, texts: Sequence[str]) -> Floats:
-        return join_vectors([part._encode(texts) for part in self.parts], self._lengths)
-
-    def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """The frequent words nearest to the first model's part of ``vector`` (K,), best first."""
-        first = self.parts[0]
-        return first.nearest_words(vector[: first.dim], count)
-
-    def word_vectors(self, ids: NDArray[Any]) -> Floats:
-        """Joined vectors of texts of one word, whose rows in the first model's table are ``ids`` (n,): (n, K)."""
-        return self.encode([self.table.words[row] for row in ids])

@@ -1,13 +1,13 @@
-"""Saved models by their folders (``KINDS``), and how two of them search together."""
+"""Load saved models from their folders (``KINDS``)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from resift.encoders.model import MODEL_FILE, Model
-from resift.encoders.queries import JointModel, StaticQueries
+from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
-from resift.errors import BadInput, CorruptModel
+from resift.errors import CorruptModel
 from resift.vectors.folder import corrupt_model_errors, read_folder
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
@@ -29,23 +29,3 @@ def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
             raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
         table = WordVectors.restore(words, arrays, info["vectors"])
         return KINDS[kind].restore(info, table, arrays)
-
-
-def load_queries(folder: str | Path) -> StaticQueries | None:
-    """Static queries by their folder, None for "". Raises what :func:`load_model` raises, and BadInput for a model of
-    another kind."""
-    if not folder:
-        return None
-    model = load_model(folder)
-    if not isinstance(model, StaticQueries):
-        message = f"{folder} holds a model of kind {model.kind!r}"
-        raise BadInput(message, value=str(folder), expected="static queries, of resift train queries")
-    return model
-
-
-def search_model(model: Model, queries: StaticQueries | None) -> Model:
-    """What searches compare texts and documents by: the model, or both where there are static ``queries``.
-
-    Raises BadInput if they cannot be joined.
-    """
-    return model if queries is None else JointModel(model, queries)

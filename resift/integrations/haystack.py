@@ -20,9 +20,9 @@ with needs_extra("haystack", "The Haystack retriever"):
 class ResiftRetriever:
     """Finds the ``top_k`` best documents of an index, in a ``session``; each run may have its own.
 
-    ``url``, ``model``, ``sessions`` and ``static_queries`` are those of :func:`resift.open`, which is called at the
-    first run; a ``url`` with a password is best a ``Secret``. ``options``: what else a search says
-    (:class:`resift.library.SearchOptions`); those of a run come before these.
+    ``url``, ``model`` and ``sessions`` are the arguments of :func:`resift.open`, which is called at the first run. Pass
+    a ``url`` with a password as a ``Secret``. ``options`` are further search options
+    (:class:`resift.library.SearchOptions`); the options of a run take precedence over them.
     """
 
     def __init__(
@@ -34,21 +34,20 @@ class ResiftRetriever:
         sessions: str | None = None,
         top_k: int = 10,
         options: dict[str, Any] | None = None,
-        static_queries: str = "",
     ) -> None:
         self.name, self.session, self.url, self.model, self.sessions = index, session, url, model, sessions
-        self.top_k, self.options, self.static_queries = top_k, options, static_queries
+        self.top_k, self.options = top_k, options
 
     @cached_property
     def index(self) -> library.Index:
         """The index, opened when it is first needed."""
         url = self.url.resolve_value() if isinstance(self.url, Secret) else self.url
-        opened = library.open(url, self.model, sessions=self.sessions, static_queries=self.static_queries)
+        opened = library.open(url, self.model, sessions=self.sessions)
         return opened.index(self.name)
 
     def to_dict(self) -> dict[str, Any]:
         """The component as a pipeline's file has it."""
-        names = ("session", "url", "model", "sessions", "top_k", "options", "static_queries")
+        names = ("session", "url", "model", "sessions", "top_k", "options")
         return dict(default_to_dict(self, index=self.name, **{name: getattr(self, name) for name in names}))
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from resift.errors import BadInput
 
@@ -35,23 +35,6 @@ class NestedField(str):
         field = super().__new__(cls, name)
         field.path = path
         return field
-
-
-class JoinedFields(NamedTuple):
-    """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.join_vectors` joins them; one of
-    them may be missing from a document: their ``names``, and each one's number of dimensions and length."""
-
-    names: tuple[str, ...]
-    dims: tuple[int, ...]
-    lengths: tuple[float, ...]
-
-
-VectorFields = str | JoinedFields  # whose vectors a search is about
-
-
-def vector_field_names(fields: VectorFields) -> tuple[str, ...]:
-    """The name of one field of vectors, or those of joined ones."""
-    return (fields,) if isinstance(fields, str) else fields.names
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:

@@ -261,7 +261,7 @@ def rerank() -> dict[str, Any]:
     documents = texts("documents", body.documents, body.truncate)
     late = service.served_reranker.get(body.method)
     if late is None:
-        model = service.search_model
+        model = service.model
         relevance = np.float32(0.5) + model.score(model.encode_one(body.query), model.encode(documents)) / 2
     else:
         check_word_pairs(body.query, documents)
@@ -289,7 +289,7 @@ def list_indices() -> dict[str, Any]:
     """
     service = current_service()
     methods = ["vectors"] if service.served_reranker.get() is None else ["vectors", "late"]
-    return {"indices": service.catalogue.indices(service.model, service.queries, engine_headers()), "methods": methods}
+    return {"indices": service.catalogue.indices(service.model, engine_headers()), "methods": methods}
 
 
 @api.get("/indices/<index>")

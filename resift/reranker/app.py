@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model, load_queries
+from resift.encoders.registry import load_model
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.reranker.access.requests import (
     PAGE_POLICY,
@@ -60,7 +60,6 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
         config,
         Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
-        load_queries(config.static_queries),
     )
     for blueprint in (api, reviews, ubi):
         app.register_blueprint(blueprint)
@@ -111,7 +110,6 @@ def _add_pages(app: Flask, keys: Keys) -> None:
             "version": __version__,
             "model": service.model.name,
             "model_hash": service.model.hash,
-            "static_queries": None if service.queries is None else service.queries.hash,
         }
 
     @app.get("/readyz")

@@ -15,7 +15,7 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.query.dsl import Body, JoinedFields, NestedField, VectorFields, text_clause, vector_field_names
+from resift.query.dsl import Body, NestedField, text_clause
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, tokenize
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
@@ -169,29 +169,18 @@ def demotion(window: int, documents: list[Body]) -> Body:
 
 
 def similarity_clause(
-    similarity: str, fields: VectorFields, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
+    similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
 ) -> Body:
-    """The clause that scores documents by exp(beta · similarity) of the vectors in one or several ``fields`` with one
+    """The clause that scores documents by exp(beta · similarity) of the vectors in ``field`` with ``vector``
     (K,), both under ``mask`` (K,).
 
     ``similarity``: ``cosine``, counted from 0 up as 1 + cosine, or ``jaccard``. ``query``: which documents are scored.
     """
-    params: Body = {"beta": round(beta, 6)}
-    if isinstance(fields, JoinedFields):
-        name = "joined_cosine"
-        params |= {
-            "fields": list(fields.names),
-            "lengths": numbers(np.array(fields.lengths)),
-            "queries": _parts(fields, vector),
-        }
-        params |= {} if mask is None else {"masks": _parts(fields, mask)}
-    else:
-        name = SCRIPTS[similarity]
-        params |= {"field": fields, "query": numbers(vector)}
-        params |= {} if mask is None else {"mask": numbers(mask)}
+    params: Body = {"beta": round(beta, 6), "field": field, "query": numbers(vector)}
+    params |= {} if mask is None else {"mask": numbers(mask)}
     # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
     # it once.
-    script = {"lang": "painless", "source": script_source(name), "params": params}
+    script = {"lang": "painless", "source": script_source(SCRIPTS[similarity]), "params": params}
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
 
 
@@ -210,10 +199,10 @@ def fixed_score(documents: Body, score: float) -> Body:
 
 
 def nearest_clauses(
-    similarity: str, fields: VectorFields, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
+    similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
 ) -> list[Body]:
-    """For each of the ``fields`` the ``count`` documents whose vectors there are nearest to one (K,), or to its part,
-    among those that meet ``conditions``.
+    """Return the clause for the ``count`` documents whose vectors in ``field`` are nearest to ``vector`` (K,), among
+    those that meet ``conditions``; an empty list if the vector is zero.
 
     Under a mask (K,) those are nearest, for cosine, whose product with mask² ⊙ vector is largest: it is that of the
     masked vectors (Passalis and Tefas 2018, eq. 8).
@@ -223,17 +212,7 @@ def nearest_clauses(
     settings: Body = {"k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
     if conditions is not None:
         settings["filter"] = conditions
-    return [
-        {"knn": {field: {"vector": numbers, **settings}}}
-        for field, numbers in zip(vector_field_names(fields), _parts(fields, probe), strict=True)
-        if any(numbers)
-    ]
-
-
-def _parts(fields: VectorFields, vector: Floats) -> list[list[float]]:
-    """The part (Kᵢ,) of a vector (K,) that belongs to each of the ``fields``."""
-    ends = [] if isinstance(fields, str) else np.cumsum(fields.dims)[:-1].tolist()
-    return [numbers(part) for part in np.split(vector, ends)]
+    return [{"knn": {field: {"vector": numbers(probe), **settings}}}] if probe.any() else []
 
 
 def numbers(vector: Floats) -> list[float]:

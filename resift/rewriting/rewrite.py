@@ -194,7 +194,7 @@ class _Rewriting:
         if count and vector is not None:
             conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
             wanted = conditions if parts.filter or parts.must_not else None
-            near = nearest_clauses(knowledge.similarity, knowledge.vector_fields, vector, knowledge.mask, count, wanted)
+            near = nearest_clauses(knowledge.similarity, knowledge.vector_field, vector, knowledge.mask, count, wanted)
             found += near
         return found
 
@@ -254,7 +254,7 @@ class _Rewriting:
             others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
             factors.append(
                 similarity_clause(
-                    knowledge.similarity, knowledge.vector_fields, knowledge.vector, knowledge.mask, self.beta, others
+                    knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask, self.beta, others
                 )
             )
         if self.beta or knowledge.terms:

@@ -99,7 +99,7 @@ def _texts(
     # from each index by itself: in several of them an id may be found
     for index in dict.fromkeys(hit["_index"] for hit in hits):
         ids = [hit["_id"] for hit in hits if hit["_index"] == index]
-        documents = engine.documents(index, ids, search.headers, info.searched)
+        documents = engine.documents(index, ids, search.headers, info.vector_field)
         sources |= {(index, id): source for id, (source, _) in documents.items()}
     return [document_text(sources.get(hit_key(hit), {}), info.fields) for hit in hits]
 

@@ -11,7 +11,7 @@ from typing import Any
 import regex
 
 from resift.cache import TtlCache
-from resift.contracts.documents import IndexInfo, WeightedModel
+from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.contracts.engine import Engine, Headers
 from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.feedback.explain import title
@@ -44,14 +44,12 @@ class Catalogue:
         self.engine, self.served, self.settings = engine, served, settings
         self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
 
-    def indices(
-        self, model: WeightedModel, queries: WeightedModel | None = None, headers: Headers = None
-    ) -> list[dict[str, Any]]:
-        """The first 200 indices that are served, and can be searched with ``model`` and static ``queries`` beside it.
+    def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
+        """The first 200 indices that are served, and can be searched with ``model``.
 
         Each comes with the number of documents that the caller may read of it."""
         infos = self.engine.indices(self.served.patterns, headers)
-        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model, queries)]
+        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
         # aliases are no index's own name; those that the list has word for word are served all the same
         aliases = {name for name in self.served.patterns if "*" not in name} - {info.name for info in infos}
         found: list[dict[str, Any]] = []
@@ -144,10 +142,10 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
     return next((value for value in values if isinstance(value, str)), "")
 
 
-def _is_searchable(info: IndexInfo, model: WeightedModel, queries: WeightedModel | None) -> bool:
+def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
     """Whether an index has the vectors that are searched by, or none at all."""
     try:
-        info.for_search(model, queries)
+        info.for_search(model)
     except ModelMismatch:
         return False
     return True

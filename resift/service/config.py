@@ -39,9 +39,6 @@ class Config(Struct, frozen=True, kw_only=True):
         str, documented("an OpenSearch URL, or several separated by commas, or the embedded engine's file")
     ] = "resift.db"
     model: Annotated[str, documented("a model's folder, or `resift-en`, the packaged one")] = DEFAULT_MODEL
-    static_queries: Annotated[
-        str, documented("a folder of static queries, to search [by both](models.md#both-together)")
-    ] = ""
     store: Annotated[
         str,
         documented(

@@ -16,13 +16,11 @@ from resift.contracts.engine import Engine, Headers, retryable
 from resift.contracts.tuning import Tuning
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model, discount_alpha
-from resift.encoders.queries import StaticQueries
-from resift.encoders.registry import search_model
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
 from resift.feedback.explain import explain
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import Judgement, Mark
-from resift.query.dsl import MAX_RESULTS, VectorFields
+from resift.query.dsl import MAX_RESULTS
 from resift.reviews.reviews import Reviews
 from resift.rewriting.clauses import holds_better, text_parts
 from resift.rewriting.hybrid import needs_of
@@ -69,8 +67,7 @@ class SearchService:
     """Joins an engine, a model and the sessions. May be used from several threads.
 
     ``headers`` are everywhere the caller's own HTTP headers, which the engine is asked with; what was read with them
-    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at. With static ``queries``
-    indices need vectors of both models, and are searched by both. Raises BadInput if the models cannot be joined.
+    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at.
     """
 
     def __init__(
@@ -80,21 +77,17 @@ class SearchService:
         sessions: Sessions,
         config: Config,
         clicks: Clicks | None = None,
-        queries: StaticQueries | None = None,
     ) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
-        # by which searches and sessions compare texts and documents; documents are encoded by the model alone
-        self.search_model = search_model(model, queries)
-        self.queries = queries
         self.served_reranker = ServedReranker(config.reranker)
         internal = (config.session_index, f"{config.session_index}-reviews", config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
-        self.words = SampledWords(engine, self.search_model)
+        self.words = SampledWords(engine, model)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
-        self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
+        self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
@@ -119,7 +112,7 @@ class SearchService:
 
         by_own_names = self.served_indices.require(index, resolve)
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
-        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
+        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
 
     def warm_up(self) -> None:
         """Read what the first search of the configured index would wait for, as far as it can be read."""
@@ -184,7 +177,7 @@ class SearchService:
         return {
             **session_summary(session),
             "judgements": [_described(one) | {"counts": id(one) in counting} for one in readable],
-            "learned": None if feedback is None else explain(self.search_model, feedback, judged, asked),
+            "learned": None if feedback is None else explain(self.model, feedback, judged, asked),
         }
 
     def search(self, search: Search) -> Answer:
@@ -202,7 +195,7 @@ class SearchService:
             return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
 
     def _answered(self, search: Search, info: IndexInfo) -> Answer:
-        body = search_body(search, info, self.search_model.table.idf)
+        body = search_body(search, info, self.model.table.idf)
         answer = self._search(search, info, body)
         if search.documents == "card":
             add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
@@ -256,7 +249,7 @@ class SearchService:
         needs = needs_of(body, info.vector_fields) if holds_better(body.get("query")) else NO_NEEDS
         by_whom = asked.session, asked.client, asked.through_cluster
         knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
-        words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
+        words = telling_words(asked.text, len(info.fields), self.model.table.idf)
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
@@ -290,7 +283,7 @@ class SearchService:
         counts less where the model lacks words of the query and of what was judged. ``feedback`` is the part of what a
         session learned that concerns the query.
         """
-        model, named = self.search_model, self.config.alpha if asked is None else asked
+        model, named = self.model, self.config.alpha if asked is None else asked
         if named is not None:  # a weight that somebody named counts as it is
             return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
         alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_share(text)
@@ -330,11 +323,11 @@ class SearchService:
         bodies = [self._asked(query, late)]
         if moved:  # what moved a hit goes by the places that it won
             bodies.append(self._plain(body, query))
-        seen = info.searched if query.field is None else query.field[0]  # by which hits are compared
+        seen = info.vector_field if query.field is None else query.field[0]  # by which hits are compared
         result, *plain = self._results(search, bodies, seen if explained else None)
         facets = self._facets(search, bodies[0])
         if explained:
-            add_similarities(self.search_model, query, result.hits, result.vectors)
+            add_similarities(self.model, query, result.hits, result.vectors)
         if late is not None:
             result = reranked_page(self.engine, late, search, info, body, query, result)
         if reranked and moved:
@@ -359,9 +352,7 @@ class SearchService:
             return asked
         return {**asked, "from": 0, "size": max(query.settings.window, asked["from"] + asked["size"])}
 
-    def _results(
-        self, search: Search, bodies: list[dict[str, Any]], vectors: VectorFields | None
-    ) -> list[SearchResult]:
+    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
         if len(bodies) > 1:
             return self.engine.search_all(search.index, bodies, vectors, search.headers)
         return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]

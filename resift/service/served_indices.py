@@ -12,7 +12,6 @@ from typing import Any
 
 from resift.contracts.documents import IndexInfo
 from resift.encoders.model import Model
-from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput, IndexNotServed
 from resift.rewriting.request import check_brackets
 
@@ -23,7 +22,7 @@ _DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
 
 @dataclass(frozen=True)
 class ServedIndex:
-    """An index that is served to searches by a ``model``, and static ``queries`` if there are any.
+    """An index that is served to searches by a ``model``.
 
     ``by_own_names``: whether it is by its own name, and not by an alias's alone.
     """
@@ -31,12 +30,11 @@ class ServedIndex:
     info: IndexInfo
     by_own_names: bool
     model: Model
-    queries: StaticQueries | None
 
     @cached_property
     def searched(self) -> IndexInfo:
         """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
-        return self.info.for_search(self.model, self.queries)
+        return self.info.for_search(self.model)
 
 
 class ServedIndices:

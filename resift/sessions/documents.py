@@ -38,7 +38,7 @@ def read_documents(
 ) -> dict[str, Content]:
     """The vector (K,) and the text of each of these documents of an index that exists; vectors that it lacks are
     encoded. Raises AmbiguousDocument, and what the engine raises."""
-    documents = engine.documents(info.name, ids, headers, info.searched)
+    documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}
     missing = [document_text(source, info.fields) for source, vector in existing.values() if vector is None]
     encoded = iter(model.encode(missing) if missing else ())

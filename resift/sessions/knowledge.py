@@ -31,7 +31,7 @@ from resift.errors import (
 from resift.feedback.feedback import Background, Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.own_vectors import strength
-from resift.query.dsl import VECTOR_FIELD, VectorFields, text_clause
+from resift.query.dsl import VECTOR_FIELD, text_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS, Content, FieldKnowledge, FieldLoader, Needs, read_documents
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
@@ -57,9 +57,9 @@ class Knowledge:
     learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
-    indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
-    documents' vectors, or fields of joined ones. ``other_words``: for words of a text that finds little, those of the
-    index that are nearest to them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.other_words`).
+    indices are searched, id → the name of the index that a judged document is in. ``vector_field``: the field of the
+    documents' vectors. ``other_words``: for words of a text that finds little, those of the index that are nearest to
+    them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.other_words`).
 
     Where it comes from: ``feedback``, the part of what the session learned that concerns it, None if none does;
     ``documents``, the session's judged documents; ``own``, what they teach by vectors and tokens that the index had
@@ -75,7 +75,7 @@ class Knowledge:
     kept: Mapping[str, float] = field(default_factory=dict)
     judged: Sequence[str] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
-    vector_fields: VectorFields = VECTOR_FIELD
+    vector_field: str = VECTOR_FIELD
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
     own: FieldKnowledge = field(default_factory=FieldKnowledge)
@@ -129,12 +129,12 @@ def knowledge_of(
     documents: Sequence[JudgedDocument],
     similarity: str,
     terms: Mapping[str, float],
-    vector_fields: VectorFields | None = VECTOR_FIELD,
+    vector_field: str | None = VECTOR_FIELD,
     several: bool = False,
     here: Sequence[JudgedDocument] | None = None,
     notes: Sequence[str] = (),
 ) -> Knowledge:
-    """What ``feedback`` says of a query, in an index with ``vector_fields`` or, if None, without.
+    """What ``feedback`` says of a query, in an index with ``vector_field`` or, if None, without.
 
     ``text`` and ``vector`` (K,) are the query's own; ``documents``: the session's judged documents, of which those that
     are ``here``, by default all, may be hits; ``similarity``: the name of what compares vectors; ``terms``: the words
@@ -144,14 +144,14 @@ def knowledge_of(
     here = documents if here is None else here
     return Knowledge(
         text,
-        moved if vector_fields is not None and np.any(moved) else None,
+        moved if vector_field is not None and np.any(moved) else None,
         similarity,
         None if feedback is None or not feedback.method.masked else feedback.mask,
         terms,
         {} if feedback is None else _kept(here, text, vector, similarity),
         tuple(dict.fromkeys(one.judgement.document for one in here)),
         {one.judgement.document: one.judgement.index for one in here} if several else {},
-        vector_fields or VECTOR_FIELD,
+        vector_field or VECTOR_FIELD,
         feedback,
         documents,
         notes=notes,
@@ -179,19 +179,19 @@ class Samples:
         self.engine = engine
         self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SAMPLE_SECONDS)
 
-    def draw(self, info: IndexInfo, headers: Headers = None, fields: VectorFields | None = None) -> Background:
+    def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
         """At most 300 vectors of an index, by default of those that we gave it; none where the engine gives none.
 
         Raises EngineUnavailable.
         """
-        if fields is None and info.dim is None:
+        if field is None and info.dim is None:
             return _NO_BACKGROUND
-        fields = fields or info.searched
-        key = (info.name, fields if fields != info.searched else (fields, info.model), str(headers))
+        field = field or info.vector_field
+        key = (info.name, field if field != info.vector_field else (field, info.model), str(headers))
         if (known := self._samples.get(key)) is not None:
             return known
         try:
-            drawn = self.engine.sample(info.name, _DRAWN, False, fields, headers).vectors
+            drawn = self.engine.sample(info.name, _DRAWN, False, field, headers).vectors
         except ResiftError as error:
             if error.code == "engine_unavailable":
                 raise
@@ -283,9 +283,9 @@ class KnowledgeLoader:
         sample, carried = partial(self.samples.draw, info, headers), info.tuning.carried
         feedback = scoped_feedback(self.learned(documents), text, vector, sample, carried)
         here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
-        fields, several = None if info.model is None else info.searched, len(info.indices) > 1
+        field, several = None if info.model is None else info.vector_field, len(info.indices) > 1
         terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity
-        known = knowledge_of(text, vector, feedback, documents, similarity, terms, fields, several, here, notes)
+        known = knowledge_of(text, vector, feedback, documents, similarity, terms, field, several, here, notes)
         if feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)

@@ -5,7 +5,7 @@ All functions are defined for every input: a zero vector is similar to nothing (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -23,16 +23,6 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
     units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > _SHORTEST)
     return units
-
-
-def join_vectors(parts: Sequence[NDArray[Any]], lengths: Sequence[float]) -> Floats:
-    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at one of n ``lengths``, or zero.
-
-    The squares of the lengths add up to 1, so the whole has length 1 (l2) if no part is zero, and the cosine of two
-    joined vectors is the sum of their parts' cosines, each times the square of its length.
-    """
-    scaled: Floats = np.concatenate([unit_rows(part) * length for part, length in zip(parts, lengths, strict=True)], -1)
-    return scaled
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:

@@ -17,7 +17,6 @@ from resift_lab.commands.options import Fraction, shares_of
 from resift_lab.commands.systems import (
     SystemChoice,
     compare_option,
-    static_queries_option,
     system_options,
     warn_unadapted,
 )
@@ -119,7 +118,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     metavar="A,B,C",
     help='Only the last block of queries, as "resift train reranker" cuts them.',
 )
-@system_options(compare_option, static_queries_option)
+@system_options(compare_option)
 def retrieval(
     folder: str,
     hybrid: bool,

@@ -13,7 +13,7 @@ from resift.errors import BadInput
 from resift.feedback.feedback import DEFAULT_METHOD
 from resift_lab.commands.options import Fraction
 from resift_lab.commands.settings import set_option
-from resift_lab.commands.systems import SystemChoice, static_queries_option, system_options, warn_unadapted
+from resift_lab.commands.systems import SystemChoice, system_options, warn_unadapted
 from resift_lab.evaluation.feedback.options import FeedbackOptions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _CODEWORDS = 64
     show_default="skip where DIR's judgements name irrelevant documents",
     help="What the simulated user does about hits of DIR that nobody judged.",
 )
-@system_options(static_queries_option)
+@system_options()
 def feedback(
     folder: str | None,
     train: str | None,

@@ -16,7 +16,6 @@ from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
 from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
-from resift.encoders.registry import load_queries
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
 from resift.notebook import Progress, shown_progress
@@ -173,9 +172,7 @@ class Replayed:
         self.engine, self.index, self.body, self.clicks = engine, index, body, _Given()
         encoder = index_model(engine, index, model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
-        self.service = SearchService(
-            engine, encoder, store, settings, self.clicks, load_queries(settings.static_queries)
-        )
+        self.service = SearchService(engine, encoder, store, settings, self.clicks)
         self.sent: dict[str, Ranking] = {}
         self.service.info(index)
 
@@ -199,7 +196,7 @@ class Replayed:
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
         search = Search(self._query(text), DEPTH, index=self.index)
         body = {
-            **search_body(search, info, service.search_model.table.idf),
+            **search_body(search, info, service.model.table.idf),
             **{"from": 0, "size": DEPTH, "_source": False, "track_total_hits": False},
         }
         for name in ("aggs", "aggregations", "suggest", "highlight"):

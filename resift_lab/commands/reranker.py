@@ -12,7 +12,7 @@ import click
 from resift.cli.options import service_settings
 from resift.contracts.documents import check_name
 from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction
-from resift.encoders.registry import load_model, load_queries, search_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelNotFound
 
 
@@ -37,16 +37,15 @@ def reranker_group() -> None:
 def use_reranker(source: str, indices: tuple[str, ...]) -> None:
     """Serve the trained reranker in DIR. A service reads it when it starts; indices stay as they are.
 
-    RESIFT_MODEL and RESIFT_STATIC_QUERIES say what the service searches by: beside others than it was judged with it
-    is an unknown.
+    RESIFT_MODEL names the model that the service searches with. The gain is unknown with any other model than the one
+    that the reranker was judged with.
     """
     settings = service_settings()
     folder = settings.reranker
-    hash = search_model(load_model(settings.model), load_queries(settings.static_queries)).hash
     found = put_into_service(source, folder, indices)
     of = ", ".join(found.indices) or "all indices"
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
-    for doubt in doubts(found, hash):
+    for doubt in doubts(found, load_model(settings.model).hash):
         click.echo(f"warning: {doubt}", err=True)
 
 
@@ -85,7 +84,7 @@ def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
     if (other := reranker.info.get("beside")) != model_hash:
         found.append(
             f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "
-            "--model and --static-queries of the service"
+            "--model of the service"
         )
     return found
 

@@ -71,7 +71,7 @@ class IndexSearch:
         text = telling_words(asked.text, len(info.fields), self.idf)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
         feedback = scoped_feedback(learned, asked.text, asked.vector, sample, carried)
-        field = None if info.model is None else info.searched
+        field = None if info.model is None else info.vector_field
         terms = self._words.terms(feedback, info)
         knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, terms, field)
         settings = self._settings(asked, feedback)

@@ -29,15 +29,10 @@ class SystemChoice:
     seed: int
     as_json: bool
     compare: str | None = None
-    static_queries: str | None = None
 
     @property
     def name(self) -> str:
         """The first system's name. Raises BadInput if --encoder and --model both name one."""
-        return f"{self._own} and {self.static_queries}" if self.static_queries else self._own
-
-    @property
-    def _own(self) -> str:
         if self.model and self.encoder:
             raise BadInput(
                 "--model and --encoder", value=[self.model, self.encoder], expected="one of them: a model has its own"
@@ -45,22 +40,11 @@ class SystemChoice:
         return self.model or self.encoder or "mean"
 
     def system(self) -> System:
-        """The first system, together with the --static-queries if there are any."""
-        from resift.encoders.registry import load_queries
-        from resift_lab.evaluation.registry import load_system, taught
-        from resift_lab.evaluation.system import Joint
+        """Return the first system."""
+        from resift_lab.evaluation.registry import load_system
         from resift_lab.training.systems import LEARNERS
 
-        name = self._own
-        own = load_system(name, None, LEARNERS) if self.model else self.named(name)
-        queries = load_queries(self.static_queries or "")
-        if queries is None:
-            return own
-        if own.similarity != "cosine":
-            raise BadInput(
-                "--static-queries beside a system that is not compared by cosine", value=name, expected="cosine"
-            )
-        return Joint(own, taught(queries, LEARNERS))
+        return load_system(self.name, None, LEARNERS) if self.model else self.named(self.name)
 
     def other(self) -> System | None:
         """The system of --compare, if there is one."""
@@ -117,10 +101,4 @@ _OWN = (
 )
 compare_option = click.option(
     "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
-)
-# for what is measured as it is served
-static_queries_option = click.option(
-    "--static-queries",
-    metavar="DIR",
-    help="Search by static queries too (resift train queries), with their teacher's vectors of the documents.",
 )

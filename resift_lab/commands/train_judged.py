@@ -11,14 +11,13 @@ from typing import Any
 import click
 
 from resift.cli.failures import PROBLEMS_FOUND
-from resift.cli.options import combine_options, engine_at, json_option, search_models
+from resift.cli.options import combine_options, engine_at, json_option, model_option
 from resift.cli.output import print_report, progress_bar
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
-from resift.encoders.queries import StaticQueries
-from resift.encoders.registry import load_model, load_queries, search_model
+from resift.encoders.registry import load_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
@@ -67,7 +66,7 @@ judged_options = combine_options(
 )
 @sourced
 @judged_options
-@search_models
+@model_option
 @set_option(LateInteractionOptions)
 @json_option
 def reranker_command(
@@ -79,7 +78,6 @@ def reranker_command(
     shares: tuple[float, ...] | None,
     sources: Sources,
     model: str,
-    static_queries: str,
     as_json: bool,
     settings: dict[str, Any],
 ) -> None:
@@ -91,9 +89,9 @@ def reranker_command(
     judged.
 
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
-    which is the model that the index is searched with, and of --static-queries if there are any. If training made
-    nothing better, the untrained reranker is written; if that does not help either, or perhaps by chance (p of 0.05 or
-    more), nothing is written and the exit status is 3. Needs the extra 'adapt'.
+    which is the model that the index is searched with. If training made nothing better, the untrained reranker is
+    written; if that does not help either, or perhaps by chance (p of 0.05 or more), nothing is written and the exit
+    status is 3. Needs the extra 'adapt'.
     """
     from resift_lab.training.late_interaction_selection import learn
 
@@ -101,15 +99,14 @@ def reranker_command(
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     index = of_ubi or of_sessions
-    own, queries = load_model(model), load_queries(static_queries)
-    searched = search_model(own, queries)
+    searched = load_model(model)
     with ExitStack() as kept_open:
         if index is None:
             data, candidates = read_split_collection(str(folder), shares), None
-            served = _served(own, queries, data.collection.documents)
+            served = _served(searched, data.collection.documents)
         else:
             engine = kept_open.enter_context(engine_at(source.engine))
-            info = engine.info(index).for_search(own, queries)
+            info = engine.info(index).for_search(searched)
             data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
             served = _served_index(engine, info, searched, data.collection.document_ids)
         table = _mixed(sources, data.collection.documents, SPELLING)
@@ -141,17 +138,13 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
 
 
-def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
-    """Searches of documents as they are served with a model, and with static queries if there are any."""
+def _served(model: Model, documents: list[str]) -> Served:
+    """Searches of documents as they are served with a model."""
     from resift_lab.commands.served_search import ServedSearch
-    from resift_lab.evaluation.registry import system_of, taught
-    from resift_lab.evaluation.system import Joint
+    from resift_lab.evaluation.registry import system_of
     from resift_lab.training.systems import LEARNERS
 
-    system = system_of(model, LEARNERS)
-    if queries is not None:
-        system = Joint(system, taught(queries, LEARNERS))
-    return served_by(ServedSearch, system, documents)
+    return served_by(ServedSearch, system_of(model, LEARNERS), documents)
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:

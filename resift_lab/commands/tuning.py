@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from resift.cli.options import index_model, service_settings
+from resift.cli.options import index_model
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
-from resift.encoders.registry import load_queries
 from resift.feedback.feedback import DEFAULT_METHOD
 from resift.notebook import Progress, shown_progress
 from resift.service.connect import open_engine
@@ -67,10 +66,9 @@ def tune(
     Raises BadInput for a source that says nothing, and what the engine raises.
     """
     require_name(index)
-    settings = service_settings()
     with closing(open_engine(url)) as engine:
         encoder = index_model(engine, index, model)
-        info = engine.info(index).for_search(encoder, load_queries(settings.static_queries))
+        info = engine.info(index).for_search(encoder)
         if undo:
             engine.tune(index, None)
             return Tuned(DEFAULT_TUNING, True, [f"{index}: the usual constants"])

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA, joint_lengths, known_share
-from resift.encoders.queries import joint_alpha
-from resift.vectors.similarity import join_vectors
+from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA, known_share
 from resift.vectors.table import WordVectors
 from resift_lab.fingerprints import fingerprints_in
 
@@ -73,25 +71,6 @@ class Taught(Encoder):
     def fit(self, documents: Sequence[str]) -> Matrix:
         """Vectors of the documents by the teacher, (N, K)."""
         return self._fit(documents)
-
-
-class Joint(Encoder):
-    """Two systems of vectors for cosine side by side, as a :class:`resift.encoders.queries.JointModel` has both."""
-
-    def __init__(self, first: System, second: Encoder) -> None:
-        super().__init__(self._queries, "cosine", second.table)
-        self._parts = (first, second)
-
-    def fit(self, documents: Sequence[str]) -> Floats:
-        """Joined vectors of the documents, (N, K)."""
-        vectors = [part.fit(documents) for part in self._parts]
-        self.table = getattr(self._parts[0], "table", None) or self.table
-        alphas, most = zip(*map(weights_of, self._parts), strict=True)
-        self.alpha, self.max_alpha, self._lengths = joint_alpha(alphas), joint_alpha(most), joint_lengths(alphas)
-        return join_vectors(vectors, self._lengths)
-
-    def _queries(self, texts: Sequence[str]) -> Floats:
-        return join_vectors([part.queries(texts) for part in self._parts], self._lengths)
 
 
 def known_by(system: System, text: str) -> float:

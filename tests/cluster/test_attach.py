@@ -151,7 +151,7 @@ def attach_as_before(index: Index, model: Model) -> None:
 def scores(index: Index, model: Model) -> dict[str, float]:
     """How similar documents are to a query by the vectors that the index has."""
     info = index.engine.info(index.name).require_model(model)
-    clause = similarity_clause("cosine", info.searched, model.encode_one("forest river"), None, 1.0)
+    clause = similarity_clause("cosine", info.vector_field, model.encode_one("forest river"), None, 1.0)
     hits = index.engine.search(index.name, {"query": clause, "size": COUNT}).hits
     return {hit["_id"]: hit["_score"] for hit in hits}
 

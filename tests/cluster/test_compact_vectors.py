@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
 from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD, JoinedFields
+from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD
 from resift.rewriting.clauses import similarity_clause
 from resift.vectors.compact import decode_vector, encode_vector
 from resift.vectors.similarity import fuzzy_jaccard
@@ -123,27 +122,3 @@ def test_similarities_are_those_of_the_embedded_engine(
     finally:
         cluster.drop(index)
         embedded.close()
-
-
-def test_joined_vectors_may_be_of_both_kinds(cluster: OpenSearchEngine) -> None:
-    rng, index = np.random.default_rng(4), "compact-joined"
-    floats, others = rng.normal(size=(2, 20, 6)).astype(np.float32)
-    mapped = {"own": {"type": "knn_vector", "dimension": 6}, COMPACT_FIELD: {"type": "binary", "doc_values": True}}
-    cluster.drop_if_exists(index)
-    cluster.client.indices.create(index=index, body={"mappings": {"properties": mapped}})
-    try:
-        documents = [Document(str(n), {"own": one.tolist()}, others[n]) for n, one in enumerate(floats)]
-        documents[3] = replace(documents[3], vector=None)
-        assert cluster.bulk(index, documents, COMPACT_FIELD) == []
-        cluster.refresh(index)
-        fields = JoinedFields(("own", COMPACT_FIELD), (6, 6), (0.6, 0.8))
-        query = rng.normal(size=12).astype(np.float32)
-        body = {"query": similarity_clause("cosine", fields, query, None, 1.0), "size": 20}
-        result = cluster.search(index, body, fields)
-        for hit, vector in zip(result.hits, result.vectors, strict=True):
-            assert vector is not None
-            cosine = vector @ query / np.linalg.norm(vector) / np.linalg.norm(query)
-            assert hit["_score"] == pytest.approx(np.exp(1 + cosine), rel=1e-3)
-            assert np.linalg.norm(vector) == pytest.approx(0.6 if hit["_id"] == "3" else 1, abs=1e-3)
-    finally:
-        cluster.drop(index)

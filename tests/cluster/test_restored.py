@@ -15,7 +15,7 @@ from test_attach_models import QUERY, Served, old
 from resift.cli.main import main
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import StatusRow, index_rows, status_rows
-from resift.query.dsl import COMPACT_FIELD, JoinedFields
+from resift.query.dsl import COMPACT_FIELD
 from resift.rewriting.clauses import similarity_clause
 
 __all__ = ["old", "own", "shop"]
@@ -114,12 +114,8 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
         assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
         assert {hit["_id"] for hit in through} == plain
         vector = np.ones(old.model.dim, np.float32)
-        for similarity, fields, score in (
-            ("cosine", COMPACT_FIELD, np.exp(2)),
-            ("cosine", JoinedFields((COMPACT_FIELD,), (old.model.dim,), (1.0,)), np.exp(2)),
-            ("jaccard", COMPACT_FIELD, 1.0),
-        ):
-            body = {"query": similarity_clause(similarity, fields, vector, None, 2.0)}
+        for similarity, score in (("cosine", np.exp(2)), ("jaccard", 1.0)):
+            body = {"query": similarity_clause(similarity, COMPACT_FIELD, vector, None, 2.0)}
             hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
             assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
         state = f"{COUNT} vectors of an unknown model, as in a copy by _reindex"

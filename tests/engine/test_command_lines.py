@@ -100,7 +100,6 @@ TEXTS: dict[str, list[str]] = {
     "turns": ["nowhere", "docs.jsonl", "directory.jsonl"],
     "source": ["nowhere", "docs.jsonl", "directory.jsonl"],
     "model": FOLDERS,
-    "static_queries": FOLDERS,
     "vectors": FOLDERS,
     "sources": [*FOLDERS, "vectors=x", "vectors=nan"],
     "engine": ADDRESSES,

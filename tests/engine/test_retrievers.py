@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
-from reranker_app import ids, post
-from test_joint_search import QUERY, application, both, queries, saved, stored
 from test_library import DOCUMENTS, blocks
 from transcripts import assert_prints
 
@@ -28,15 +26,12 @@ from resift import Model
 from resift.errors import BadInput, NotFound
 from resift.integrations import langchain
 from resift.library import Index
-from resift.plugin.opensearch.engine import OpenSearchEngine
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
 
 # LlamaIndex and Haystack take seconds to import, and each process collects these tests: whoever needs them does it.
 if TYPE_CHECKING:
     from resift.integrations import haystack
-
-__all__ = ["both", "queries", "saved", "stored"]
 
 Found = list[tuple[str, str, dict[str, Any], float]]
 SCORE = "relevance_score"
@@ -159,28 +154,6 @@ def test_ids_and_hits_of_the_library_are_marked_too(framework: Framework, news: 
     irrelevant = (id for id in ["bush"])
     explained = framework.retriever.mark(relevant=[77, hit], irrelevant=irrelevant, query="fire", explain=True)
     assert [one["document"] for one in explained["judgements"]] == ["77", hit.id, "bush"]
-
-
-def test_static_queries_count_in_all_of_them(
-    cluster: OpenSearchEngine, opensearch_url: str, model: Model, both: str, saved: str, tmp_path: Path
-) -> None:
-    from haystack import Pipeline
-
-    from resift.integrations import haystack, llamaindex
-
-    where = {"model": str(model.save(tmp_path / "model")), "sessions": str(tmp_path / "s.db"), "static_queries": saved}
-    expected = ids(post(application(cluster, model, saved, tmp_path), "/v1/search", index=both, query=QUERY))
-    with resift.open(opensearch_url, **where) as library:
-        session = library.index(both).session("anna")
-        assert [one.id for one in langchain.ResiftRetriever(session=session).invoke(QUERY)] == expected
-        assert [one.node_id for one in llamaindex.ResiftRetriever(session).retrieve(QUERY)] == expected
-    with resift.open(opensearch_url, **{**where, "static_queries": ""}) as library:
-        assert [hit.id for hit in library.index(both).search(QUERY)] != expected
-    pipeline = Pipeline()
-    pipeline.add_component("retriever", haystack.ResiftRetriever(both, "anna", opensearch_url, **where))
-    again = Pipeline.loads(pipeline.dumps(), allowed_modules=TRUSTED)
-    found = again.run({"retriever": {"query": QUERY}})["retriever"]["documents"]
-    assert [one.id for one in found] == expected
 
 
 @pytest.mark.anyio

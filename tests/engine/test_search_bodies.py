@@ -60,7 +60,7 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     service = app.extensions["resift"]
     pasted = " ".join(f"w{number}" for number in range(1300)) + " fire" * 40
     info, search = service.info(filled), Search(pasted, index=filled)
-    body = search_body(search, info, service.search_model.table.idf)
+    body = search_body(search, info, service.model.table.idf)
     asked = asked_by(search, body)
     assert asked.text == pasted  # by which marks for this very query are known
     assert len(service.in_session(info, body, asked).knowledge.text.split()) == 100

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.builders import build_model
 from resift.encoders.late_interaction import LateInteraction
+from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift_lab.commands.served_search import ServedSearch
@@ -262,6 +264,31 @@ def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -
     assert report["recall@1"] > model.info["report"]["systems"]["untrained"]["recall@1"] + 0.1
     mixed = json.loads(resift("eval", "retrieval", data, "--model", out, "--hybrid", "--json").stdout)
     assert mixed["alpha"] == model.alpha
+
+
+def test_a_reranker_is_judged_with_static_queries_and_their_teacher(
+    tmp_path: Path, table: WordVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESIFT_RERANKER", str(tmp_path / "service"))
+    table.save(tmp_path / "vectors")
+    teacher, out = save_sentence_transformer(tmp_path / "teacher", list(table.words)), tmp_path / "out"
+    model = StaticQueries(table, str(teacher))
+    served = ["--model", model.save(tmp_path / "queries")]
+    data = folder(tmp_path / "data", {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))})
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", *served, "--out", out]
+    train += ["--set", "pool=20", "--set", "negatives=8", "--set", "epochs=2", "--set", "rate=0.003", "--json"]
+    ran = resift(*train)
+    assert ran.exit_code == 0, ran.output
+    judged = json.loads(ran.stdout)["systems"]["vectors"]
+    measured = json.loads(resift("eval", "retrieval", data, "--hybrid", *served, "--json").stdout)
+    assert {name: judged[name] for name in ("recall@1", "ndcg@10")} == pytest.approx(
+        {name: measured[name] for name in ("recall@1", "ndcg@10")}
+    )
+    assert LateInteraction.load(out).info["beside"] == model.hash
+    monkeypatch.setenv("RESIFT_MODEL", "resift-en")
+    assert f"beside the vectors of model {model.hash}, and not of" in resift("reranker", "use", out).stderr
+    monkeypatch.setenv("RESIFT_MODEL", str(tmp_path / "queries"))
+    assert "judged beside" not in resift("reranker", "use", out).stderr
 
 
 def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVectors) -> None:

@@ -224,7 +224,6 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
         ("resift search", SearchRequest, "session"),
         ("resift serve", Config, "engine"),
         ("resift serve", Config, "model"),
-        ("resift serve", Config, "static_queries"),
     ],
 )
 def test_command_line_options_follow_the_declarations(command: str, kind: type[Struct], name: str) -> None:

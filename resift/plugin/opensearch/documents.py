@@ -16,21 +16,11 @@ import orjson
 from resift.arrays import Floats
 from resift.contracts.documents import Document
 from resift.errors import BadInput
-from resift.query.dsl import (
-    Body,
-    JoinedFields,
-    VectorFields,
-    is_compact,
-    is_ours,
-    source_parts,
-    vector_field_names,
-    without_vector,
-)
+from resift.query.dsl import Body, is_compact, is_ours, source_parts, without_vector
 from resift.rewriting.clauses import script_source
 from resift.vectors.compact import decode_vector, encode_vector
-from resift.vectors.similarity import join_vectors
 
-_NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
+_NAME = "_resift_vector"  # the scripted field
 _MORE_HITS = ("inner_hits", "top_hits")  # parts of a body that ask for hits of their own
 
 
@@ -58,7 +48,7 @@ def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in source.items() if not is_ours(name)}
 
 
-def sent_body(body: Body, vectors: VectorFields | None) -> Body:
+def sent_body(body: Body, vectors: str | None) -> Body:
     """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
 
     They are left out of collapsed hits, of parents and children and of ``top_hits`` too. They are asked for by a
@@ -72,13 +62,9 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     named, _ = source_parts(body.get("_source"))
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.
-    if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
-        packed = {
-            name: {"script": {"source": script_source("packed_vector"), "params": {"field": field}}}
-            for name, field in _scripted(vectors)
-            if field not in named
-        }
-        sent = {**sent, "script_fields": {**scripted, **packed}} if packed else sent
+    if vectors and vectors not in named and body.get("size") != 0 and isinstance(scripted, Mapping):
+        packed = {"script": {"source": script_source("packed_vector"), "params": {"field": vectors}}}
+        sent = {**sent, "script_fields": {**scripted, _NAME: packed}}
     return sent
 
 
@@ -116,39 +102,11 @@ def _inner_without_vectors(part: Any) -> Any:
     return changed
 
 
-def _scripted(vectors: VectorFields) -> list[tuple[str, str]]:
-    """The name of the scripted field for each vector field, and that field."""
-    return [(f"{_NAME}{number or ''}", field) for number, field in enumerate(vector_field_names(vectors))]
-
-
-def take_vectors(hits: Sequence[dict[str, Any]], vectors: VectorFields) -> list[Floats | None]:
-    """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none.
-
-    Those of several fields are joined.
-    """
-    columns = [_column(hits, name, field) for name, field in _scripted(vectors)]
-    return columns[0] if isinstance(vectors, str) else _joined(columns, vectors)
-
-
-def _joined(columns: Sequence[Sequence[Floats | None]], fields: JoinedFields) -> list[Floats | None]:
-    """Of each hit the vectors in its ``columns`` joined, zero for one that it lacks; None where it lacks all."""
-    held = [row for row, parts in enumerate(zip(*columns, strict=True)) if any(part is not None for part in parts)]
-    zeros = [np.zeros(dim, np.float32) for dim in fields.dims]
-    filled = [
-        np.reshape([zero if column[row] is None else column[row] for row in held], (len(held), dim))
-        for column, zero, dim in zip(columns, zeros, fields.dims, strict=True)
-    ]
-    vectors: list[Floats | None] = [None] * len(columns[0])
-    for row, vector in zip(held, join_vectors(filled, fields.lengths), strict=True):
-        vectors[row] = vector
-    return vectors
-
-
-def _column(hits: Sequence[dict[str, Any]], name: str, field: str) -> list[Floats | None]:
-    """The vector of each hit in one field, packed under a ``name`` or in its fields."""
-    found = [_take(hit, name, field) for hit in hits]
-    vectors = iter(unpacked([one for one in found if isinstance(one, str)]))
-    return [next(vectors) if isinstance(one, str) else one for one in found]
+def take_vectors(hits: Sequence[dict[str, Any]], field: str) -> list[Floats | None]:
+    """Return the vector (K,) of each hit, and take the packed ones out of the hits; None for a hit without a vector."""
+    taken = [_take(hit, field) for hit in hits]
+    vectors = iter(unpacked([one for one in taken if isinstance(one, str)]))
+    return [next(vectors) if isinstance(one, str) else one for one in taken]
 
 
 def unpacked(packed: Sequence[str]) -> list[Floats]:
@@ -161,16 +119,16 @@ def unpacked(packed: Sequence[str]) -> list[Floats]:
     return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
 
 
-def _take(hit: dict[str, Any], name: str, field: str) -> Floats | str | None:
+def _take(hit: dict[str, Any], field: str) -> Floats | str | None:
     """A hit's packed vector, which is taken out of it, or the one in its fields."""
     fields = hit.get("fields", {})
-    if name not in fields:
+    if _NAME not in fields:
         stored = hit.get("_source", {}).get(field)
         if isinstance(stored, str):
             return decode_vector(stored)
         return None if stored is None else np.asarray(stored, np.float32)
     packed: str | None
-    (packed,) = fields.pop(name)
+    (packed,) = fields.pop(_NAME)
     if not fields:
         del hit["fields"]
     return packed

@@ -47,7 +47,7 @@ from resift.plugin.opensearch.mappings import (
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
-from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields, is_compact
+from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, NestedField, is_compact
 
 _LARGEST = 1e38  # of numbers of 32 bits
 _SECONDS = 5.0  # for which it is remembered what pipeline an index has, as its fields are
@@ -186,9 +186,7 @@ class OpenSearchEngine(Engine):
             if "error" in result  # which a document has not that was to be deleted, and is gone
         ]
 
-    def search(
-        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
-    ) -> SearchResult:
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         sent = self._sent(index, body, vectors, headers)
         if vectors is None:
             text = call_for_text(self.client.search, index=index, body=sent, headers=headers)
@@ -196,7 +194,7 @@ class OpenSearchEngine(Engine):
         return _result(call(self.client.search, index=index, body=sent, headers=headers), vectors)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         read = [vectors, *[None] * len(bodies)]
         sent = [self._sent(index, body, field, headers) for body, field in zip(bodies, read, strict=False)]
@@ -208,7 +206,7 @@ class OpenSearchEngine(Engine):
                 raise translate_error(TransportError(status, "", response))
         return [_result(response, field) for response, field in zip(answer["responses"], read, strict=False)]
 
-    def _sent(self, index: str, body: Body, vectors: VectorFields | None, headers: Headers) -> Body:
+    def _sent(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
         """The body of a search of ours as OpenSearch is sent it: past a default pipeline that only asks us.
 
         Our own searches are rewritten already, or are meant to be plain. Through the pipeline the cluster would ask the
@@ -239,7 +237,7 @@ class OpenSearchEngine(Engine):
         index: str,
         size: int,
         source: Any = True,
-        vectors: VectorFields | None = None,
+        vectors: str | None = None,
         headers: Headers = None,
         query: Body | None = None,
         seed: int = 7,
@@ -340,5 +338,5 @@ def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
 
 
-def _result(response: dict[str, Any], vectors: VectorFields | None) -> SearchResult:
+def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
     return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))
