@@ -1,1 +1,1 @@
-"""What engines and stores promise, and how searches and documents are written that they take."""
+"""Interfaces of search engines and session stores, and the types that searches and documents have."""

@@ -1,4 +1,4 @@
-"""What goes into an engine and comes out of it, and the checks that are made before anything is sent."""
+"""Types that pass into and out of a search engine, and checks that run before anything is sent to it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.errors import BadInput, ModelMismatch
 from resift.query.dsl import VECTOR_FIELD, NestedField, values_of
 
-# Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
-# different versions of its rules, or nobody has compared them.
+# Languages whose words both engines stem alike. Snowball supports more languages. For some of them OpenSearch and
+# snowballstemmer use different versions of the rules, and the rest have not been compared.
 LANGUAGES = (
     *("catalan", "danish", "dutch", "finnish", "french", "german", "hungarian"),
     *("italian", "norwegian", "portuguese", "russian", "spanish", "swedish"),
 )
-# What stands before an apostrophe and is no part of the word after it: articles, and what is shortened like them.
+# Elided articles and similar prefixes (French "l'", Italian "dell'"), which are removed from the word after the
+# apostrophe.
 ELISIONS = {
     "catalan": ["d", "l", "m", "n", "s", "t"],
     "french": ["c", "d", "j", "jusqu", "l", "lorsqu", "m", "n", "puisqu", "qu", "quoiqu", "s", "t"],
@@ -31,20 +32,24 @@ ELISIONS = {
     ],
 }
 ANALYZERS = ("english", "standard", *LANGUAGES)
-# The signs at which new indices cut compound names: those in os.path and read_csv, but not in U.S. Java and Python read
-# the expression alike. A letter beyond U+FFFF is two to Java when it looks back, hence the {2,4} and {1,2} there.
+# The characters at which new indices split compound names: those in os.path and read_csv, but not those in U.S.
+# Java and Python interpret this expression alike. Java counts a letter beyond U+FFFF as two characters in a lookbehind,
+# hence {2,4} and {1,2}.
 COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"
-MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
+MAX_ID_BYTES = 512  # the limit of OpenSearch, which the embedded engine applies as well
 
 
 @dataclass(frozen=True)
 class VectorField:
-    """A field of documents' vectors, or of the weights of their tokens, whoever makes them.
+    """A mapped field with document vectors or token weights, from any source.
 
-    ``name``: where they stand, which is inside of a ``semantic`` field. ``kind``: ``float``, ``byte`` or ``binary``
-    numbers, ``dim`` of them where the mapping tells, in a k-NN ``space``, or ``tokens``. ``nested``: whether a document
-    may have several, as objects of its own. ``model``: the id of the engine's model by which a ``semantic`` field has
-    queries encoded.
+    Attributes:
+        name: The path that holds the vectors. For a ``semantic`` field it is the inner path.
+        kind: The type of the vector's components (``float``, ``byte`` or ``binary``), or ``tokens`` for token weights.
+        dim: The number of components, or None if the mapping does not tell.
+        nested: Whether a document can have several vectors, each in a nested object.
+        model: The id of the engine's model that encodes queries for a ``semantic`` field, or None.
+        space: The k-NN space.
     """
 
     name: str
@@ -86,28 +91,35 @@ class IndexInfo:
     tuning: Tuning = DEFAULT_TUNING
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
-        """What the index records about its vectors of ``model``; None if it has none of them."""
-        return next((one for one in (self, *self.other_models) if one.model == model.hash), None)
+        """Return the record of the vectors of ``model``, or None if the index has no vectors of that model."""
+        return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 
     def require_model(self, model: ModelDescription) -> IndexInfo:
-        """The same. Raises ModelMismatch if it has none of them."""
-        found = self.find_model(model)
-        if found is not None:
-            return found
+        """Return the record of the vectors of ``model``.
+
+        Raises:
+            ModelMismatch: If the index has no vectors of this model.
+        """
+        info = self.find_model(model)
+        if info is not None:
+            return info
         if self.model is None:
             attached = f"an index with vectors: resift attach {self.name} --vectors"
             raise ModelMismatch(f"index {self.name!r} has no vectors", value=self.name, expected=attached)
         raise ModelMismatch(
-            f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
-            f"and the model in use is {model.name} ({model.hash})",
+            f"index {self.name!r} has vectors of model {self.model_name} ({self.model}), "
+            f"but the model in use is {model.name} ({model.hash})",
             value=self.model,
-            expected=f"{model.hash}: use the index's model, or index the documents again with this one",
+            expected=f"{model.hash}: use the index's model, or index the documents again with this model",
         )
 
     def for_search(self, model: ModelDescription) -> IndexInfo:
-        """Return the record of this model's vectors, for searches with the model.
+        """Return the record to use for searches with ``model``.
 
-        An index that has no vectors at all may be searched. Raises ModelMismatch if all its vectors are other models'.
+        An index without vectors may be searched with any model.
+
+        Raises:
+            ModelMismatch: If the index has vectors, but none of this model.
         """
         if self.model is None:
             return self
@@ -120,97 +132,156 @@ class IndexInfo:
     def from_model(
         cls, model: ModelDescription, fields: Sequence[str], name: str = "", vector_field: str = VECTOR_FIELD
     ) -> IndexInfo:
-        """What an index of a name records of the vectors that ``model`` makes of its text ``fields``."""
-        return cls(name, tuple(fields), model.hash, model.name, model.dim, (name,), vector_field)
+        """Return the record of a new index whose text fields are encoded by ``model``.
+
+        Args:
+            model: The model that encodes the documents.
+            fields: The text fields of the index.
+            name: The name of the index.
+            vector_field: The field that stores the vectors.
+        """
+        return cls(
+            name=name,
+            fields=tuple(fields),
+            model=model.hash,
+            model_name=model.name,
+            dim=model.dim,
+            indices=(name,),
+            vector_field=vector_field,
+        )
 
     def to_meta(self) -> dict[str, Any]:
-        """These vectors as they are recorded, those of other models left out; what is as usual is not said."""
-        meta = {"fields": list(self.fields), "model": self.model, "model_name": self.model_name, "dim": self.dim}
-        field = {} if self.vector_field == VECTOR_FIELD else {"vector_field": self.vector_field}
-        return {**meta, **field, **({} if self.has_hnsw else {"graph": False})}
+        """Return this record as JSON for the index mapping, without the vectors of other models.
+
+        Default values are omitted.
+        """
+        meta: dict[str, Any] = {
+            "fields": list(self.fields),
+            "model": self.model,
+            "model_name": self.model_name,
+            "dim": self.dim,
+        }
+        if self.vector_field != VECTOR_FIELD:
+            meta["vector_field"] = self.vector_field
+        if not self.has_hnsw:
+            meta["graph"] = False
+        return meta
 
     @classmethod
     def from_meta(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
-        """What the index of a name records, as :meth:`to_meta` makes it; ``meta`` is empty where it is not ours."""
-        fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
-        others = tuple(cls.from_meta(name, other) for other in meta.get("others", ()))
-        model, model_name, dim = (meta.get(key) for key in ("model", "model_name", "dim"))
-        return cls(name, fields, model, model_name, dim, (name,), field, meta.get("graph", True), others)
+        """Create the record of the index ``name`` from the JSON that :meth:`to_meta` returned.
+
+        Args:
+            name: The name of the index.
+            meta: The stored JSON, empty for an index that Resift did not create.
+        """
+        return cls(
+            name=name,
+            fields=tuple(meta.get("fields", ())),
+            model=meta.get("model"),
+            model_name=meta.get("model_name"),
+            dim=meta.get("dim"),
+            indices=(name,),
+            vector_field=meta.get("vector_field", VECTOR_FIELD),
+            has_hnsw=meta.get("graph", True),
+            other_models=tuple(cls.from_meta(name, other) for other in meta.get("others", ())),
+        )
 
     @classmethod
     def combine(cls, name: str, infos: Sequence[IndexInfo]) -> IndexInfo:
-        """What several indices have in common, which ``name`` stands for.
+        """Return the common record of several indices that are searched together under ``name``.
 
-        Those without vectors are among them: vectors of some documents may be missing everywhere. Raises ModelMismatch
-        if the others have no model in common whose vectors are in the same field everywhere.
+        Indices without vectors are allowed, because any document may lack a vector.
+
+        Args:
+            name: The alias, pattern or list that stands for the indices.
+            infos: The records of the indices.
+
+        Raises:
+            ModelMismatch: If the indices with vectors have no model in common whose vectors are in the same field of
+                each index.
         """
         indices = tuple(own for info in infos for own in info.indices)
         first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
         common = []
-        for one in (first, *first.other_models):
-            same = [found for other in rest if (found := other.same(one)) is not None]
-            if len(same) == len(rest):
-                # the shards of an index without a graph would fail, and leave their hits out
-                graph, fields = all(info.has_hnsw for info in (one, *same)), _all_fields([one, *same])
-                common.append(replace(one, name=name, indices=indices, fields=fields, has_hnsw=graph, other_models=()))
+        for candidate in (first, *first.other_models):
+            matching = [match for info in rest if (match := info.find_same_vectors(candidate)) is not None]
+            if len(matching) == len(rest):
+                matching = [candidate, *matching]
+                shared = replace(
+                    candidate,
+                    name=name,
+                    indices=indices,
+                    fields=_all_fields(matching),
+                    # Shards of an index without an HNSW index would fail a k-NN query, and their hits would be missing.
+                    has_hnsw=all(info.has_hnsw for info in matching),
+                    other_models=(),
+                )
+                common.append(shared)
         if not common:
-            other = next(info for info in rest if info.same(first) is None)
+            other = next(info for info in rest if info.find_same_vectors(first) is None)
             raise ModelMismatch(
-                f"{name!r} names indices of different models, {first.name!r} and {other.name!r}",
+                f"{name!r} stands for indices of different models, such as {first.name!r} and {other.name!r}",
                 value=other.name,
-                expected="one model's indices, attached alike",
+                expected="indices with vectors of one model, in the same field of each index",
             )
-        tuning = max((info.tuning for info in infos), key=lambda one: one != DEFAULT_TUNING)
-        mapped = _agreed([info.vector_fields for info in infos])
-        return replace(common[0], other_models=tuple(common[1:]), vector_fields=mapped, tuning=tuning)
+        tuning = max((info.tuning for info in infos), key=lambda tuning: tuning != DEFAULT_TUNING)
+        vector_fields = _equal_vector_fields([info.vector_fields for info in infos])
+        return replace(common[0], other_models=tuple(common[1:]), vector_fields=vector_fields, tuning=tuning)
 
-    def same(self, other: IndexInfo) -> IndexInfo | None:
-        """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
+    def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
+        """Return this index's record of vectors with the same model and field as ``other``, or None."""
         key = other.model, other.vector_field
-        return next((one for one in (self, *self.other_models) if (one.model, one.vector_field) == key), None)
+        return next((info for info in (self, *self.other_models) if (info.model, info.vector_field) == key), None)
 
 
-def _agreed(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
-    """The fields of vectors in which no two of several indices differ; some may lack one."""
-    every = {name: one for mapping in mappings for name, one in mapping.items()}
-    return {name: one for name, one in every.items() if all(mapping.get(name, one) == one for mapping in mappings)}
+def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
+    """Return the vector fields that are equal in all indices which have them."""
+    fields = {name: field for mapping in mappings for name, field in mapping.items()}
+    return {
+        name: field for name, field in fields.items() if all(mapping.get(name, field) == field for mapping in mappings)
+    }
 
 
 def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
-    """The text fields of several indices, each once."""
+    """Return the text fields of all indices, without duplicates."""
     fields: dict[str, str] = {}
     for name in (name for info in infos for name in info.fields):
-        # where only some indices nest its objects, it is asked for as the others have it
+        # If only some indices map a field as nested, query it as a plain field.
         fields[name] = name if isinstance(fields.get(name, name), NestedField) else str(name)
     return tuple(fields.values())
 
 
 class ModelDescription(Protocol):
-    """What mappings say of a model: so much of it is known where its folder is not."""
+    """The properties of a model that index mappings record."""
 
     @property
     def name(self) -> str:
-        """Its name, for people."""
+        """The name that is shown to people."""
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify it."""
+        """The 16 hexadecimal digits that identify the model."""
 
     @property
     def dim(self) -> int:
-        """The length K of its vectors."""
+        """The length K of the model's vectors."""
 
     @property
     def space_type(self) -> str:
-        """The k-NN space that finds its candidates."""
+        """The k-NN space in which candidates are retrieved."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its id, its fields as JSON values, and its vector (K,) if it has one.
+    """A document with an optional vector.
 
-    ``version`` is that of one which an engine has, for :meth:`resift.contracts.engine.Engine.put_vectors`. It is the
-    engine's own affair: of a routed document it holds the routing too.
+    Attributes:
+        id: The id of the document.
+        source: The fields of the document as JSON values.
+        vector: The vector (K,), or None.
+        version: The engine's version of a stored document, for :meth:`resift.contracts.engine.Engine.put_vectors`. Its
+            content depends on the engine. For a document with routing it includes the routing.
     """
 
     id: str
@@ -221,7 +292,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A document of a bulk request that was not indexed: its position in the request, the HTTP status, the reason."""
+    """A document of a bulk request that was not indexed.
+
+    Attributes:
+        position: The position of the document in the request, from 0.
+        id: The id of the document.
+        status: The HTTP status of this document's response.
+        reason: The engine's error message.
+    """
 
     position: int
     id: str
@@ -230,11 +308,14 @@ class Rejection:
 
 
 class SearchResult:
-    """A response in OpenSearch's shape, and the vectors of its hits.
+    """A search response in OpenSearch's format, and the vectors of its hits.
 
-    ``vectors`` has one entry for each hit: its vector (K,) float32, or None if the document has none or none was
-    asked for. ``unparsed``: the response as JSON text, and what parses it, where the engine gave it so. Few look into
-    it, and others are handed the ``text``, which is None once somebody has looked.
+    Args:
+        response: The response.
+        vectors: The vector (K,) float32 of each hit. An entry is None if the document has no vector. None if no vectors
+            were requested.
+        unparsed: The response as JSON text with the function that parses it, in place of ``response``. The text is
+            parsed only when :attr:`response` is read, because most callers just pass it on.
     """
 
     def __init__(
@@ -243,16 +324,18 @@ class SearchResult:
         vectors: Sequence[Floats | None] | None = None,
         unparsed: tuple[str, Callable[[str], dict[str, Any]]] | None = None,
     ) -> None:
-        self._response, self._vectors, self._unparsed = response or {}, vectors, unparsed
+        self._response = response or {}
+        self._vectors = vectors
+        self._unparsed = unparsed
 
     @property
     def text(self) -> str | None:
-        """The response as the engine wrote it."""
+        """The unparsed JSON text, or None if the response was read (and perhaps changed) or came parsed."""
         return None if self._unparsed is None else self._unparsed[0]
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response, which may be changed."""
+        """The response as a dictionary, which the caller may change."""
         if self._unparsed is not None:
             text, parse = self._unparsed
             self._response, self._unparsed = parse(text), None
@@ -260,7 +343,7 @@ class SearchResult:
 
     @property
     def vectors(self) -> Sequence[Floats | None]:
-        """The vectors of the hits."""
+        """The vector (K,) of each hit, or None for a hit without one."""
         return [None] * len(self.hits) if self._vectors is None else self._vectors
 
     @property
@@ -271,57 +354,76 @@ class SearchResult:
 
 
 def check_document(document: Document, fields: Sequence[str] = (), dim: int | None = None) -> str | None:
-    """The reason why a document cannot be indexed, or None if it can.
+    """Return the reason why a document cannot be indexed, or None if it can.
 
-    Checked are the length of the id, that no text field is an object, that the vector has ``dim`` finite numbers, and
-    that all of it is JSON. ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts
-    any).
+    Checks the length of the id, that no text field contains an object, that the vector has ``dim`` finite numbers, and
+    that id and source can be written as JSON.
+
+    Args:
+        document: The document to check.
+        fields: The text fields of the index.
+        dim: The length of the index's vectors. None accepts any length.
     """
     if (reason := json_fault(document.id)) is not None:
         return f"id: {reason}"
     if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
-        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
+        return f"the id has {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
     for name in fields:
         if any(isinstance(value, Mapping) for value in values_of(document.source, name)):
             return f"field {name!r} is an object, expected text"
-    # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
+    # The embedded engine would store NaN and return NaN scores, which JSON cannot represent.
     vector = document.vector
     if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
-        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
+        return f"the vector has {len(vector)} numbers, expected {dim or len(vector)} finite numbers"
     return json_fault(document.source)
 
 
 def json_fault(value: Any) -> str | None:
-    """The reason why a value cannot be written as JSON in UTF-8, or None if it can.
+    r"""Return the reason why a value cannot be written as JSON in UTF-8, or None if it can.
 
-    >>> json_fault({"text": "\\ud800"})
-    "'\\\\ud800' is half of a character, expected Unicode text"
+    >>> json_fault({"text": "\ud800"})
+    "'\\ud800' is half of a surrogate pair, expected Unicode text"
     """
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
-        return f"{error.object[error.start]!a} is half of a character, expected Unicode text"
+        return f"{error.object[error.start]!a} is half of a surrogate pair, expected Unicode text"
     except (TypeError, ValueError, RecursionError) as error:
         return f"not JSON: {error}"
     return None
 
 
 def check_name(index: str) -> str:
-    """Return ``index``. Raises BadInput if it cannot name an index on every engine."""
+    """Return ``index`` if it is a valid index name on every engine.
+
+    Raises:
+        BadInput: If the name is not valid.
+    """
     bad = set(index) & set('\\/*?"<>| ,#:')
     if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
-        raise BadInput(f"{index!r} cannot name an index", value=index, expected="lower-case letters, digits, - and _")
+        expected = "lower-case letters, digits, - and _"
+        raise BadInput(f"{index!r} is not a valid index name", value=index, expected=expected)
     return index
 
 
 def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
-    """Raises BadInput for a name that no index can have, an unknown analyzer, or fields that cannot be its texts."""
+    """Check the settings of a new index.
+
+    Args:
+        index: The name of the index.
+        fields: The names of its text fields.
+        analyzer: The name of its analyzer.
+
+    Raises:
+        BadInput: If the name is invalid, the analyzer is unknown, or ``fields`` is empty or contains an invalid or
+            repeated name.
+    """
     check_name(index)
     if analyzer not in ANALYZERS:
         raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
     if not fields or isinstance(fields, str):
-        raise BadInput("no text fields", value=fields, expected="a list of field names")
-    for place, name in enumerate(fields):
-        if not isinstance(name, str) or not all(name.split(".")) or name in ("_id", VECTOR_FIELD, *fields[:place]):
-            expected = "names of different fields, such as title or author.name"
+        raise BadInput("there are no text fields", value=fields, expected="a list of field names")
+    for position, name in enumerate(fields):
+        if not isinstance(name, str) or not all(name.split(".")) or name in ("_id", VECTOR_FIELD, *fields[:position]):
+            expected = "different field names, such as title or author.name"
             raise BadInput(f"{name!r} cannot be a text field", value=name, expected=expected)

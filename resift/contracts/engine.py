@@ -1,4 +1,4 @@
-"""What Resift asks of a search engine. Two implementations keep this contract: SqliteEngine and OpenSearchEngine."""
+"""The interface between Resift and a search engine. SqliteEngine and OpenSearchEngine implement it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from resift.contracts.tuning import Tuning
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.query.dsl import PLAIN, VECTOR_FIELD, Body, is_ours, values_of
 
-Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
-# Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
-# wrote may be what felled the first, unless it was checked against a list of what may be asked.
+# HTTP headers of the caller, such as credentials. None stands for the service's own credentials.
+Headers = Mapping[str, str] | None
+# Whether a search may be sent to another node after a node failed with it. Requests that Resift builds itself may.
+# A caller's request may have crashed the first node, so it is only repeated if it passed the allow list.
 RETRYABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
-REQUEST_ID: ContextVar[str | None] = ContextVar("resift_request_id", default=None)  # of what is being answered
-OPAQUE_ID_HEADER = "X-Opaque-Id"  # OpenSearch writes it into its slow logs, its list of tasks and its deprecation log
-# What the caller itself gave as OPAQUE_ID_HEADER. Only that is handed on, and no id of ours: OpenSearch warns of each
-# deprecated setting once for every X-Opaque-Id, so ids that are new with each request fill its logs.
+# The id of the request that is being answered.
+REQUEST_ID: ContextVar[str | None] = ContextVar("resift_request_id", default=None)
+# OpenSearch writes this header into its slow logs, its task list and its deprecation log.
+OPAQUE_ID_HEADER = "X-Opaque-Id"
+# The value of OPAQUE_ID_HEADER that the caller sent. Resift forwards only this value and never generates its own:
+# OpenSearch logs a deprecation warning once for each X-Opaque-Id, so a new id for each request would fill the log.
 OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 
 @contextmanager
 def retryable(value: bool) -> Iterator[None]:
-    """Have RETRYABLE this value for the searches of a block."""
+    """Set RETRYABLE to ``value`` for the searches inside a ``with`` block."""
     token = RETRYABLE.set(value)
     try:
         yield
@@ -37,62 +40,76 @@ def retryable(value: bool) -> Iterator[None]:
 
 
 class Engine(ABC):
-    """Indices of documents with BM25, filters and one vector a document.
+    """A search engine with indices of documents, BM25, filters and one vector for each document.
 
-    Every method raises IndexNotFound for an index that does not exist, EngineError with the engine's HTTP status for
-    a request that the engine refuses, and EngineUnavailable if the engine does not answer. ``writers`` is the number
-    of bulk requests at a time that the engine gains from. ``vector_field`` is everywhere the field of the vectors that
-    are meant, as :class:`IndexInfo` names it; the embedded engine has ``resift_vector`` alone.
+    Every method raises IndexNotFound for an index that does not exist, EngineError with the engine's HTTP status for a
+    request that the engine refuses, and EngineUnavailable if the engine does not answer.
+
+    The parameter ``vector_field`` of several methods is the name of the vector field, as in :class:`IndexInfo`. The
+    embedded engine only supports ``resift_vector``.
+
+    Attributes:
+        writers: The number of concurrent bulk requests that maximizes indexing throughput.
     """
 
     writers = 1
 
     @abstractmethod
     def ping(self) -> str:
-        """Return the engine's name and version. Raises EngineUnavailable if it does not answer."""
+        """Return the engine's name and version. Raise EngineUnavailable if it does not answer."""
 
     @abstractmethod
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index whose text ``fields`` are searched, and encoded by ``model``.
+        """Create an index.
 
-        ``analyzer`` is one of :data:`resift.contracts.documents.ANALYZERS`. Raises BadInput for a name, field list or
-        analyzer that cannot be, and EngineError with status 400 if there is another index of that name. One that is
-        made of the same fields and model already is left as it is: two indexers may begin at the same time.
+        An existing index with the same fields and model is left unchanged, because two indexers may start at the same
+        time.
+
+        Args:
+            index: The name of the new index.
+            fields: The text fields, which are searched and encoded.
+            model: The model that encodes the documents.
+            analyzer: The analyzer of the text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
+
+        Raises:
+            BadInput: If the name, the fields or the analyzer are invalid.
+            EngineError: With status 400 if another index has this name.
         """
 
     @abstractmethod
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the fields and the model of an index."""
+        """Return the record of an index: its text fields, its model and more."""
 
     @abstractmethod
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Have an index, or all that a name stands for, keep what was chosen for its searches; None: forget it."""
+        """Store the tuning of an index, or of all indices behind an alias or pattern. None deletes the tuning."""
 
     @abstractmethod
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the own names of all indices, one at least, that a name, an alias, a pattern or a list stands for."""
+        """Return the concrete names of all indices (at least one) behind a name, an alias, a pattern or a list."""
 
     @abstractmethod
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return what each index that one of the ``patterns`` matches records about itself, by name.
+        """Return the records of all indices that match any of the patterns, sorted by name.
 
-        Hidden ones are left out. The embedded engine gives all that it has, whatever the patterns.
+        Hidden indices are left out. The embedded engine ignores the patterns and returns all indices.
         """
 
     @abstractmethod
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of the fields whose values are compared as a whole: keywords, whole numbers, true or false.
+        """Return the names of the fields that a ``term`` query matches exactly: keywords, integers and booleans.
 
-        A ``term`` query takes them. The embedded engine has no mapping, and looks at some of its documents.
+        The embedded engine has no mapping, so it inspects a sample of documents.
         """
 
     @abstractmethod
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return of each of the ``fields`` its ``size`` most frequent values among the documents that match ``query``.
+        """Return the ``size`` most frequent values of each field among the documents that match ``query``.
 
-        Each value comes with the number of its documents, most frequent first.
+        Returns:
+            For each field, pairs of a value and the number of documents that have it, most frequent first.
         """
 
     @abstractmethod
@@ -101,43 +118,59 @@ class Engine(ABC):
 
     @abstractmethod
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents, replacing those that have the same id.
+        """Index documents, replacing those with the same ids.
 
-        Every document is either indexed for good when this returns, or one of the rejections, which are in the order
-        of the documents.
+        Returns:
+            The documents that were not indexed, in the order of ``documents``. All other documents are stored durably.
         """
 
     @abstractmethod
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search body of OpenSearch's query language; fetch its hits' ``vectors`` from the field of that name.
+        """Run a search body in OpenSearch's query language.
 
-        They may be rounded, so that their cosine with any vector is off by less than 1e-4; exact where ``_source``
-        names the vector field.
+        Resift's vector fields are excluded from ``_source`` unless the body names them.
 
-        Vector fields of ours are left out of ``_source`` unless the body names them. A malformed body raises an error
-        with status 400: BadInput, EngineError, or UnsupportedQuery for what the embedded engine does not know.
+        Args:
+            index: The name of the index, alias, pattern or list to search.
+            body: The search body.
+            vectors: The vector field to fetch for each hit. The fetched vectors may be rounded, which changes their
+                cosine with any vector by less than 1e-4. They are exact if ``_source`` names the vector field.
+            headers: The HTTP headers of the caller.
+
+        Raises:
+            ResiftError: With status 400 if the body is malformed: BadInput, EngineError, or UnsupportedQuery for a
+                feature that the embedded engine lacks.
         """
 
     @abstractmethod
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields of a document, without its vector, and its version, which :meth:`put_vectors` takes.
+        """Return the fields of a document without its vector, and its version for :meth:`put_vectors`.
 
-        Raises NotFound if there is no such document.
+        Raises:
+            NotFound: If the document does not exist.
         """
 
     @abstractmethod
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Give documents other vectors, in one request, where they still have their versions; their fields stay.
+        """Replace the vectors of documents that still have the given versions, in one request.
 
-        ``vectors`` are ids, versions and vectors (K,). What is not among the rejections has its vector for good; those
-        of documents that were changed or deleted since, which stay as they are, have status 409 or 404.
+        The other fields of the documents do not change.
+
+        Args:
+            index: The name of the index.
+            vectors: Tuples of a document's id, its version and its new vector (K,).
+            vector_field: The field that stores the vectors.
+
+        Returns:
+            The documents that were not updated. A document that was changed or deleted since it was read has status 409
+            or 404. All other vectors are stored durably.
         """
 
     @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete the documents with these ids; return how many of them existed."""
+        """Delete the documents with these ids. Return the number of documents that existed."""
 
     @abstractmethod
     def scan(
@@ -149,49 +182,72 @@ class Engine(ABC):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
-        """Yield every document, in no particular order, as all of them were at one time.
+        """Yield all documents of a consistent snapshot of the index, in no particular order.
 
-        With ``fields``, their sources have these alone, and their vectors may be rounded as those of :meth:`search`.
-        With ``missing``, only documents without a vector are given; with ``ids``, only these. With a ``query`` clause,
-        those that it finds, however many, best first, and no vectors.
+        Args:
+            index: The name of the index.
+            vector_field: The field that stores the vectors.
+            fields: Restrict the sources to these fields. The vectors may then be rounded as in :meth:`search`.
+            missing: Yield only documents without a vector.
+            ids: Yield only the documents with these ids.
+            query: Yield only the documents that match this query clause, best first and without vectors. Their number
+                is not limited.
         """
 
     @abstractmethod
     def refresh(self, index: str) -> None:
-        """Make everything that has been written visible to searches."""
+        """Make all writes visible to searches."""
 
     @abstractmethod
     def close(self) -> None:
         """Close the connections."""
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
-        """The vector (K,) that the engine's own ``model``, by its id, makes of a query text; None without models.
+        """Return the vector (K,) that a model of the engine computes for a query text.
 
-        Raises EngineError or EngineUnavailable where the model is gone, or takes longer than a search can wait.
+        Args:
+            model: The id of the engine's model.
+            text: The query text.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The vector, or None if the engine has no models.
+
+        Raises:
+            EngineError: If the engine refuses the request, for example because the model was deleted.
+            EngineUnavailable: If the engine takes longer than a search can wait.
         """
         return None
 
     def query_tokens(
         self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
     ) -> dict[str, float] | None:
-        """The tokens and weights that the engine's own sparse ``model``, or else an ``analyzer``, makes of a text.
+        """Return the tokens of a text with their weights, computed by a sparse model or an analyzer of the engine.
 
-        None without models. Raises what :meth:`embed` raises.
+        Args:
+            text: The query text.
+            model: The id of the engine's sparse model.
+            analyzer: The name of an analyzer, which is used if ``model`` is None.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The weight of each token, or None if the engine has no models. Raises the same errors as :meth:`embed`.
         """
         return None
 
     def field_vectors(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, Floats]:
-        """The vector (K,) in a ``field`` of each document with one of these ids that has one.
+        """Return the vectors (K,) in ``field`` of the documents with these ids, by id.
 
-        It may be rounded as those of :meth:`search`, and is there for fields that ``_source`` leaves out too.
+        Documents without a vector are left out. The vectors may be rounded as in :meth:`search`. The field may be
+        excluded from ``_source``.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
         result = self.search(index, {**body, **PLAIN}, field, headers)
-        held = zip(result.hits, result.vectors, strict=True)
-        return {hit["_id"]: vector for hit, vector in held if vector is not None}
+        pairs = zip(result.hits, result.vectors, strict=True)
+        return {hit["_id"]: vector for hit, vector in pairs if vector is not None}
 
     def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
-        """The values of a ``field`` in the source of each document with one of these ids."""
+        """Return the values of ``field`` in the source of each document with one of these ids, by id."""
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": [field]}
         hits = self.search(index, {**body, **PLAIN}, headers=headers).hits
         return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
@@ -204,17 +260,21 @@ class Engine(ABC):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can.
+        """Run several searches on the same index, in one round trip if the engine supports it.
 
-        ``vectors`` are read for the hits of the first one only.
+        Args:
+            index: The name of the index, alias, pattern or list to search.
+            bodies: The search bodies.
+            vectors: The vector field to fetch for the hits of the first search. The other results have no vectors.
+            headers: The HTTP headers of the caller.
         """
-        return [self.search(index, body, None if at else vectors, headers) for at, body in enumerate(bodies)]
+        return [self.search(index, body, None if number else vectors, headers) for number, body in enumerate(bodies)]
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """How many documents each of the clauses matches, in one round trip if the engine can."""
+        """Return the number of documents that each clause matches, in one round trip if the engine supports it."""
         bodies = [{"query": clause, "size": 0} for clause in clauses]
-        answers = self.search_all(index, bodies, headers=headers) if bodies else []
-        return [answer.response["hits"]["total"]["value"] for answer in answers]
+        results = self.search_all(index, bodies, headers=headers) if bodies else []
+        return [result.response["hits"]["total"]["value"] for result in results]
 
     @abstractmethod
     def sample(
@@ -227,34 +287,47 @@ class Engine(ABC):
         query: Body | None = None,
         seed: int = 7,
     ) -> SearchResult:
-        """Return ``size`` documents at random, the same ones while the index stays the same; all, if there are fewer.
+        """Return ``size`` random documents, or all documents if there are fewer.
 
-        ``source`` is a body's ``_source``, and ``vectors`` is that of :meth:`search`. Of those that a ``query`` clause
-        finds, others for another ``seed``.
+        The sample is reproducible: the same arguments return the same documents as long as the index does not change.
+
+        Args:
+            index: The name of the index.
+            size: The number of documents.
+            source: The ``_source`` parameter of the search body.
+            vectors: The vector field to fetch, as in :meth:`search`.
+            headers: The HTTP headers of the caller.
+            query: Sample only documents that match this query clause.
+            seed: The seed of a sample with a ``query``. Other seeds draw other documents.
         """
 
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
+        """Return the fields and the vector (K,) of each document with one of these ids, by id.
 
-        Raises AmbiguousDocument if ``index`` stands for several indices and more than one of them has such a document,
-        and EngineError with status 503 where a part of the index does not answer.
+        Documents that do not exist are left out.
+
+        Raises:
+            AmbiguousDocument: If ``index`` stands for several indices and more than one of them has a document with the
+                same id.
+            EngineError: With status 503 if some shards do not answer.
         """
-        # By name the vectors are exact, which others of a search need not be.
+        # Vectors are exact if _source names their field, and may be rounded otherwise.
         source = ["*", vectors]
-        # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
+        # Request one hit more than there are ids. If an id exists in two indices, at least one id then occurs twice.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, {**body, **PLAIN}, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
-        # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
+        # Documents on shards that do not answer must not be reported as missing. OpenSearch does not count unassigned
+        # shards as failed, so compare the totals.
         if silent := shards["total"] - shards["successful"]:
             raise EngineError(f"{silent} shards of {index!r} did not answer", status=503, value=index)
-        for id, times in Counter(hit["_id"] for hit in result.hits).items():
-            if times > 1:
+        for id, count in Counter(hit["_id"] for hit in result.hits).items():
+            if count > 1:
                 names = ", ".join(sorted(hit["_index"] for hit in result.hits if hit["_id"] == id))
-                message = f"document {id!r} is in several indices that {index!r} stands for: {names}"
-                raise AmbiguousDocument(message, value=id, expected="the index that the hit itself names, as _index")
+                message = f"document {id!r} is in several indices of {index!r}: {names}"
+                raise AmbiguousDocument(message, value=id, expected="the index in the hit's _index field")
         return {
             hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_ours(name)}, vector)
             for hit, vector in zip(result.hits, result.vectors, strict=True)

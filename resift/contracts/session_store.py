@@ -1,7 +1,8 @@
-"""Where sessions are stored: a small contract with two implementations, an SQLite file and an OpenSearch index.
+"""The interface of session stores. An SQLite file and an OpenSearch index implement it.
 
-A store knows nothing of what a session means. It holds a JSON object under an id, and overwrites only the version
-that was read (optimistic concurrency), so that several processes may share it and none undoes another's change.
+A store does not interpret sessions. It keeps a JSON object under an id, and overwrites it only if the stored version is
+the version that the writer has read (optimistic concurrency). So several processes can share a store without losing
+each other's changes.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-PURGE_BATCH = 2_000
-SEARCH_TIMEOUT = 0.5  # that a search waits for its session: it goes on without, and all of it may take a second
+PURGE_BATCH = 2_000  # maximum number of sessions that a purge without waiting deletes
+# Seconds that a search waits for its session before it continues without it. A whole search may take a second.
+SEARCH_TIMEOUT = 0.5
 
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """A session as it is stored: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
+    """A session in the form in which it is stored.
 
-    ``version`` is the store's own mark of the write that it comes from, None for a session that is not stored yet.
-    A store gives what it holds, and None for what is no JSON: whoever reads it has to check its form.
+    A store returns the values that it contains without checking them, and None for invalid JSON. The reader must
+    validate them.
+
+    Attributes:
+        body: The JSON object.
+        expires: The expiry time in Unix seconds.
+        indices: The names of the indices that the session refers to.
+        version: The store's version of this write, or None for a session that is not stored yet.
     """
 
     body: Any
@@ -30,43 +38,49 @@ class SessionRecord:
 
 
 class SessionStore(ABC):
-    """A store of sessions. Every method raises SessionsUnavailable if the store does not answer, or refuses.
+    """A store of sessions.
 
-    Without ``wait`` it does so after SEARCH_TIMEOUT.
+    Every method raises SessionsUnavailable if the store does not answer or refuses the request. With ``wait=False`` it
+    gives up after SEARCH_TIMEOUT seconds.
     """
 
     @abstractmethod
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Return a session as anybody last wrote it, whether it has expired or not; None if there is none."""
+        """Return the latest version of a session, expired or not, or None if it does not exist."""
 
     @abstractmethod
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session if the stored one still has ``session.version``, or for None if there is none yet.
+        """Write a session if the stored version is still ``session.version``.
 
-        Returns True if it was written, and then the write survives a restart. Returns False, and changes nothing, if
-        somebody else wrote first.
+        The version None requires that no session is stored under this id. The session expires at ``session.expires``.
+
+        Returns:
+            True if the session was written; the write then survives a restart. False, without any change, if another
+            writer was faster.
         """
 
     @abstractmethod
     def delete(self, id: str) -> bool:
-        """Delete a session; return whether there was one."""
+        """Delete a session. Return whether it existed."""
 
     @abstractmethod
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
-        """Return the id of each session, or of each that names an index, and what is stored of it.
+        """Return the id and content of all sessions, or of the sessions that refer to ``index``.
 
-        They come in no particular order and without their versions.
+        The order is arbitrary and the versions are None.
         """
 
     @abstractmethod
     def delete_index(self, index: str) -> int:
-        """Delete all sessions that name an index; return how many there were."""
+        """Delete all sessions that refer to an index. Return their number."""
 
     @abstractmethod
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete the sessions that expired before the time ``before`` (Unix seconds); return how many.
+        """Delete the sessions that expired before a time. Return their number.
 
-        Without ``wait`` at most PURGE_BATCH of them are deleted, which takes no more than a moment.
+        Args:
+            before: The time in Unix seconds.
+            wait: Whether to delete all of them. Otherwise at most PURGE_BATCH sessions are deleted, which is fast.
         """
 
     @abstractmethod

@@ -1,8 +1,10 @@
-"""The contracts of engines and session stores as tests, for whoever writes one: subclass a class, give it fixtures.
+"""Conformance tests for implementations of engines and session stores.
+
+Subclass a test class and provide its fixtures:
 
     import pytest
 
-    pytest.register_assert_rewrite("resift.contracts.testing")  # in conftest.py: failures show both sides
+    pytest.register_assert_rewrite("resift.contracts.testing")  # in conftest.py: shows both sides of failed asserts
     from resift.contracts.testing import SessionStoreContract
 
     class TestMyStore(SessionStoreContract):
@@ -10,7 +12,7 @@
         def open_stores(self, tmp_path):
             return lambda: MyStore(tmp_path / "sessions")
 
-pytest is needed here, and nowhere else in Resift.
+This module is the only part of Resift that requires pytest.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ STORED = SessionRecord({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5
 
 
 def documents(model: Model) -> list[Document]:
-    """Five documents with a title, a text, a year and tags."""
+    """Return five documents with a title, a text, a year and tags."""
     return [
         Document(
             str(i),
@@ -60,41 +62,43 @@ def documents(model: Model) -> list[Document]:
 
 
 def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
-    """A search body for the ``size`` documents nearest to a vector (K,), among those that match ``filter``."""
+    """Return a search body for the ``size`` nearest documents to a vector (K,) among those that match ``filter``."""
     clause: Body = {"vector": vector.tolist(), "k": size, **({"filter": filter} if filter else {})}
     return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
 
 
 def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:
-    """Ids of the hits, best first."""
+    """Return the ids of the hits, best first."""
     return [hit["_id"] for hit in engine.search(index, {"query": query, **body}).hits]
 
 
 class SessionStoreContract:
-    """What every session store does.
+    """Tests that every session store passes.
 
-    Needs the fixture ``open_stores``: a function that opens the same store again, empty at first, as another process
-    would.
+    Requires the fixture ``open_stores``: a function that opens the same store again, as another process would. The
+    store is empty at first.
     """
 
     @pytest.fixture
     def store(self, open_stores: Callable[[], SessionStore]) -> SessionStore:
-        """An empty store."""
+        """Return an empty store."""
         return open_stores()
 
     def test_what_was_written_is_read_by_all(
         self, store: SessionStore, open_stores: Callable[[], SessionStore]
     ) -> None:
+        """Every connection to the store reads what one connection wrote."""
         assert store.read("a") is None
         assert store.write("a", STORED)
         for reader in (store, open_stores()):
-            found = reader.read("a")
-            assert found is not None
-            assert replace(found, version=None) == STORED
+            stored = reader.read("a")
+            assert stored is not None
+            assert replace(stored, version=None) == STORED
         assert store.read("b") is None
 
     @pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
     def test_any_name_is_a_name(self, store: SessionStore, name: str) -> None:
+        """Ids may contain dots, colons and underscores and have 128 characters."""
         assert store.write(name, STORED)
         assert store.read(name) is not None
         assert len([*store.scan()]) == 1
@@ -104,6 +108,7 @@ class SessionStoreContract:
     def test_only_the_version_that_was_read_is_written_over(
         self, store: SessionStore, open_stores: Callable[[], SessionStore]
     ) -> None:
+        """A write fails if another writer changed or deleted the session since it was read."""
         other = open_stores()
         assert store.write("a", STORED)
         assert not other.write("a", STORED)
@@ -122,6 +127,7 @@ class SessionStoreContract:
         assert store.write("a", STORED)
 
     def test_deleting(self, store: SessionStore) -> None:
+        """Sessions are deleted by id and by index, and deletions report what existed."""
         assert not store.delete("a")
         for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
             assert store.write(name, replace(STORED, indices=indices))
@@ -133,17 +139,19 @@ class SessionStoreContract:
         assert store.read("c") is not None
 
     def test_what_has_expired_is_purged(self, store: SessionStore) -> None:
+        """A purge deletes the expired sessions only."""
         for number in range(4):
             assert store.write(f"s{number}", replace(STORED, expires=float(number)))
         assert (store.purge(2), len([*store.scan()])) == (2, 2)
         assert [store.read(f"s{number}") is None for number in range(4)] == [True, True, False, False]
 
     def test_writers_in_parallel_lose_nothing(self, open_stores: Callable[[], SessionStore]) -> None:
+        """Concurrent increments with retries are all counted."""
         refused, together = [], threading.Barrier(6)
 
         def count(store: SessionStore, times: int) -> None:
             stored = store.read("a")
-            together.wait()  # all have read before one writes: five of the six must be refused
+            together.wait()  # All threads have read before any writes, so five of the six writes must be refused.
             while times:
                 body = {"n": stored.body["n"] + 1 if stored else 1}
                 if store.write("a", SessionRecord(body, 1.0, [], stored.version if stored else None)):
@@ -157,12 +165,13 @@ class SessionStoreContract:
             thread.start()
         for thread in threads:
             thread.join()
-        found = open_stores().read("a")
-        assert found is not None
-        assert found.body == {"n": 60}
+        stored = open_stores().read("a")
+        assert stored is not None
+        assert stored.body == {"n": 60}
         assert len(refused) >= 5
 
     def test_the_sessions_of_an_index(self, store: SessionStore) -> None:
+        """A scan of an index returns exactly the sessions that refer to it."""
         other = replace(STORED, indices=["elsewhere"])
         assert list(store.scan(STORED.indices[0])) == []
         for id, session in (("a", STORED), ("b", other), ("c", STORED)):
@@ -174,31 +183,33 @@ class SessionStoreContract:
 
 
 class EngineContract:
-    """What every engine does.
+    """Tests that every engine passes.
 
-    Needs the fixtures ``engine``, an engine; ``index``, a name that no index of it has, which is dropped at the end;
-    and ``model``, a :class:`resift.Model` that knows the words of TEXTS.
+    Requires three fixtures: ``engine``, an engine; ``index``, the name of an index that does not exist, which is
+    dropped at the end; and ``model``, a :class:`resift.Model` that knows the words of TEXTS.
     """
 
     @pytest.fixture
     def indexed(self, engine: Engine, index: str, model: Model) -> str:
-        """The name of an index of :func:`documents`."""
+        """Return the name of an index with :func:`documents`."""
         engine.create(index, ["title", "text"], model)
         assert engine.bulk(index, documents(model)) == []
         engine.refresh(index)
         return index
 
     def test_ping(self, engine: Engine) -> None:
+        """The answer to a ping contains the engine's version."""
         assert engine.ping().split()[1][0].isdigit()
 
     def test_create_info_drop(self, engine: Engine, index: str, model: Model) -> None:
+        """An index can be created, described, tuned, created again alike, and dropped."""
         engine.create(index, ["title", "text"], model)
         info = engine.info(index)
         assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
         assert engine.resolve(index) == [index]
         engine.tune(index, Tuning(0.25, model.hash, words=2, why={"alpha": "a test"}))
         assert engine.info(index).for_search(model).tuning == Tuning(0.25, model.hash, 2, why={"alpha": "a test"})
-        engine.create(index, ["title", "text"], model)  # two indexers may begin at the same time
+        engine.create(index, ["title", "text"], model)  # allowed, since two indexers may start at the same time
         engine.tune(index, None)
         assert engine.info(index).tuning == Tuning()
         for fields in (["title"], ["text", "title"]):
@@ -213,43 +224,48 @@ class EngineContract:
             engine.search(index, {})
 
     def test_indices(self, engine: Engine, index: str, model: Model) -> None:
+        """The list of indices is sorted and agrees with their records."""
         assert index not in {info.name for info in engine.indices()}
         for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
             engine.create(name, fields, model)
         try:
-            found = {info.name: info for info in engine.indices()}
-            assert found[index] == engine.info(index)
-            assert found[f"{index}-2"].fields == ("body",)
-            assert list(found) == sorted(found)
+            infos = {info.name: info for info in engine.indices()}
+            assert infos[index] == engine.info(index)
+            assert infos[f"{index}-2"].fields == ("body",)
+            assert list(infos) == sorted(infos)
         finally:
             engine.drop(f"{index}-2")
 
     @pytest.mark.parametrize("name", ["", "Upper", "a b", "-x", "a/b", "é" * 200])
     def test_bad_index_names(self, engine: Engine, model: Model, name: str) -> None:
+        """Invalid index names are refused."""
         with pytest.raises(BadInput):
             engine.create(name, ["text"], model)
         with pytest.raises(BadInput):
             check_name(name)
 
     def test_bad_analyzer_and_fields(self, engine: Engine, index: str, model: Model) -> None:
+        """An unknown analyzer and an empty list of fields are refused."""
         with pytest.raises(BadInput, match="analyzer"):
             engine.create(index, ["text"], model, analyzer="klingon")
         with pytest.raises(BadInput, match="fields"):
             engine.create(index, [], model)
 
     def test_bm25_stems_and_ranks(self, engine: Engine, indexed: str) -> None:
+        """Lexical searches stem words, rank by score and count the hits."""
         assert ids(engine, indexed, {"match": {"text": "forest fire"}})[0] == "0"
         assert set(ids(engine, indexed, {"match": {"text": "fires"}})) == {"0", "1"}
-        found = engine.search(indexed, {"query": {"multi_match": {"query": "fire", "fields": ["title", "text"]}}})
-        scores = [hit["_score"] for hit in found.hits]
+        result = engine.search(indexed, {"query": {"multi_match": {"query": "fire", "fields": ["title", "text"]}}})
+        scores = [hit["_score"] for hit in result.hits]
         assert scores == sorted(scores, reverse=True)
-        assert found.response["hits"]["total"]["value"] == 2
-        assert found.response["hits"]["max_score"] == scores[0]
+        assert result.response["hits"]["total"]["value"] == 2
+        assert result.response["hits"]["max_score"] == scores[0]
         assert ids(engine, indexed, {"match": {"text": {"query": "forest fire", "operator": "and"}}}) == ["0"]
         assert ids(engine, indexed, {"match": {"text": "..."}}) == []
         assert len(ids(engine, indexed, {"match_all": {}})) == 5
 
     def test_filters(self, engine: Engine, indexed: str) -> None:
+        """Filters match as in OpenSearch."""
         def matching(clause: dict[str, Any]) -> set[str]:
             return set(ids(engine, indexed, {"bool": {"filter": [clause]}}))
 
@@ -268,15 +284,17 @@ class EngineContract:
         assert ids(engine, indexed, text) == ["0"]
 
     def test_paging_is_stable(self, engine: Engine, indexed: str) -> None:
+        """Pages of a search together are the whole list of hits."""
         query = {"match": {"text": "fire forest army rain ceasefire"}}
         whole = ids(engine, indexed, query, size=10)
         paged = [id for start in range(0, 6, 2) for id in ids(engine, indexed, query, size=2, **{"from": start})]
         assert paged == whole
         assert len(set(whole)) == len(whole) == 4
-        found = engine.search(indexed, {"query": query, "size": 0})
-        assert (found.hits, found.response["hits"]["total"]["value"]) == ([], 4)
+        result = engine.search(indexed, {"query": query, "size": 0})
+        assert (result.hits, result.response["hits"]["total"]["value"]) == ([], 4)
 
     def test_vectors_of_hits_and_source(self, engine: Engine, indexed: str, model: Model) -> None:
+        """Hits have the requested parts of their source, and their vectors."""
         expected = {document.id: document for document in documents(model)}
         every = {"title", "text", "year", "tags"}
         shown: list[tuple[Any, set[str]]] = [
@@ -290,19 +308,20 @@ class EngineContract:
         ]
         for source, names in shown:
             body: Body = {"query": {"match_all": {}}} | ({} if source is None else {"_source": source})
-            found = engine.search(indexed, body, vectors=VECTOR_FIELD)
-            for hit, vector in zip(found.hits, found.vectors, strict=True):
+            result = engine.search(indexed, body, vectors=VECTOR_FIELD)
+            for hit, vector in zip(result.hits, result.vectors, strict=True):
                 document = expected[hit["_id"]]
                 assert document.vector is not None
                 tolerance = 1e-4 * float(np.abs(document.vector).max())
-                wanted = {**document.source, VECTOR_FIELD: pytest.approx(document.vector, rel=1e-6)}
+                expected_source = {**document.source, VECTOR_FIELD: pytest.approx(document.vector, rel=1e-6)}
                 assert vector == pytest.approx(document.vector, abs=tolerance)
-                assert hit.get("_source", {}) == {name: wanted[name] for name in names}
+                assert hit.get("_source", {}) == {name: expected_source[name] for name in names}
                 assert ("_source" in hit) == (source is not False)
         (hit, *_) = engine.search(indexed, {"query": {"match_all": {}}}).hits
         assert hit["_source"].keys() == every
 
     def test_several_searches_at_once_are_those_searches(self, engine: Engine, indexed: str, model: Model) -> None:
+        """A multi-search returns the same results as single searches."""
         bodies = [
             {"query": {"match": {"text": "fire"}}, "size": 2, "_source": ["year"]},
             knn_body(model.encode(["soldier"])[0], 3, {"term": {"tags": "even"}}, False),
@@ -310,13 +329,13 @@ class EngineContract:
         ]
         for vectors in (VECTOR_FIELD, None):
             together = engine.search_all(indexed, bodies, vectors)
-            for at, (body, found) in enumerate(zip(bodies, together, strict=True)):
-                alone = engine.search(indexed, body, None if at else vectors)
-                assert found.hits == alone.hits
-                assert found.response["hits"] == alone.response["hits"]
-                assert len(found.vectors) == len(found.hits)
-                for one, other in zip(found.vectors, alone.vectors, strict=True):
-                    np.testing.assert_array_equal(one, other)
+            for number, (body, result) in enumerate(zip(bodies, together, strict=True)):
+                alone = engine.search(indexed, body, None if number else vectors)
+                assert result.hits == alone.hits
+                assert result.response["hits"] == alone.response["hits"]
+                assert len(result.vectors) == len(result.hits)
+                for vector, expected_vector in zip(result.vectors, alone.vectors, strict=True):
+                    np.testing.assert_array_equal(vector, expected_vector)
         with pytest.raises(ResiftError) as caught:
             engine.search_all(indexed, [bodies[0], {"query": {"nonsense": {}}}])
         assert caught.value.status == 400
@@ -324,6 +343,7 @@ class EngineContract:
             engine.search_all("missing", bodies)
 
     def test_bulk_with_partial_failures(self, engine: Engine, index: str, model: Model) -> None:
+        """A bulk request indexes the valid documents and rejects the others."""
         engine.create(index, ["text"], model)
         good = model.encode(["fire"])[0]
         batch = [
@@ -343,6 +363,7 @@ class EngineContract:
         assert set(ids(engine, index, {"match": {"text": "fire"}})) == {"a", "g"}
 
     def test_bulk_again_replaces(self, engine: Engine, indexed: str, model: Model) -> None:
+        """Indexing a document again replaces it."""
         assert engine.bulk(indexed, documents(model)) == []
         assert engine.bulk(indexed, [Document("0", {"text": "peace"}, model.encode(["peace"])[0])]) == []
         engine.refresh(indexed)
@@ -351,6 +372,7 @@ class EngineContract:
         assert "0" not in ids(engine, indexed, {"match": {"text": "forest"}})
 
     def test_delete(self, engine: Engine, indexed: str) -> None:
+        """Deleting counts the documents that existed."""
         assert engine.delete(indexed, ["0", "nothing"]) == 1
         assert engine.delete(indexed, []) == 0
         engine.refresh(indexed)
@@ -358,38 +380,42 @@ class EngineContract:
         assert len(ids(engine, indexed, {"match_all": {}})) == 4
 
     def test_scan(self, engine: Engine, indexed: str, model: Model) -> None:
+        """A scan returns all documents with their versions and vectors, or the matches of a query in order."""
         expected = {document.id: document for document in documents(model)}
         scanned = list(engine.scan(indexed))
         assert len(scanned) == len(expected)
-        for one in scanned:
-            assert one.source == expected[one.id].source
-            assert one.version == engine.get(indexed, one.id)[1]
-            assert one.vector == pytest.approx(expected[one.id].vector, rel=1e-6)
+        for document in scanned:
+            assert document.source == expected[document.id].source
+            assert document.version == engine.get(indexed, document.id)[1]
+            assert document.vector == pytest.approx(expected[document.id].vector, rel=1e-6)
         with pytest.raises(IndexNotFound):
             next(engine.scan("missing"))
         query = {"match": {"text": "fire soldiers"}}
         ranked = ids(engine, indexed, query)
-        assert [one.id for one in engine.scan(indexed, fields=["year"], query=query)] == ranked
+        assert [document.id for document in engine.scan(indexed, fields=["year"], query=query)] == ranked
         assert {hit["_id"] for hit in engine.sample(indexed, 9, query=query, seed=1).hits} == {*ranked}
 
     def test_highlight(self, engine: Engine, indexed: str) -> None:
+        """Highlights mark the query's words, stemmed, with the requested tags."""
         body = {
             "query": {"match": {"text": "fire"}},
             "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]},
         }
-        found = {hit["_id"]: hit["highlight"]["text"] for hit in engine.search(indexed, body).hits}
-        assert found == {"0": ["Bush <b>fires</b> in the forest"], "1": ["Army guns <b>fire</b> at soldiers"]}
+        highlights = {hit["_id"]: hit["highlight"]["text"] for hit in engine.search(indexed, body).hits}
+        assert highlights == {"0": ["Bush <b>fires</b> in the forest"], "1": ["Army guns <b>fire</b> at soldiers"]}
 
     @pytest.mark.parametrize(
         "query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}]
     )
     def test_malformed_queries_are_the_callers_error(self, engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+        """A malformed query raises an error with status 400, and later searches work."""
         with pytest.raises(ResiftError) as caught:
             engine.search(indexed, {"query": query})
         assert caught.value.status == 400
         assert ids(engine, indexed, {"match": {"text": "forest"}}) == ["0"]
 
     def test_inner_fields(self, engine: Engine, index: str, model: Model) -> None:
+        """Text fields may be inner fields, and may contain lists."""
         engine.create(index, ["meta.title", "text"], model)
         source = {"meta": {"title": "forest"}, "text": ["army", "gun"]}
         vector = model.encode([document_text(source, ["meta.title", "text"])])[0]

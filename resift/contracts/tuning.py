@@ -1,4 +1,4 @@
-"""What was chosen for one index, and why: how much vectors count in its searches, and what a session learned."""
+"""Constants that were chosen for a single index: the weight of the similarity, and how strongly sessions act."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ Factor = Annotated[float, Meta(ge=0, le=100)]
 
 
 class Tuning(Struct, frozen=True, omit_defaults=True):
-    """The constants that an index has in place of the usual ones; the index keeps them, and every search heeds them.
+    """Constants of an index that replace the defaults in all its searches. They are stored with the index.
 
-    ``alpha``: the similarity's weight (0 to 1) without a session, for the vectors of the ``model`` of this hash; None
-    is the model's own. The other three are factors, 1 by default: ``words``, of the weights of a session's words;
-    ``strength``, of the similarity's beta in a session; ``carried``, of what judgements for other queries count.
-    ``why``: in English, what each of ``alpha`` and ``session`` was chosen by.
+    Attributes:
+        alpha: The weight of the similarity (0 to 1) in searches without a session, or None for the model's own weight.
+        model: The hash of the model for whose vectors ``alpha`` was chosen.
+        words: A factor of the weights of a session's expansion words.
+        strength: A factor of the similarity's beta in a session.
+        carried: A factor of the judgements that were made for other queries of the session.
+        why: Explanations in English for ``alpha`` and, under the key ``session``, for the three factors.
     """
 
     alpha: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -27,24 +30,28 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     why: dict[str, str] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, kept: Any) -> Tuning:
-        """What an index keeps; the usual constants where that is nothing, or what others have made of it."""
+    def from_json(cls, stored: Any) -> Tuning:
+        """Create a tuning from stored JSON. Missing or malformed JSON gives the defaults."""
         try:
-            return cls() if kept is None else msgspec.convert(kept, cls)
+            return cls() if stored is None else msgspec.convert(stored, cls)
         except msgspec.ValidationError:
             return cls()
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON, without what is as usual."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        """Return the tuning as JSON without default values."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
 
     def describe(self) -> list[str]:
-        """What differs from the usual, in English; none if nothing does."""
+        """Return a line of English for each group of constants that differs from the defaults."""
         factors = {"words": self.words, "strength": self.strength, "carried over": self.carried}
         changed = [f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1]
-        lines = [] if self.alpha is None else [f"vectors weigh {self.alpha:.2f}: {self.why.get('alpha', '')}"]
-        return [*lines, *([f"sessions: {', '.join(changed)}: {self.why.get('session', '')}"] if changed else [])]
+        lines = []
+        if self.alpha is not None:
+            lines.append(f"weight of the vectors {self.alpha:.2f}: {self.why.get('alpha', '')}")
+        if changed:
+            lines.append(f"sessions: {', '.join(changed)}: {self.why.get('session', '')}")
+        return lines
 
 
 DEFAULT_TUNING = Tuning()

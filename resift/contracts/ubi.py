@@ -1,8 +1,8 @@
-"""User Behavior Insights: queries and events as UBI's schema 1.3 has them, and the log that holds them.
+"""User Behavior Insights (UBI): queries and events in the format of UBI's schema 1.3, and the log that stores them.
 
-The log is two plain indices of a cluster, ``ubi_events`` and ``ubi_queries``, which the UBI plugin, Data Prepper and
-others write into as well; beside the embedded engine it is a table of an SQLite file. What others wrote need not be
-well formed: what is not, is left out here.
+In a cluster the log consists of the two ordinary indices ``ubi_events`` and ``ubi_queries``. The UBI plugin, Data
+Prepper and other programs write to them as well. With the embedded engine the log is an SQLite file. Malformed
+documents of other programs are ignored.
 """
 
 from __future__ import annotations
@@ -15,22 +15,32 @@ from datetime import datetime, timezone
 from typing import Any
 
 END_OF_TIME = 1e11  # Unix seconds, in the year 5138
-MAX_CLIENT_EVENTS = 200  # events of a client that are read: some ten searches with their impressions
+MAX_CLIENT_EVENTS = 200  # number of a client's events that are read: about ten searches with their impressions
 EVENTS, QUERIES = KINDS = ("events", "queries")
-UNITS_PER_SECOND = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
-_EARLIEST_TIME, _LATEST_TIME = 1e8, END_OF_TIME  # Unix seconds; the latest one is as milliseconds the earliest one
-_NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # of fewer digits it may be a date: 20241210
+UNITS_PER_SECOND = (1, 1000, 1_000_000)  # numeric timestamps are in seconds, milliseconds or microseconds
+# The range of valid times in Unix seconds. The latest time in seconds, read as milliseconds, is the earliest time, so
+# the unit of a number is unambiguous.
+_EARLIEST_TIME, _LATEST_TIME = 1e8, END_OF_TIME
+_NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # a shorter number may be a date such as 20241210
 _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
 
 @dataclass(frozen=True)
 class UbiEvent:
-    """What somebody did: the ``action``, the object it was done to, and the query that had found it.
+    """An action of a user.
 
-    ``client`` and ``session`` are the ids under which the caller knows itself, ``object`` is the object's id in the
-    index's field ``object_field``, "" for ``_id``. ``ordinal`` is the place in the list, and ``at`` the time in Unix
-    seconds.
-    ``text`` is the query's, where the event says it. What an event does not say is "", or None for ``ordinal``.
+    Fields that the event lacks are "", or None for ``ordinal``.
+
+    Attributes:
+        action: The name of the action, such as "click".
+        client: The client id.
+        session: The session id.
+        query_id: The id of the query that returned the object.
+        object: The id of the object that was clicked, viewed or bought.
+        object_field: The index field that contains the object's id, or "" for ``_id``.
+        ordinal: The position of the object in the hit list.
+        at: The time in Unix seconds.
+        text: The text of the query, if the event contains it.
     """
 
     action: str
@@ -45,22 +55,22 @@ class UbiEvent:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> UbiEvent | None:
-        """The event of a document of ``ubi_events``; None for one without an action, or without a time.
+        """Return the event in a document of ``ubi_events``, or None if it has no action or no valid time.
 
-        Only ``object_id`` names an object: ``internal_id`` may be Lucene's number of a document, which changes.
+        Only ``object_id`` identifies an object. ``internal_id`` may be Lucene's document number, which changes.
         """
         attributes = _object(source.get("event_attributes"))
-        found, position = _object(attributes.get("object")), _object(attributes.get("position"))
+        target, position = _object(attributes.get("object")), _object(attributes.get("position"))
         action, at = text_of(source.get("action_name")), seconds_of(source.get("timestamp"))
         if not action or at is None:
             return None
-        field, ordinal = text_of(found.get("object_id_field")), position.get("ordinal")
+        field, ordinal = text_of(target.get("object_id_field")), position.get("ordinal")
         return cls(
             action=action,
             client=text_of(source.get("client_id")),
             session=text_of(source.get("session_id")),
             query_id=text_of(source.get("query_id")),
-            object=text_of(found.get("object_id")),
+            object=text_of(target.get("object_id")),
             object_field="" if field == "_id" else field,
             ordinal=ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None,
             at=at,
@@ -70,9 +80,12 @@ class UbiEvent:
 
 @dataclass(frozen=True)
 class UbiQuery:
-    """A query: its ``text`` as it was typed, and the objects that it found, in their order, if that was kept.
+    """A query in the log.
 
-    Without an ``object_id_field`` the UBI plugin keeps Lucene's numbers of documents as ``objects``.
+    Attributes:
+        text: The query as the user typed it.
+        objects: The ids of the hits in order, if the log has them. Without an ``object_id_field`` the UBI plugin stores
+            Lucene's document numbers here.
     """
 
     text: str
@@ -80,47 +93,58 @@ class UbiQuery:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> UbiQuery:
-        """The query of a document of ``ubi_queries``."""
+        """Return the query in a document of ``ubi_queries``."""
         objects = source.get("query_response_hit_ids")
         return cls(text_of(source.get("user_query")), tuple(map(text_of, objects)) if isinstance(objects, list) else ())
 
 
 class UbiLog(ABC):
-    """Events and queries. Every method raises what the engine raises where it does not answer, or refuses.
+    """A log of events and queries. A log that does not exist yet is empty.
 
-    To read from a log that does not exist is to find nothing.
+    Every method raises EngineUnavailable or EngineError if the engine does not answer or refuses the request.
     """
 
     @abstractmethod
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
-        """Add documents to the log of a kind, one of KINDS; return how many were refused."""
+        """Add documents of a kind (EVENTS or QUERIES) to the log. Return how many were refused."""
 
     @abstractmethod
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         """Return the latest events of a client or a session between two times, oldest first.
 
         A search waits for this call, so it raises EngineUnavailable after half a second.
+
+        Args:
+            client: The client id or the session id.
+            since: The earliest time in Unix seconds.
+            until: The latest time in Unix seconds.
+
+        Returns:
+            At most MAX_CLIENT_EVENTS events.
         """
 
     @abstractmethod
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Queries by their ids; those that are not known are left out. It does not wait either."""
+        """Return the queries with these ids, by id. Unknown ids are left out.
+
+        A search waits for this call, so it raises EngineUnavailable after half a second.
+        """
 
     @abstractmethod
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
-        """All events between two times (Unix seconds), in no particular order."""
+        """Return all events between two times (Unix seconds), in no particular order."""
 
     @abstractmethod
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """The queries of an application between two times, as they were added, in no particular order."""
+        """Return the query documents of an application between two times (Unix seconds), in no particular order."""
 
     @abstractmethod
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """By kind, all documents of whoever has this client id, session id or user id, as they were added."""
+        """Return all documents with this client id, session id or user id, by kind."""
 
     @abstractmethod
     def delete_client(self, client: str) -> int:
-        """Delete the same documents; return how many there were."""
+        """Delete all documents with this client id, session id or user id. Return their number."""
 
     @abstractmethod
     def close(self) -> None:
@@ -128,10 +152,11 @@ class UbiLog(ABC):
 
 
 def seconds_of(value: Any) -> float | None:
-    """A timestamp in Unix seconds: ISO 8601, without an offset in UTC, or a number; None for others.
+    """Return a timestamp in Unix seconds, or None if ``value`` is not a timestamp.
 
-    A number's size says whether it counts seconds, milliseconds or microseconds, as none of them is of before 1973
-    or after 5138. A smaller one, such as of the milliseconds since a page was opened, is no time.
+    A timestamp is a number or a text in ISO 8601; a text without an offset is in UTC. The magnitude of a number tells
+    whether it counts seconds, milliseconds or microseconds, since all valid times are between 1973 and 5138. Smaller
+    numbers, such as milliseconds since a page was opened, are not timestamps.
 
     >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
     (1733788889.378, 1733788889.378, 1733788889.0, None)
@@ -145,17 +170,17 @@ def seconds_of(value: Any) -> float | None:
         return None
     text = _OFFSET.sub(r"\1:\2", value.strip().removesuffix("Z"))
     try:
-        # Python before 3.11 wants three or six digits of a second, and no Z
-        found = datetime.fromisoformat(re.sub(r"\.(\d{1,6})\d*", lambda digits: f".{digits[1]:0<6}", text))
+        # Before Python 3.11, fromisoformat requires three or six digits of fractional seconds, and no Z.
+        time = datetime.fromisoformat(re.sub(r"\.(\d{1,6})\d*", lambda digits: f".{digits[1]:0<6}", text))
     except ValueError:
         return None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=timezone.utc)
-    return max(0.0, found.timestamp())
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    return max(0.0, time.timestamp())
 
 
 def timestamp_of(seconds: float) -> str:
-    """Unix seconds as UBI writes a time: strict, to the millisecond, with Z."""
+    """Return Unix seconds in UBI's strict time format: UTC with milliseconds and a final Z."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -164,7 +189,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """A string, or a whole number as one, as ids may be; "" for anything else."""
+    """Return a string, or an integer as a string. Anything else gives ""."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return str(value)

@@ -47,8 +47,8 @@ def test_names_that_do_not_fit(shop: Index, own: tuple[Model, str], opensearch_u
 
     assert "expected: --alias" in message("--copy-to", name)
     assert f"--alias {alias} without --copy-to" in message("--alias", alias)
-    assert "'a b' cannot name an index" in message("--copy-to", "a b", "--alias", alias)
-    assert "'A' cannot name an index" in message("--copy-to", name, "--alias", "A")
+    assert "'a b' is not a valid index name" in message("--copy-to", "a b", "--alias", alias)
+    assert "'A' is not a valid index name" in message("--copy-to", name, "--alias", "A")
     assert "one of them" in message("--copy-to", name, "--alias", alias, "--field", "v")
     assert "exists, and is no copy" in message("--copy-to", shop.name, "--alias", alias)
     assert "is the name of an index" in message("--copy-to", name, "--alias", name)

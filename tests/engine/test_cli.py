@@ -135,7 +135,7 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
     [
         (["index", "missing.jsonl", "--index", "docs"], 2, "missing.jsonl cannot be read"),
         (["index", "x.parquet", "--index", "docs"], 2, "cannot tell the format"),
-        (["index", "-", "--index", "Docs"], 2, "cannot name an index"),
+        (["index", "-", "--index", "Docs"], 2, "is not a valid index name"),
         (["index", "-", "--index", "docs", "--model", "nowhere"], 2, "no model.json in nowhere"),
         (["verify", "nothing"], 2, "no index 'nothing'"),
         (["search", "nothing", "fire"], 2, "no index 'nothing'\n"),

@@ -254,7 +254,7 @@ def test_learning_from_what_sessions_judged(
     options = ("epochs=4", "rate=0.003", "pool=20", "negatives=8", "frequent=5", "shift_rate=0.05")
     train += [*(part for option in options for part in ("--set", option)), "--out", out]
     ran = resift(*train, "--from-feedback", index)
-    assert (ran.exit_code, "holds vectors of model" in ran.stderr) == (2, True)
+    assert (ran.exit_code, "has vectors of model" in ran.stderr) == (2, True)
     model.save(tmp_path / "model")
     train += ["--model", tmp_path / "model"]
     ran = resift(*train, "--from-feedback", index)

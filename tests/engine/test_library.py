@@ -252,7 +252,7 @@ def test_an_index_has_the_fields_that_it_was_made_with(library: Library, news: I
     for wrong in (None, 1, "", "a..b", "_id", "resift_vector", "text"):
         with pytest.raises(BadInput, match=f"{wrong!r} cannot be a text field"):
             library.index(f"{news.name}-2", ["text", wrong])  # type: ignore[list-item]
-    with pytest.raises(BadInput, match="cannot name an index"):
+    with pytest.raises(BadInput, match="is not a valid index name"):
         library.index("Two Words", ["text"])
     with pytest.raises(BadInput, match="url is None"):
         resift.open(None)  # type: ignore[arg-type]

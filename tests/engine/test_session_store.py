@@ -114,7 +114,7 @@ def test_a_cluster_that_is_away(nowhere: str) -> None:
         with pytest.raises(SessionsUnavailable):
             call()
     store.close()
-    with pytest.raises(BadInput, match="cannot name an index"):
+    with pytest.raises(BadInput, match="is not a valid index name"):
         open_session_store(nowhere, "Sessions")
 
 
