@@ -266,6 +266,7 @@ class EngineContract:
 
     def test_filters(self, engine: Engine, indexed: str) -> None:
         """Filters match as in OpenSearch."""
+
         def matching(clause: dict[str, Any]) -> set[str]:
             return set(ids(engine, indexed, {"bool": {"filter": [clause]}}))
 
