@@ -40,7 +40,7 @@ def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str
     calls: dict[str, Callable[[], Any]] = {
         "mask_ms": lambda: learn_mask(relevant, irrelevant),
         "torch_ms": lambda: autograd_mask(relevant, irrelevant, ITERATIONS),
-        "ridge_ms": lambda: Feedback.learn(relevant, irrelevant, "ridge").transform_query(query),
+        "ridge_ms": lambda: Feedback.learn(relevant, irrelevant).transform_query(query),
         "default_ms": learned,
     }
     taken: dict[str, list[float]] = {name: [] for name in calls}

@@ -3,15 +3,15 @@
 No document is encoded again. Everything is learned anew from the judged documents, so a judgement can be taken back.
 
 ==================  ================================================================================================
-``mask``            weights of the dimensions: Adam lowers the spherical entropy around one centre for the relevant and
-                    one for the irrelevant documents (Passalis and Tefas 2018, Algorithm 2)
-``rocchio``         the query moves towards the relevant documents and away from the others (Rocchio 1971)
-``mask+rocchio``    both
-``ridge``           a ridge regression gives relevant documents 1 and the others 0; the query is its prior
-``lexical``         query expansion: the engine is also asked for words of the relevant documents, weighted (Rocchio on
-                    term weights)
-``ridge+lexical``   both: the default
+``mask``            Weights of the dimensions. Adam lowers the spherical entropy around one centre for the relevant and
+                    one for the irrelevant documents (Passalis and Tefas 2018, Algorithm 2).
+``lexical``         Query expansion. The engine is also asked for weighted words of the relevant documents (Rocchio on
+                    term weights).
+``ridge+lexical``   The default: ``lexical``, and a ridge regression that moves the query's vector. It gives relevant
+                    documents 1 and the others 0, and its prior is the query.
 ==================  ================================================================================================
+
+Other methods of the literature are in :mod:`resift_lab.evaluation.feedback`, which compares them.
 
 A hit's similarity is that of mask ⊙ transformed query with mask ⊙ document, and its engine's score is that of the
 expanded query.
@@ -35,7 +35,6 @@ from resift.feedback.mask import learn_mask
 from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
 
-ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
 RIDGE_PRIOR = 0.3
 RIDGE_PENALTY = 2.0  # λ of the ridge regression that feedback moves queries by
 _DRAWN_WEIGHT = 1 / 3  # of a drawn document in it, where an explicit mark weighs 1, if vectors have so many dimensions
@@ -50,22 +49,40 @@ _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 @dataclass(frozen=True)
 class Method:
-    """What a method learns: a mask, how the query's vector moves ("", "rocchio" or "ridge"), and expansion terms."""
+    """The parts that a method learns.
+
+    Attributes:
+        masked: A mask over the dimensions.
+        ridge: A ridge regression that moves the query's vector.
+        expands: Expansion words.
+    """
 
     masked: bool = False
-    transformation: str = ""
+    ridge: bool = False
     expands: bool = False
 
 
 METHODS = {
     "mask": Method(masked=True),
-    "rocchio": Method(transformation="rocchio"),
-    "mask+rocchio": Method(masked=True, transformation="rocchio"),
-    "ridge": Method(transformation="ridge"),
     "lexical": Method(expands=True),
-    "ridge+lexical": Method(transformation="ridge", expands=True),
+    "ridge+lexical": Method(ridge=True, expands=True),
 }
 DEFAULT_METHOD = "ridge+lexical"
+
+
+def resolve_method(method: str | Method) -> Method:
+    """Return the method of a name in METHODS, or the argument if it is a method.
+
+    Raises:
+        BadInput: If no method has this name.
+    """
+    if isinstance(method, Method):
+        return method
+    if method not in METHODS:
+        raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(METHODS))
+    return METHODS[method]
+
+
 Bag = Mapping[str, float]
 
 
@@ -127,18 +144,16 @@ class Feedback:
         cls,
         relevant: NDArray[Any],
         irrelevant: NDArray[Any],
-        method: str = DEFAULT_METHOD,
+        method: str | Method = DEFAULT_METHOD,
         grades: Sequence[float] | None = None,
         bags: Sequence[Bag] = (),
     ) -> Feedback:
         """Learn from the vectors of relevant (p, K) and irrelevant (q, K) documents; both may be empty, shape (0, K).
 
         ``grades`` and ``bags`` are those of the p + q documents in this order; without grades they are 1 and -1.
-        ``method`` is one of METHODS; raises BadInput if it is not.
+        ``method`` is a method or the name of one in METHODS. Raises BadInput for an unknown name.
         """
-        if method not in METHODS:
-            raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(METHODS))
-        chosen = METHODS[method]
+        chosen = resolve_method(method)
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
         mask = learn_mask(relevant, irrelevant) if chosen.masked else np.ones(np.shape(relevant)[1], np.float32)
         return cls(
@@ -156,19 +171,19 @@ class Feedback:
         judged: Sequence[JudgedDocument],
         dim: int,
         idf: Callable[[str], float] = lambda word: 1.0,
-        method: str = DEFAULT_METHOD,
+        method: str | Method = DEFAULT_METHOD,
         known_share: Callable[[str], float] | None = None,
     ) -> Feedback:
         """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
 
-        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS; ``known_share`` tells which part
-        of a text's words has vectors, 0 to 1, and without it all have.
+        ``idf`` weighs words as in :func:`bag_of_words`. ``method`` is that of :meth:`learn`. ``known_share`` returns the
+        share of a text's words that have vectors, 0 to 1; without it all words have vectors.
         """
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
         ordered = [judged[position] for position in positions]
         sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -1)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, dim) for side in sides)
-        bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].expands else []
+        bags = [bag_of_words(one.text, idf) for one in ordered] if resolve_method(method).expands else []
         feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
         queries = tuple(one.judgement.query for one in ordered)
         known = () if known_share is None else tuple(known_share(one.text) for one in ordered)
@@ -302,18 +317,14 @@ class Feedback:
 
     @cached_property
     def shift(self) -> Floats:
-        """Where feedback moves queries, (K,), float32: what Rocchio adds to a query of length 1.
+        """The direction (K,), float32, in which feedback moves queries; zeros if the method moves none.
 
-        Of a ridge regression it is the direction that tells relevant (1) from irrelevant documents (-1) without a
-        query, which is what explanations speak of; a query itself is moved by :meth:`transform_query`.
+        It separates relevant (1) from irrelevant documents (-1) without a query. Explanations use it; a query itself
+        is moved by :meth:`transform_query`.
         """
-        if not self.method.transformation or not len(self.grades):
+        if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
-        if self.method.transformation == "ridge":
-            return np.asarray(self._shrunk.T @ (self._ridge @ np.sign(self.grades)), np.float32)
-        relevant, irrelevant = ROCCHIO_WEIGHTS
-        sides = [(relevant, self.grades > 0), (-irrelevant, self.grades < 0)]
-        return np.asarray(sum(weight * _mean(self.vectors, np.abs(self.grades) * side) for weight, side in sides))
+        return np.asarray(self._shrunk.T @ (self._ridge @ np.sign(self.grades)), np.float32)
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
@@ -329,10 +340,7 @@ class Feedback:
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """The transformed query (K,), float32, as long as ``query`` (K,), or at length 1 if that is zero (ridge).
-
-        Rocchio adds .8 · mean(relevant) - .2 · mean(irrelevant) to a query of length 1, each document weighing as its
-        judgement counts (Rocchio 1971; Passalis and Tefas leave the irrelevant ones at 0) and is not scaled back.
+        """The transformed query (K,), float32, as long as ``query`` (K,), or at length 1 if that is zero.
 
         Ridge regression is w = argmin Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖², where y is 1 for relevant and 0 for
         irrelevant documents, p = .3 (RIDGE_PRIOR) and λ = 2 (RIDGE_PENALTY): documents that the query already tells
@@ -342,10 +350,8 @@ class Feedback:
         if self.own is not self:
             return self.own.transform_query(query)
         length = float(np.linalg.norm(query)) or 1.0
-        if not len(self.grades):
+        if not self.method.ridge or not len(self.grades):
             return np.asarray(query, np.float32)
-        if self.method.transformation != "ridge":
-            return np.asarray(query + length * self.shift, np.float32)
         prior = RIDGE_PRIOR / length * np.asarray(query, np.float32)
         residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
         moved = prior + self._shrunk.T @ (self._ridge @ residuals)
@@ -389,8 +395,3 @@ def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
     telling = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
     heaviest = sorted(telling, key=weights.__getitem__, reverse=True)[:count]
     return {word: weights[word] for word in heaviest}
-
-
-def _mean(vectors: Floats, weights: NDArray[Any]) -> NDArray[Any]:
-    """The weighted mean (K,) of vectors (m, K); the weights' sum counts as at least 1, as one explicit judgement."""
-    return np.asarray(weights @ vectors / max(1.0, float(weights.sum())), np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.feedback import METHODS, Feedback
+from resift.feedback.feedback import Feedback
 from resift.vectors.similarity import unit_rows
 
 # How many standard deviations marked documents stand out for their query, in a space that tells documents apart by
@@ -20,6 +20,7 @@ _NO_DISTINCTION = 1.5
 _HALF_MOVED = 0.6  # the evidence that moves a vector half of the way
 _BONUS = 4.0
 _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
+ROCCHIO_WEIGHTS = (0.8, 0.2)  # weights of the mean of the relevant and of the irrelevant documents
 _MAX_ADDED = 64  # tokens that a query lacks
 Tokens = Mapping[str, float]
 
@@ -102,6 +103,26 @@ class OwnVectors:
         return float((scores[1] - scores[0]).mean())
 
 
+def rocchio_shift(vectors: Floats, grades: NDArray[np.float64]) -> Floats:
+    """Return the vector (K,) that Rocchio's formula adds to a query of length 1.
+
+    It is 0.8 · mean(relevant) - 0.2 · mean(irrelevant). Passalis and Tefas set the second weight to 0.
+
+    Args:
+        vectors: The judged documents' vectors (m, K), of length 1.
+        grades: The sign and weight of each judgement (m,), not 0.
+
+    Source:
+        Rocchio 1971.
+    """
+    shift = np.zeros(vectors.shape[1])
+    for weight, sign in zip(ROCCHIO_WEIGHTS, (1, -1), strict=True):
+        weights = np.abs(grades) * (grades * sign > 0)
+        # the sum of the weights counts as at least 1, the weight of an explicit judgement
+        shift += sign * weight * (weights @ vectors) / max(1.0, float(weights.sum()))
+    return np.asarray(shift, np.float32)
+
+
 def moved_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[float]) -> dict[str, float]:
     """The tokens of a query as judged documents' tokens move them, heaviest first, at the length (l2) of the query's.
 
@@ -118,8 +139,9 @@ def moved_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[fl
     for row, tokens in zip(rows, (query, *documents), strict=True):
         row[[places[name] for name in tokens]] = list(tokens.values())
     marks = np.asarray(grades, np.float64)
-    feedback = Feedback(unit_rows(rows[1:]), marks, np.ones(len(names), np.float32), method=METHODS["rocchio"])
-    weights = np.maximum(blended(rows[0], feedback.transform_query(rows[0]), strength(feedback.evidence)), 0)
+    length = float(np.linalg.norm(rows[0])) or 1.0
+    transformed = rows[0] + length * rocchio_shift(unit_rows(rows[1:]), marks)
+    weights = np.maximum(blended(rows[0], transformed, strength(float(np.abs(marks).sum()))), 0)
     added = [place for place, name in enumerate(names) if name not in query]
     weights[sorted(added, key=lambda place: -weights[place])[_MAX_ADDED:]] = 0
     weights = unit_rows(weights) * np.linalg.norm(rows[0])

@@ -22,6 +22,7 @@ from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
 from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
+from resift_lab.evaluation.feedback.learners import learn_feedback
 from resift_lab.evaluation.served import RANKED, Asked, Hits
 
 INDEX, _FIELD = "documents", "text"
@@ -66,7 +67,7 @@ class IndexSearch:
         judged = [_as_kept(one) for one in asked.judged]
         # a model that was learned from documents knows their words, as Model.document_known_share has it
         dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_share
-        learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
+        learned = learn_feedback(asked.method, judged, dim, self.idf, known) if judged else None
         info = self.info
         text = telling_words(asked.text, len(info.fields), self.idf)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried

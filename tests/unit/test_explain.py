@@ -46,7 +46,7 @@ def test_one_kind_of_marks_pulls_or_pushes_only(model: Model) -> None:
 def test_where_no_query_moves_there_is_no_direction(model: Model, method: str) -> None:
     judged = judge(model, {"bush forest": 1, "army gun": -1})
     learned = explain(model, Feedback.from_judged(judged, model.dim, method=method), judged)
-    assert bool(learned["towards"]) is bool(learned["away"]) is bool(METHODS[method].transformation)
+    assert bool(learned["towards"]) is bool(learned["away"]) is bool(METHODS[method].ridge)
     unknown = judge(model, {"zzz": 1, "qqq": -1})
     learned = explain(model, Feedback.from_judged(unknown, model.dim, method=method), unknown)
     assert learned["towards"] == learned["away"] == []

@@ -124,7 +124,7 @@ class FeedbackBench:
         """Scores (N,) that give the ranking of a search in a session with ``judged`` documents, or without one.
 
         They are -inf for documents that it does not find. ``method`` is one of
-        :data:`resift.feedback.feedback.METHODS`.
+        :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
         """
         text, vector = self.queries[query], self.query_vectors[query]
         known = partial(known_by, self._system) if self._own else None

@@ -2,6 +2,9 @@
 
 ==================  ================================================================================================
 our own             see :mod:`resift.feedback.feedback`: the search that a session gives which learns by this method
+``ridge``           the same for the ridge regression of ``ridge+lexical`` without expansion words
+``rocchio``         the same for Rocchio's formula, see :mod:`resift_lab.evaluation.feedback.learners`
+``mask+rocchio``    the same for ``mask`` and ``rocchio`` together
 ``whitened``        Rocchio (1, 2, 1) in the half-whitened space of the documents' vectors: V / s^½ of their SVD
 ``classifier``      the ranking that a session with these marks gives, and all documents ranked by it anew, see
                     :class:`resift_lab.evaluation.feedback.whole_set.WholeSet`
@@ -27,9 +30,10 @@ from numpy.typing import NDArray
 
 from resift.encoders.model import beta_from_alpha
 from resift.errors import BadInput
-from resift.feedback.feedback import METHODS, Feedback
+from resift.feedback.feedback import Feedback
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Judged, Scores
+from resift_lab.evaluation.feedback.learners import LEARNERS
 
 BASELINES = ("rocchio", "rm3", "more_like_this")
 _QUERY_SHARE, _RM3_TERMS = 0.3, 60
@@ -126,7 +130,7 @@ _OTHERS = {
     "rm3": _rm3,
     "more_like_this": _more_like_this,
 }
-NAMES = (*METHODS, *_OTHERS, "none")
+NAMES = (*LEARNERS, *_OTHERS, "none")
 
 
 def _relevant(judged: Judged) -> list[int]:
