@@ -59,7 +59,7 @@ def build_table(
     rows = np.asarray(matrix)[list(usable.values())]
     if not np.isfinite(rows).all():
         word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
-        raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
+        raise BadInput(f"the vector of {word!r} contains NaN or infinity", value=word, expected="finite numbers")
     return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
 
 

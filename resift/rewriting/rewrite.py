@@ -157,11 +157,11 @@ class _Rewriting:
         self.words = word_clauses(knowledge.terms, fields, length)[: word_room("", fields)]
         # what the query's own words leave
         room = word_room(knowledge.text, fields)
-        near = {} if self.parts is None else knowledge.other_words
+        near = {} if self.parts is None else knowledge.related_words
         # the query's own words stand there twice then: by them it is told which hits have none
         twice = word_room(f"{knowledge.text} {knowledge.text}", fields) if near else room
         self.others = other_word_clauses(near, fields, twice - ALTERNATIVES)
-        self.most_in_query = room - sum(len(near) + 1 for near in knowledge.other_words.values() if self.others)
+        self.most_in_query = room - sum(len(near) + 1 for near in knowledge.related_words.values() if self.others)
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
@@ -174,7 +174,7 @@ class _Rewriting:
     @property
     def widened(self) -> list[str]:
         """The words of the index that the query is widened by."""
-        near = self.knowledge.other_words if self.others else {}
+        near = self.knowledge.related_words if self.others else {}
         return list(dict.fromkeys(word for others in near.values() for word in others))
 
     def rewritten_query(self) -> Body:

@@ -260,7 +260,7 @@ class SearchService:
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
         is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
         near = self.words.near(info, asked.text, body["query"], headers) if is_text else {}
-        knowledge = replace(knowledge, other_words=near) if near else knowledge
+        knowledge = replace(knowledge, related_words=near) if near else knowledge
         return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback, bool(near)))
 
     def _settings(

@@ -81,7 +81,7 @@ class SampledWords:
 
     def near(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
         """For words of a text, which a ``query`` asks for, those of the index that are near, as
-        :meth:`Vocabulary.other_words` has them: nothing where the text's own find enough, or nothing is known."""
+        :meth:`Vocabulary.related_words` has them: nothing where the text's own find enough, or nothing is known."""
         if not self.is_used:
             return {}
         if self.patience and self._known.get((info.name, str(headers))) is None:
@@ -91,7 +91,7 @@ class SampledWords:
             except ResiftError:  # the search itself says what is wrong
                 return {}
         known = self.get(info, headers)
-        return {} if known is None or known.vocabulary is None else known.vocabulary.other_words(text)
+        return {} if known is None or known.vocabulary is None else known.vocabulary.related_words(text)
 
     def suggest(
         self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None

@@ -58,8 +58,8 @@ class Knowledge:
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
     indices are searched, id → the name of the index that a judged document is in. ``vector_field``: the field of the
-    documents' vectors. ``other_words``: for words of a text that finds little, those of the index that are nearest to
-    them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.other_words`).
+    documents' vectors. ``related_words``: for words of a text that finds little, those of the index that are nearest to
+    them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.related_words`).
 
     Where it comes from: ``feedback``, the part of what the session learned that concerns it, None if none does;
     ``documents``, the session's judged documents; ``own``, what they teach by vectors and tokens that the index had
@@ -81,7 +81,7 @@ class Knowledge:
     own: FieldKnowledge = field(default_factory=FieldKnowledge)
     gone: int = 0
     notes: Sequence[str] = ()
-    other_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
     def share(self) -> float:

@@ -1,1 +1,1 @@
-"""Words to numbers: tables of word vectors, their folders, and similarity."""
+"""Word vectors: tables, files, similarity measures and vocabularies."""

@@ -1,9 +1,12 @@
-"""Vectors in a byte a number: what an index that was attached keeps of each document.
+"""Vectors with one byte per dimension, as attaching stores them in existing indices.
 
-A vector is 4 + K bytes, as base64 in JSON: a little-endian 32-bit float, the unit, and the numbers in units of it as
-int8. The largest is 127 units, so a number is off by half a unit at most, and rankings by such vectors are as good
-(``python benchmarks/compact_vectors.py``). In a cluster ``stored_vector.painless`` reads them, and
-``compact_vector.painless`` makes them of what is written through an ingest pipeline.
+A vector of K dimensions takes 4 + K bytes, which are stored as base64 in JSON. The first four bytes are a scale, a
+little-endian 32-bit float. The other bytes are the dimensions as int8, in units of the scale. The largest dimension is
+127 units, so each dimension is rounded by at most half a unit. Rankings by these vectors are as good as rankings by
+float vectors (``python benchmarks/compact_vectors.py``).
+
+In a cluster, the script ``stored_vector.painless`` reads these vectors, and ``compact_vector.painless`` converts the
+vectors of documents that are indexed through an ingest pipeline.
 """
 
 from __future__ import annotations
@@ -14,26 +17,28 @@ import numpy as np
 
 from resift.arrays import Floats
 
-_MOST = 127
-MAX_ROUNDING_ERROR = 0.5 / _MOST  # by how much a number is off at most, the largest one being 1
+_MAX_UNITS = 127
+
+MAX_ROUNDING_ERROR = 0.5 / _MAX_UNITS
+"""Maximum error of a dimension, relative to the largest dimension of the vector."""
 
 
 def encode_vector(vector: Floats) -> str:
-    """A vector (K,) as base64 of 4 + K bytes."""
-    numbers = np.asarray(vector, np.float32)
-    most = np.abs(numbers).max(initial=0)
-    unit = np.float32(most / np.float32(_MOST) if most > 0 else 1)
-    units = np.rint(numbers / unit).astype(np.int8)
-    return b2a_base64(unit.astype("<f4").tobytes() + units.tobytes(), newline=False).decode()
+    """Encode a vector of shape (K,) as base64 of 4 + K bytes."""
+    values = np.asarray(vector, np.float32)
+    largest = np.abs(values).max(initial=0)
+    scale = np.float32(largest / np.float32(_MAX_UNITS) if largest > 0 else 1)
+    units = np.rint(values / scale).astype(np.int8)
+    return b2a_base64(scale.astype("<f4").tobytes() + units.tobytes(), newline=False).decode()
 
 
 def json_length(field: str, dim: int) -> int:
-    """How many bytes a vector of ``dim`` numbers in a ``field`` adds to a document's JSON."""
+    """Return how many bytes an encoded vector of ``dim`` dimensions adds to the JSON of a document."""
     return len(f'"{field}":"",') + 4 * -(-(4 + dim) // 3)
 
 
 def decode_vector(text: str) -> Floats | None:
-    """Return the vector (K,) that :func:`encode_vector` encoded, or None for any other text."""
+    """Decode a vector of :func:`encode_vector`, shape (K,), or return None for any other text."""
     try:
         raw = a2b_base64(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Compiled loops (numba, extra ``fast``), for jobs that are large enough to be worth loading them.
+"""Load loops compiled by numba (extra ``fast``), for jobs that are large enough to be worth the load time.
 
-numba compiles a loop when it is first called, which takes seconds, and keeps the machine code beside the source, in the
-user's cache folder or in ``NUMBA_CACHE_DIR``; from there it is loaded in a third of a second. Without numba, and where
-none of these folders can be written to, numpy does all the work: its results agree.
+numba compiles a loop when it is first called, which takes seconds. It caches the machine code next to the source, in
+the user's cache folder, or in ``NUMBA_CACHE_DIR``. Loading it from there takes a third of a second. NumPy does the
+work if numba is not installed, or if none of these folders is writable. The results agree.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from functools import cache
 from typing import Any
 
 MIN_CHARACTERS = 32_768
+"""Minimum total length of texts for which compiled loops are loaded."""
 
 
 def compiled(function: Any) -> Any:
-    """``function`` compiled at its first call, kept on disk, run without the interpreter's lock.
+    """Compile a function at its first call, cache the machine code on disk, and run it without the GIL.
 
-    Raises RuntimeError where there is no folder to keep it in.
+    Raises:
+        RuntimeError: If no cache folder is writable.
     """
     from numba import njit
 
@@ -26,13 +28,21 @@ def compiled(function: Any) -> Any:
 
 
 def loops_for_texts(texts: Sequence[str], module: str) -> Any:
-    """A module of compiled loops by its full name if ``texts`` have MIN_CHARACTERS together, else None."""
+    """Return a module of compiled loops if the texts have at least MIN_CHARACTERS in total.
+
+    Args:
+        texts: The texts to be processed.
+        module: Full name of the module.
+
+    Returns:
+        The module, or None if the texts are short or the module cannot be loaded.
+    """
     return load_loops(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
 
 
 @cache
 def load_loops(module: str) -> Any:
-    """A module of compiled loops by its full name, None where they cannot be had."""
+    """Return a module of compiled loops by its full name, or None if it cannot be loaded."""
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError):

@@ -1,7 +1,7 @@
-"""Folders of JSON, words and arrays: written whole or not at all, checked by hash, and read into memory.
+"""Folders of a JSON file, a word list and arrays: written atomically, checked by hash, and read into memory.
 
-What was read does not change under a running process, whatever becomes of the files: a memory-mapped file that somebody
-shortens ends the process that looks at it (SIGBUS). Processes that are forked share what was read before.
+The files are not memory-mapped: a process that reads a memory-mapped file is killed (SIGBUS) if the file is truncated.
+Processes that are forked after reading share the memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from numpy.typing import NDArray
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 
 FORMAT = 1
+"""Version of the folder format."""
+
 _CHUNK = 2**20
-_NUMBERS = "fiu"  # kinds of dtypes: floats, and integers with and without a sign
-# what content of another shape than expected leads to where it is read and put together
-_MISREAD = (OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+_NUMERIC_KINDS = "fiu"  # dtype kinds: floats, signed and unsigned integers
+
+# Exceptions that unexpected content of saved files can cause
+_READ_ERRORS = (OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> str:
-    """16 hexadecimal digits of SHA-256 over settings, words and array contents."""
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of settings, words and arrays."""
     digest = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     digest.update("\n".join(words).encode())
     for name in sorted(arrays):
@@ -41,26 +44,48 @@ def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, N
 def write_folder(
     folder: str | Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
 ) -> Path:
-    """Save JSON, words and arrays as one folder, swapped in whole so that a reader never meets half of it.
+    """Save settings, words and arrays as a folder.
 
-    ``name`` is the JSON file's; words go to ``words.txt``, each array to a file of its own; the folder's path is
-    returned. A folder that holds such a JSON file is replaced. Raises BadInput if it contains other files only, if it
-    cannot be written (an earlier one stays as it was), or if a word cannot be a line of a file.
+    The complete folder replaces an existing folder at once, so that readers never see an incomplete folder.
+
+    Args:
+        folder: Path of the folder. An existing folder is replaced if it contains a file with this ``name``.
+        name: Name of the JSON file.
+        info: Settings, saved in the JSON file.
+        words: The words, saved in ``words.txt``.
+        arrays: The arrays, each saved in a file ``<key>.npy``.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        BadInput: If the folder contains only other files, if it cannot be written, or if a word contains a line break
+            or is not valid Unicode. An existing folder then stays unchanged.
     """
     for word in words:
         if "\n" in word or "\r" in word or not _is_unicode(word):
-            raise BadInput(f"{word!r} cannot be a line of {folder}", value=word, expected="Unicode text of one line")
-    with replacing_folder(folder, name) as fresh:
-        _write_files(fresh, name, info, words, arrays)
+            message = f"{word!r} cannot be saved as a line of a file"
+            raise BadInput(message, value=word, expected="Unicode text without line breaks")
+    with replacing_folder(folder, name) as new_folder:
+        _write_files(new_folder, name, info, words, arrays)
     return Path(folder)
 
 
 @contextmanager
 def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
-    """An empty folder that takes the place of ``folder`` once the block has filled it.
+    """Create an empty folder that replaces ``folder`` when the block ends.
 
-    A folder that holds a file of this ``name`` is replaced. Raises BadInput if it contains other files only, or if it
-    cannot be written (an earlier one stays as it was).
+    If the block raises an exception, the new folder is deleted and an existing folder stays unchanged.
+
+    Args:
+        folder: Path of the folder. An existing folder is replaced if it contains a file with this ``name``.
+        name: Name of a file that identifies folders written by Resift.
+
+    Yields:
+        The path of the new, empty folder.
+
+    Raises:
+        BadInput: If the folder contains only other files, or if it cannot be written.
     """
     target = Path(folder)
     try:
@@ -68,14 +93,14 @@ def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
             expected = f"a new folder, or one with a {name}"
             raise BadInput(f"{target} contains other files", value=str(target), expected=expected)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # beside the target, because a folder can only be renamed within its file system
-        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        # In the same parent folder, because a folder can only be renamed within a file system.
+        new_folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
-            fresh.chmod(0o755)  # mkdtemp's is for its owner alone
-            yield fresh
-            _swap(fresh, target)
+            new_folder.chmod(0o755)  # mkdtemp creates folders that only their owner may read
+            yield new_folder
+            _swap(new_folder, target)
         finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(new_folder, ignore_errors=True)
     except OSError as error:
         expected = "a folder that can be written, on a disk with space left"
         raise BadInput(f"{target} cannot be written: {error}", value=str(target), expected=expected) from error
@@ -96,26 +121,26 @@ def _write_files(
         np.save(folder / f"{stem}.npy", array, allow_pickle=False)
 
 
-def _swap(fresh: Path, target: Path) -> None:
-    """Rename ``fresh`` to ``target``; an earlier folder of that name is then at ``fresh``, to be deleted."""
+def _swap(new_folder: Path, target: Path) -> None:
+    """Rename ``new_folder`` to ``target``, and a folder that exists at ``target`` to ``new_folder``, for deletion."""
     if not target.exists():
-        fresh.rename(target)
+        new_folder.rename(target)
         return
-    # The earlier folder is deleted only when the new one is in its place: deleting takes time, and a process that is
-    # killed meanwhile would leave neither of them.
-    aside = fresh.with_name(f"{fresh.name}-old")
+    # The existing folder is renamed, not deleted. Deleting takes time, and a process that is killed meanwhile would
+    # leave neither folder.
+    aside = new_folder.with_name(f"{new_folder.name}-old")
     target.rename(aside)
     try:
-        fresh.rename(target)
+        new_folder.rename(target)
     except OSError:
         aside.rename(target)
         raise
-    aside.rename(fresh)
+    aside.rename(new_folder)
 
 
 @contextmanager
 def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
-    """Raise CorruptModel, which names ``folder`` and what is wrong, where its content cannot be put together."""
+    """Convert exceptions in the block, caused by unexpected file contents, to a CorruptModel that names the folder."""
     try:
         yield
     except (ModelNotFound, CorruptModel):
@@ -123,17 +148,26 @@ def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
     except BadInput as error:
         raise CorruptModel(f"{folder}: {error.message}", value=str(folder), expected=error.expected) from error
     except KeyError as error:
-        raise CorruptModel(f"{folder} lacks {error}", value=str(folder), expected="what Resift saved") from error
-    except _MISREAD as error:
+        message = f"{folder} is incomplete: {error} is missing"
+        raise CorruptModel(message, value=str(folder), expected="files that Resift saved") from error
+    except _READ_ERRORS as error:
         message = f"{folder} cannot be read: {error or type(error).__name__}"
-        raise CorruptModel(message, value=str(folder), expected="what Resift saved") from error
+        raise CorruptModel(message, value=str(folder), expected="files that Resift saved") from error
 
 
 def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
-    """What :func:`write_folder` saved, its hash checked: (JSON without hash and format, words, arrays by name).
+    """Read a folder that :func:`write_folder` saved, and check its hash.
 
-    The arrays are read-only, and hold finite numbers. Raises ModelNotFound if there is no such folder, and CorruptModel
-    if it cannot be read, was changed since, or has another format.
+    Args:
+        folder: Path of the folder.
+        name: Name of the JSON file.
+
+    Returns:
+        The settings, the words, and the arrays by name. The arrays are read-only and contain finite numbers only.
+
+    Raises:
+        ModelNotFound: If the folder has no JSON file of this name.
+        CorruptModel: If the folder cannot be read, was changed after it was saved, or has a different format.
     """
     path = Path(folder)
     if not (path / name).is_file():
@@ -145,33 +179,39 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
         if version != FORMAT:
             raise CorruptModel(f"{path} has format {version}", value=str(path), expected=f"format {FORMAT}")
         stems = info.pop("arrays")
-        # Path(…).name: what the JSON names must not lead out of the folder
+        # Path(stem).name drops any "../" in the JSON file, so that only files in this folder are read.
         arrays = {stem: _read_array(path / f"{Path(stem).name}.npy") for stem in stems}
         if content_hash(info, words, arrays) != recorded:
-            raise CorruptModel(f"{path} was changed since it was saved", value=str(path), expected=f"hash {recorded}")
+            raise CorruptModel(f"{path} was changed after it was saved", value=str(path), expected=f"hash {recorded}")
         for stem, array in arrays.items():
             if not _is_finite(array):
-                raise CorruptModel(f"{path}: {stem} hold NaN or infinity", value=stem, expected="finite numbers")
+                raise CorruptModel(f"{path}: {stem} contains NaN or infinity", value=stem, expected="finite numbers")
     return info, words, arrays
 
 
 def _read_array(path: Path) -> NDArray[Any]:
-    """The array of a ``.npy`` file, read-only. Raises ValueError or OSError for anything but an array of numbers."""
+    """Return the array of a ``.npy`` file, read-only.
+
+    Raises:
+        ValueError: If the file is not an array of numbers that NumPy saved.
+        OSError: If the file cannot be read.
+    """
     with path.open("rb") as file:
         try:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
             if file.read(1):
-                raise ValueError("it goes on behind its numbers")
-        except Exception as error:  # NumPy parses the header as Python, and raises nearly anything on a damaged one
-            raise ValueError(f"{path.name} is no array that NumPy saved: {error}") from error
-    if array.dtype.kind not in _NUMBERS:
-        raise ValueError(f"{path.name} holds {array.dtype}, expected numbers")
+                raise ValueError("the file is longer than the array")
+        except Exception as error:  # NumPy parses the header as Python, so a damaged header can raise any exception
+            raise ValueError(f"{path.name} is not an array that NumPy saved: {error}") from error
+    if array.dtype.kind not in _NUMERIC_KINDS:
+        raise ValueError(f"{path.name} has dtype {array.dtype}, expected numbers")
     array.flags.writeable = False
     return array
 
 
 def _is_finite(array: NDArray[Any]) -> bool:
-    # in parts, because isfinite makes an array of its own
+    if array.dtype.kind != "f":
+        return True
+    # In chunks, because isfinite creates an array as long as its input.
     flat = array.reshape(-1, order="A")
-    parts = range(0, len(flat) if array.dtype.kind == "f" else 0, _CHUNK)
-    return all(bool(np.isfinite(flat[start : start + _CHUNK]).all()) for start in parts)
+    return all(bool(np.isfinite(flat[start : start + _CHUNK]).all()) for start in range(0, len(flat), _CHUNK))

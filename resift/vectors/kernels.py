@@ -1,8 +1,9 @@
-"""Compiled loops (numba, extra ``fast``): characters to word ids, and the mean of words' rows.
+"""Compiled loops (numba, extra ``fast``): look up the rows of words, and pool these rows.
 
-A text is read once, a character (UTF-32) at a time. A table says what each one becomes in lower case and which separate
-words, and a word is known by a 64-bit hash of its characters. So ids are those of :func:`resift.text.tokenize` and a
-dictionary, but that one unknown word in 10¹⁴ is taken for a known one by chance.
+Texts are read as UTF-32, one character at a time. A table gives the lower case of each character, and which characters
+separate words (:func:`resift.text.lowercase_table`). Words are identified by a 64-bit hash of their characters. The
+results are the same as those of :func:`resift.text.tokenize` and a dictionary, except that about one unknown word in
+10¹⁴ has the hash of a known word.
 """
 
 from __future__ import annotations
@@ -17,99 +18,124 @@ from numpy.typing import NDArray
 from resift.text import SINGLE_CHARACTER_WORD, lowercase_table
 from resift.vectors.compiled import compiled
 
-_SEED, _PRIME = uint64(0xCBF29CE484222325), uint64(0x100000001B3)  # FNV-1a
-_CHARACTER = uint32(SINGLE_CHARACTER_WORD - 1)
-_SHORT_SUM = 64
+# Hash function FNV-1a
+_SEED = uint64(0xCBF29CE484222325)
+_PRIME = uint64(0x100000001B3)
+
+_CODE_POINT = uint32(SINGLE_CHARACTER_WORD - 1)  # mask of the code point in the lower-case table
+_PARTIAL_SUM = 64  # number of rows that pool_mean adds up in a separate sum
 
 
 @compiled
-def _place(key: Any, table: Any) -> Any:
-    """Where a key stands in the table, its row + 1 behind it; or, with a 0 behind it, where it would be put."""
-    place = (key ^ (key >> uint64(29))) * uint64(2) & uint64(len(table) - 1)
-    while table[place + uint64(1)] and table[place] != key:
-        place = (place + uint64(2)) & uint64(len(table) - 1)
-    return place
+def _slot(key: Any, table: Any) -> Any:
+    """Return the position of a key in the hash table, or the free position where it would be inserted.
+
+    The item after the key is its row + 1. It is 0 at a free position.
+    """
+    slot = (key ^ (key >> uint64(29))) * uint64(2) & uint64(len(table) - 1)
+    while table[slot + uint64(1)] and table[slot] != key:
+        slot = (slot + uint64(2)) & uint64(len(table) - 1)
+    return slot
 
 
 @compiled
-def _fill(words: Any, starts: Any, table: Any) -> None:
-    """Put each word into the table, at its place or the next free one."""
+def _insert_words(characters: Any, starts: Any, table: Any) -> None:
+    """Insert each word into the hash table, with its position + 1 as the row."""
     for row in range(len(starts) - 1):
         key = _SEED
         for k in range(starts[row], starts[row + 1]):
-            key = (key ^ uint64(words[k])) * _PRIME
-        place = _place(key, table)
-        table[place], table[place + uint64(1)] = key, uint64(row + 1)
+            key = (key ^ uint64(characters[k])) * _PRIME
+        slot = _slot(key, table)
+        table[slot], table[slot + uint64(1)] = key, uint64(row + 1)
 
 
 @compiled
-def _ids(text: Any, starts: Any, folded: Any, table: Any, out: Any, offsets: Any) -> None:
-    """Append the rows of the known words of each text to ``out``, and note in ``offsets`` how many there are then."""
-    found = 0
+def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, rows: Any, offsets: Any) -> None:
+    """Write the rows of the known words of each text to ``rows``, and the end of each text to ``offsets``."""
+    count = 0
     for i in range(len(starts) - 1):
         key = _SEED
         for k in range(starts[i], starts[i + 1] + 1):
-            # a text ends with a separator of words
-            point = folded[text[k]] if k < starts[i + 1] and text[k] < len(folded) else uint32(0)
-            if point != 0 and point <= _CHARACTER:
+            # The end of a text counts as a separator.
+            point = lowercase[characters[k]] if k < starts[i + 1] and characters[k] < len(lowercase) else uint32(0)
+            if point != 0 and point <= _CODE_POINT:
                 key = (key ^ uint64(point)) * _PRIME
                 continue
             if key != _SEED:
-                out[found] = int64(table[_place(key, table) + uint64(1)]) - 1
-                found += out[found] >= 0
+                rows[count] = int64(table[_slot(key, table) + uint64(1)]) - 1
+                count += rows[count] >= 0
                 key = _SEED
-            if point != 0:  # a character that is a word
-                key = (_SEED ^ uint64(point & _CHARACTER)) * _PRIME
-                out[found] = int64(table[_place(key, table) + uint64(1)]) - 1
-                found += out[found] >= 0
+            if point != 0:  # a character that is a word by itself
+                key = (_SEED ^ uint64(point & _CODE_POINT)) * _PRIME
+                rows[count] = int64(table[_slot(key, table) + uint64(1)]) - 1
+                count += rows[count] >= 0
                 key = _SEED
-        offsets[i + 1] = found
+        offsets[i + 1] = count
 
 
 def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The characters of all texts, end to end, and the n + 1 places where each text's begin."""
+    """Return the characters of n texts as a single array, and the n + 1 positions where the texts start and end."""
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=starts[1:])
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32), starts
 
 
 def build_lookup(words: Sequence[str]) -> NDArray[np.uint64]:
-    """The hash table of a vocabulary: keys, each with its row + 1 behind it."""
+    """Return the hash table of a vocabulary, for :func:`word_ids`.
+
+    The table alternates between keys and rows: the row of a word + 1 follows its key.
+    """
     table = np.zeros(4 << len(words).bit_length(), np.uint64)
-    _fill(*_characters(words), table)
+    _insert_words(*_characters(words), table)
     return table
 
 
 def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-    # what "Σ" and "İ" become is not one character each
-    text, starts = _characters([text.lower() if "Σ" in text or "İ" in text else text for text in texts])
-    # a row for each word, and room for the one that is looked up
-    out, offsets = np.empty(len(text) + 1, np.int32), np.zeros(len(starts), np.int64)
-    _ids(text, starts, lowercase_table(), lookup, out, offsets)
-    return out[: offsets[-1]], offsets
+    """Return the rows of the known words of n texts.
+
+    Args:
+        lookup: The hash table of the vocabulary, from :func:`build_lookup`.
+        texts: The n texts.
+
+    Returns:
+        The rows of all texts in a single array, and the n + 1 offsets in it where the texts start and end.
+    """
+    # The lower case of "Σ" and "İ" is not a single, context-free character, so these texts are lower-cased here.
+    characters, starts = _characters([text.lower() if "Σ" in text or "İ" in text else text for text in texts])
+    # Room for one row per character, and for the row that is being looked up
+    rows, offsets = np.empty(len(characters) + 1, np.int32), np.zeros(len(starts), np.int64)
+    _look_up_words(characters, starts, lowercase_table(), lookup, rows, offsets)
+    return rows[: offsets[-1]], offsets
 
 
 @compiled
 def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, out: Any) -> None:
-    """Σ factor · row / Σ divisor of each part's words, written to ``out`` (n, K), float32; 0 where the divisors are.
+    """Write the weighted mean of the word rows of n texts to ``out``.
 
-    The n parts are ``ids[offsets[i]:offsets[i + 1]]``; ``factors`` and ``divisors`` (V,), float32; ``matrix`` (V, K).
-    Long sums are made of short ones, so that they lose no digits.
+    The mean is Σ factor · row / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
+
+    Args:
+        ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
+        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
+        matrix: The word rows, shape (V, K), int8 or float32.
+        factors: Factor of each row, shape (V,), float32.
+        divisors: Divisor of each row, shape (V,), float32.
+        out: Result of shape (n, K), float32.
     """
-    some = np.empty(matrix.shape[1], np.float32)
+    partial = np.empty(matrix.shape[1], np.float32)
     for i in range(len(offsets) - 1):
         row, total = out[i], 0.0
         row[:] = 0
-        for start in range(offsets[i], offsets[i + 1], _SHORT_SUM):
-            some[:] = 0
-            for k in range(start, min(start + _SHORT_SUM, offsets[i + 1])):
+        # Partial sums keep the precision of long sums in 32 bits.
+        for start in range(offsets[i], offsets[i + 1], _PARTIAL_SUM):
+            partial[:] = 0
+            for k in range(start, min(start + _PARTIAL_SUM, offsets[i + 1])):
                 factor, values = factors[ids[k]], matrix[ids[k]]
-                for j in range(len(some)):
-                    some[j] += factor * float32(values[j])
+                for j in range(len(partial)):
+                    partial[j] += factor * float32(values[j])
                 total += divisors[ids[k]]
             for j in range(len(row)):
-                row[j] += some[j]
+                row[j] += partial[j]
         if total > 0:
             share = float32(1 / total)
             for j in range(len(row)):

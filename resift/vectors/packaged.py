@@ -1,4 +1,4 @@
-"""The packaged word vectors, and others by their folders."""
+"""Load the packaged word vectors, or word vectors from a folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from pathlib import Path
 from resift.vectors.table import WordVectors
 
 DEFAULT_MODEL = "resift-en"
+"""Name of the packaged English word vectors."""
 
 
 def load_vectors(name: str | Path = DEFAULT_MODEL) -> WordVectors:
-    """Word vectors by their folder, or the packaged ones by their name, ``resift-en``.
+    """Load word vectors.
 
-    Raises ModelNotFound where there are none, CorruptModel where the folder's content is not what was saved.
+    Args:
+        name: A folder that :meth:`WordVectors.save` wrote, or ``resift-en`` for the packaged vectors.
+
+    Raises:
+        ModelNotFound: If the folder does not exist or contains no word vectors.
+        CorruptModel: If the files differ from the saved files.
     """
     return WordVectors.load(str(files("resift") / "data" / DEFAULT_MODEL) if str(name) == DEFAULT_MODEL else name)

@@ -1,6 +1,6 @@
-"""Similarity of one vector with many.
+"""Similarity of one vector with many vectors.
 
-All functions are defined for every input: a zero vector is similar to nothing (0).
+All functions are defined for every input. A zero vector has similarity 0 with every vector.
 """
 
 from __future__ import annotations
@@ -14,34 +14,63 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-_SHORTEST = 1e-15  # the squares of what is shorter have too few digits in 32 bits: it counts as zero
+_MIN_LENGTH = 1e-15  # shorter vectors count as zero, because their squares lose digits in 32 bits
 
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
-    """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
+    """Scale the rows of an array to length 1 (l2). Zero rows stay zero.
+
+    Args:
+        matrix: Array of shape (..., K).
+
+    Returns:
+        Array of the same shape, float32.
+    """
     dense = np.asarray(matrix, np.float32)
     norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
-    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > _SHORTEST)
+    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > _MIN_LENGTH)
     return units
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
-    """Cosine of ``query`` (K,) with each row of ``documents`` (n, K); shape (n,), in [-1, 1]."""
+    """Return the cosine of a query vector with each document vector.
+
+    Args:
+        query: Array of shape (K,).
+        documents: Array of shape (n, K).
+
+    Returns:
+        Array of shape (n,), float32, with values in [-1, 1].
+    """
     dense, direction = np.asarray(documents, np.float32), np.asarray(query, np.float32)
     length = sqrt(direction.dot(direction))
-    squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, 0]  # sooner than einsum
+    squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, 0]  # faster than einsum
     cosines: Floats = np.zeros_like(squares)
-    if length > _SHORTEST:
+    if length > _MIN_LENGTH:
         lengths = np.sqrt(squares)
-        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > _SHORTEST)
+        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > _MIN_LENGTH)
     return cosines
 
 
 def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
-    """Sum of minima over sum of maxima, memberships clipped at 0 (Muffo et al. 2021, eq. 8); shape (n,), in [0, 1]."""
+    """Return the fuzzy Jaccard index of a query vector with each document vector.
+
+    It is the sum of the minima over the sum of the maxima of all dimensions. Negative memberships count as 0.
+
+    Args:
+        query: Memberships of the query, shape (K,).
+        documents: Memberships of the documents, shape (n, K).
+
+    Returns:
+        Array of shape (n,), float32, with values in [0, 1].
+
+    Source:
+        Muffo et al. 2021, eq. 8.
+    """
     a, b = np.maximum(query, 0), np.maximum(documents, 0)
     shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum(-1)
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
 
 
 SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {"cosine": cosine, "jaccard": fuzzy_jaccard}
+"""The similarity functions by name."""

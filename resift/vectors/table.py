@@ -1,8 +1,17 @@
-"""Word vectors: a vocabulary, a matrix and a weight for each word, in a folder that is safe to load.
+"""Tables of word vectors, with a weight for each word.
 
-The folder holds ``vectors.json`` (sizes, provenance, content hash), ``words.txt`` (UTF-8, one word a line, most
-frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle.
-It is read into memory, which processes share that are forked afterwards.
+A table is saved as a folder with these files:
+
+================  ===========================================================================
+``vectors.json``  provenance and content hash
+``words.txt``     the words in UTF-8, one per line, most frequent first
+``vectors.npy``   the matrix
+``weights.npy``   the weights of the words
+``scales.npy``    the scales of the rows, for int8 matrices only
+================  ===========================================================================
+
+No file is a pickle, so a folder from an untrusted source cannot run code. The files are read into memory, which is
+shared by processes that are forked afterwards.
 """
 
 from __future__ import annotations
@@ -24,25 +33,34 @@ from resift.vectors.compiled import load_loops, loops_for_texts
 from resift.vectors.folder import corrupt_model_errors, read_folder, write_folder
 
 LOOPS_MODULE = "resift.vectors.kernels"
+"""Name of the module of compiled loops."""
 
 
-class _Rows(dict[str, int]):
-    """Word → row; -1 for a word without one."""
+class _RowIndex(dict[str, int]):
+    """The row of each word, and -1 for any word without a row."""
 
     def __missing__(self, word: str) -> int:
         return -1
 
 
 class WordVectors:
-    """A vocabulary with one row a word.
+    """A vocabulary of V words, with a vector and a weight for each word.
 
-    ``matrix`` is (V, D) float32, float16, or int8 together with ``scales`` (V,) float32, a row's value being
-    ``matrix[i] * scales[i]``. ``weights`` (V,) float32 is what a word counts when a text's words are pooled.
-    Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
-    no part in a text. ``info`` is provenance, JSON, which is saved too.
+    Words outside the vocabulary have no row. They are ignored when a text is encoded.
 
-    Raises BadInput if there are no words, one stands there twice, not each has a row, a weight and, with scales, a
-    scale, or for another dtype (or int8 without scales, or another with them).
+    Args:
+        words: The V words, as :func:`resift.text.tokenize` returns words, most frequent first.
+        matrix: The word vectors, shape (V, D), float32, float16 or int8. An int8 matrix needs ``scales``.
+        weights: Weight of each word when the words of a text are pooled, shape (V,). The default is 1.
+        scales: Factor of each row of an int8 matrix, shape (V,): the vector is ``matrix[i] * scales[i]``.
+        info: Provenance, as JSON, which is saved with the table.
+
+    Attributes:
+        index: The row of each word. Unknown words have the row -1.
+
+    Raises:
+        BadInput: If there are no words, a word occurs twice, a shape does not fit the number of words, or the dtype
+            of the matrix does not fit the scales.
     """
 
     def __init__(
@@ -55,9 +73,11 @@ class WordVectors:
     ) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix) or not matrix.size:
             raise BadInput(
-                f"{len(words)} words and a matrix of shape {matrix.shape}", expected="one row for each word, not none"
+                f"{len(words)} words and a matrix of shape {matrix.shape}",
+                expected="at least one word, and one row for each word",
             )
-        if (matrix.dtype.kind != "f" and matrix.dtype != np.int8) or (matrix.dtype == np.int8) != (scales is not None):
+        is_int8 = matrix.dtype == np.int8
+        if not (is_int8 or matrix.dtype.kind == "f") or is_int8 != (scales is not None):
             raise BadInput(f"matrix of dtype {matrix.dtype}", expected="int8 with scales, or a float without")
         for name, numbers in (("weights", weights), ("scales", scales)):
             if numbers is not None and np.shape(numbers) != (len(words),):
@@ -67,26 +87,37 @@ class WordVectors:
         self.scales = scales
         self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
         self.info = dict(info or {})
-        self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
+        self.index = _RowIndex(zip(self.words, range(len(self.words)), strict=True))
         if len(self.index) < len(self.words):
             word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
-            raise BadInput(f"{word!r} has more than one row", value=word, expected="different words")
+            raise BadInput(f"the word {word!r} occurs more than once", value=word, expected="different words")
 
     def __len__(self) -> int:
         return len(self.words)
 
     @property
     def dim(self) -> int:
-        """Number of dimensions, D."""
+        """Number of dimensions D."""
         return int(self.matrix.shape[1])
 
     def rows(self, ids: Any = slice(None)) -> Floats:
-        """The matrix as float32, shape (V, D), int8 rows scaled; or the rows of ``ids`` (m,) only, shape (m, D)."""
+        """Return the word vectors as float32, with int8 rows scaled.
+
+        Args:
+            ids: Row numbers of shape (m,), or a slice. The default is all rows.
+
+        Returns:
+            Array of shape (m, D), or (V, D) for all rows.
+        """
         dense = np.asarray(self.matrix[ids], dtype=np.float32)
         return dense if self.scales is None else dense * self.scales[ids, None]
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
+        """Return the row numbers of the known words of n texts.
+
+        Returns:
+            The row numbers of all texts in a single array, and the n + 1 offsets in it where the texts start and end.
+        """
         if kernels := loops_for_texts(texts, LOOPS_MODULE):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
@@ -102,17 +133,19 @@ class WordVectors:
 
     @cached_property
     def unknown_weight(self) -> float:
-        """What a word without a row weighs where all words of a text count: it is rare, so as much as the heaviest
-        hundredth."""
+        """Weight of unknown words, where these count: the 99th percentile of all weights, because they are rare."""
         return float(np.quantile(self.weights, 0.99))
 
     def idf(self, word: str) -> float:
-        """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row."""
+        """Return log(rank + 2), an estimate of the word's inverse document frequency by Zipf's law.
+
+        Unknown words count as rarer than all known words.
+        """
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is saved, by file stem."""
+        """Return the arrays to be saved, by their file names without the extension."""
         arrays = {"vectors": self.matrix, "weights": self.weights}
         if self.scales is not None:
             arrays["scales"] = self.scales
@@ -120,20 +153,35 @@ class WordVectors:
 
     @classmethod
     def restore(cls, words: Sequence[str], arrays: dict[str, NDArray[Any]], info: dict[str, Any]) -> WordVectors:
-        """A table of what was saved of it. Raises BadInput for pieces of words, as version 0.1 saved them."""
+        """Create a table from its saved words, arrays and provenance.
+
+        Raises:
+            BadInput: If the rows belong to word pieces, as in tables of version 0.1.
+        """
         if "tokenizer" in arrays:
-            raise BadInput("its rows are of word pieces", expected="words: resift vectors convert of the static model")
+            raise BadInput(
+                "the table has word pieces instead of words",
+                expected="a table of words: convert the static model again with resift vectors convert",
+            )
         return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder, whole or not at all (an existing one is replaced)."""
+        """Save the table as a folder and return its path.
+
+        The folder is written atomically. An existing table in it is replaced.
+
+        Raises:
+            BadInput: If the folder contains other files or cannot be written.
+        """
         return write_folder(folder, "vectors.json", self.info, self.words, self.arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> WordVectors:
-        """Read a folder that :meth:`save` wrote.
+        """Load a table from a folder that :meth:`save` wrote.
 
-        Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
+        Raises:
+            ModelNotFound: If the folder contains no word vectors.
+            CorruptModel: If the files differ from the saved files.
         """
         info, words, arrays = read_folder(folder, "vectors.json")
         with corrupt_model_errors(folder):

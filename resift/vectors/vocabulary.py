@@ -1,8 +1,8 @@
-"""Other words: of those that an index has, the nearest to a query's, for a query whose own words find little in it.
+"""Find related words of an index for queries whose own words match few documents.
 
-What a query finds, and which words there are, is estimated from a sample of the index's documents; which words are near
-is a look-up in static word vectors. The constants were chosen on the collections that ``benchmarks/other_words.py``
-measures, so that its figures are not of data that nobody tuned on.
+A sample of the index's documents gives its vocabulary, and an estimate of how many documents a query matches. Static
+word vectors give the words of the vocabulary that are nearest to the query's words. The constants were chosen on the
+collections that ``benchmarks/related_words.py`` measures, so its figures are not those of held-out data.
 """
 
 from __future__ import annotations
@@ -19,117 +19,179 @@ from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-# A query finds enough if a fiftieth of the documents, or this many, have half of its words' idf, and little if fewer
-# have even three tenths of it. More words than that find enough.
-ENOUGH_DOCUMENTS, ENOUGH_SHARE, LOW_SHARE, MAX_QUERY_WORDS = 10, 0.5, 0.3, 16
-# How many other words a word of a query gets at most, and their weight at a cosine of 1 where that finds little, and
-# where it finds more.
-MAX_NEAREST, STRONG_WEIGHT, WEAK_WEIGHT = 4, 0.85, 0.4
-# How near other words are at least, what counts that the query's other words are near to them, and how many forms each
-# has where the index does not stem.
-MIN_COSINE, CONTEXT_WEIGHT, MAX_FORMS = 0.3, 0.3, 2
-_MAX_VOCABULARY, _PROBED, _CANDIDATES = 30_000, 64, 100
+ENOUGH_DOCUMENTS = 10
+"""A query matches enough if this many documents, or a fiftieth of the index, contain ENOUGH_SHARE of its words."""
+
+ENOUGH_SHARE = 0.5
+"""Share of the query's words, weighted by idf, that a matching document contains."""
+
+LOW_SHARE = 0.3
+"""Below this share, related words get STRONG_WEIGHT. From it to ENOUGH_SHARE they get WEAK_WEIGHT."""
+
+MAX_QUERY_WORDS = 16
+"""Queries with more words than this get no related words."""
+
+MAX_NEAREST = 4
+"""Maximum number of related words for each query word, not counting further forms of the same word."""
+
+STRONG_WEIGHT = 0.85
+"""Weight of a related word of cosine 1 if the query matches few documents."""
+
+WEAK_WEIGHT = 0.4
+"""Weight of a related word of cosine 1 if the query matches more documents."""
+
+MIN_COSINE = 0.3
+"""Minimum cosine of a related word and the query word."""
+
+CONTEXT_WEIGHT = 0.3
+"""Weight of the cosine with the whole query when related words are ranked."""
+
+MAX_FORMS = 2
+"""Maximum number of forms of a related word in an index that does not stem."""
+
+_MAX_VOCABULARY = 30_000
+_PROBE_DIMENSIONS = 64
+_CANDIDATES = 100
 _MAX_PAIRS = 12
 
 
 class Vocabulary:
     """The words of a sample of an index's documents.
 
-    ``documents``: the words of each, once; ``total``: how many documents the index has; ``stems``: whether to the index
-    inflections of a word are the same; ``table``: the word vectors, (V, D).
+    Args:
+        documents: The distinct words of each sampled document.
+        total: Number of documents in the index.
+        stems: Whether the index treats inflected forms of a word as equal.
+        table: The word vectors.
+
+    Attributes:
+        size: Number of sampled documents.
+        words: The content words of the sample that have a word vector, most frequent first.
     """
 
     def __init__(self, documents: Sequence[Sequence[str]], total: int, stems: bool, table: WordVectors) -> None:
         self.size, self.total, self.stems, self.table = len(documents), max(total, len(documents)), stems, table
-        forms = {word: self._term(word) for word in dict.fromkeys(chain.from_iterable(documents))}
-        self._terms = {term: row for row, term in enumerate(dict.fromkeys(forms.values()))}
-        owned = [{self._terms[forms[word]] for word in document} for document in documents]
-        flat = np.fromiter((term for terms in owned for term in terms), np.int32)
-        rows = np.repeat(np.arange(self.size, dtype=np.int32), [len(terms) for terms in owned])
-        self._documents = rows[np.argsort(flat, kind="stable")]
-        self._offsets = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(self._terms)))])
-        counts = Counter(word for document in documents for word in document if _is_content(word))
-        known = [word for word, _ in counts.most_common() if table.index[word] >= 0][:_MAX_VOCABULARY]
-        self.words, self._stems = known, [stem(word) for word in known]
-        self._rows = np.array([table.index[word] for word in known], np.int32)
-        # what the first dimensions, the principal ones, say of all words, is enough to know which may be near
-        self._probes = unit_rows(table.rows(self._rows))[:, :_PROBED].copy() if known else None
+        self._build_postings(documents)
+        counts = Counter(word for document in documents for word in document if _is_content_word(word))
+        known = [word for word, _ in counts.most_common() if table.index[word] >= 0]
+        self.words = known[:_MAX_VOCABULARY]
+        self._stems = [stem(word) for word in self.words]
+        self._rows = np.array([table.index[word] for word in self.words], np.int32)
+        # The first dimensions are the principal components. They are enough to select candidates.
+        self._probes = unit_rows(table.rows(self._rows))[:, :_PROBE_DIMENSIONS].copy() if known else None
+
+    def _build_postings(self, documents: Sequence[Sequence[str]]) -> None:
+        """Store the documents of each term: ``_postings[_offsets[i]:_offsets[i + 1]]`` for the term in row i."""
+        terms = {word: self._term(word) for word in dict.fromkeys(chain.from_iterable(documents))}
+        self._term_rows = {term: row for row, term in enumerate(dict.fromkeys(terms.values()))}
+        document_terms = [{self._term_rows[terms[word]] for word in document} for document in documents]
+        flat = np.fromiter((row for rows in document_terms for row in rows), np.int32)
+        owners = np.repeat(np.arange(self.size, dtype=np.int32), [len(rows) for rows in document_terms])
+        self._postings = owners[np.argsort(flat, kind="stable")]
+        self._offsets = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(self._term_rows)))])
 
     def _term(self, word: str) -> str:
+        """Return the form by which the index compares a word."""
         return stem(word) if self.stems else word
 
-    def other_words(self, text: str) -> dict[str, dict[str, float]]:
-        """Word of a text → the words nearest to it and what they weigh beside it, 0 to 1, nearest first.
+    def related_words(self, text: str) -> dict[str, dict[str, float]]:
+        """Return the nearest words of the index for each word of a query, if the query matches few documents.
 
-        Nothing where the text's own words find enough: ten documents, or a fiftieth of all, as far as the sample tells,
-        that have half of its words, each as much as it is rare. Weak ones where so many have three tenths.
+        A query matches enough documents if ten documents, or a fiftieth of the index, contain half of its words,
+        weighted by idf. The number of documents is extrapolated from the sample. If the documents contain at least
+        three tenths of the words, the related words get a lower weight.
+
+        Args:
+            text: The query.
+
+        Returns:
+            By query word, its related words with their weights in (0, 1), nearest first. Empty if the query matches
+            enough documents, or has too many words.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
-        near = [word for word in words if _is_content(word) and self.table.index[word] >= 0]
-        if self._probes is None or not near or len(words) > MAX_QUERY_WORDS:
+        known = [word for word in words if _is_content_word(word) and self.table.index[word] >= 0]
+        if self._probes is None or not known or len(words) > MAX_QUERY_WORDS:
             return {}
-        share = self._share_found(words)
+        share = self._matched_share(words)
         if share >= ENOUGH_SHARE:
             return {}
         weight = STRONG_WEIGHT if share < LOW_SHARE else WEAK_WEIGHT
-        rows = [self.table.index[word] for word in near]
+        rows = [self.table.index[word] for word in known]
         vectors = unit_rows(self.table.rows(rows))
         context = unit_rows(self.table.weights[rows] @ vectors)
-        probed = self._probes @ vectors[:, :_PROBED].T
-        found = {
-            word: {other: weight * cosine for other, cosine in self._nearest(word, vector, context, scores)}
-            for word, vector, scores in zip(near, vectors, probed.T, strict=True)
-        }
-        return {word: others for word, others in found.items() if others}
+        probe_scores = self._probes @ vectors[:, :_PROBE_DIMENSIONS].T
+        related = {}
+        for word, vector, scores in zip(known, vectors, probe_scores.T, strict=True):
+            nearest = self._nearest(word, vector, context, scores)
+            if weights := {candidate: weight * cosine for candidate, cosine in nearest}:
+                related[word] = weights
+        return related
 
-    def _share_found(self, words: Sequence[str]) -> float:
-        """The largest share of the words' idf that enough documents have, 1 where nothing finds anything."""
-        held, whole = np.zeros(self.size), 0.0
+    def _matched_share(self, words: Sequence[str]) -> float:
+        """Return the largest share of the words' idf that enough documents contain.
+
+        It is 1 if no word occurs in the index or has a vector, because related words cannot help such a query.
+        """
+        matched, total_idf = np.zeros(self.size), 0.0
         for term, word in {self._term(word): word for word in words}.items():
-            row = self._terms.get(term, -1)
+            row = self._term_rows.get(term, -1)
             if row < 0 and self.table.index[word] < 0:
-                continue  # nothing finds anything for such a word
-            documents = self._documents[slice(*self._offsets[row : row + 2])] if row >= 0 else self._documents[:0]
-            rarity = float(np.log(1 + (self.size - len(documents) + 0.5) / (len(documents) + 0.5)))
-            held[documents] += rarity
-            whole += rarity
+                continue  # neither the word nor related words can match
+            documents = self._postings[slice(*self._offsets[row : row + 2])] if row >= 0 else self._postings[:0]
+            idf = float(np.log(1 + (self.size - len(documents) + 0.5) / (len(documents) + 0.5)))
+            matched[documents] += idf
+            total_idf += idf
+        if not total_idf:
+            return 1.0
+        # Documents of the sample that stand for enough documents of the index
         enough = int(np.ceil(min(ENOUGH_DOCUMENTS, max(1, self.total // 50)) * self.size / self.total - 1e-9))
-        return float(np.partition(held, -enough)[-enough]) / whole + 1e-9 if whole else 1.0
+        return float(np.partition(matched, -enough)[-enough]) / total_idf + 1e-9
 
     def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
-        """The words nearest to one with a ``vector`` (D,), and their cosines; of one stem, one or two.
+        """Yield the words nearest to a query word with their cosines, nearest first.
 
-        ``context`` (D,) is the query's direction, and ``scores`` (V,) what the probes say.
+        Args:
+            word: The query word.
+            vector: Its vector, shape (D,), of length 1.
+            context: Mean vector of the query, shape (D,), of length 1.
+            scores: Approximate cosines of the words of the vocabulary, by their first dimensions.
         """
-        likely = (
-            np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES] if len(scores) > _CANDIDATES else np.arange(len(scores))
-        )
-        rows = unit_rows(self.table.rows(self._rows[likely]))
+        candidates = np.arange(len(scores))
+        if len(scores) > _CANDIDATES:
+            candidates = np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES]
+        rows = unit_rows(self.table.rows(self._rows[candidates]))
         cosines = rows @ vector
-        taken = Counter[str]()
-        own = stem(word)
-        for at in np.argsort(-(cosines + CONTEXT_WEIGHT * (rows @ context)), kind="stable"):
-            row, cosine = likely[at], float(cosines[at])
-            root = self._stems[row]
-            if cosine < MIN_COSINE or self.words[row] == word or (self.stems and root == own):
+        forms = Counter[str]()  # number of yielded words by stem
+        max_forms = 1 if self.stems else MAX_FORMS
+        own_stem = stem(word)
+        for position in np.argsort(-(cosines + CONTEXT_WEIGHT * (rows @ context)), kind="stable"):
+            row, cosine = candidates[position], float(cosines[position])
+            candidate_stem = self._stems[row]
+            is_same_word = self.words[row] == word or (self.stems and candidate_stem == own_stem)
+            if cosine < MIN_COSINE or is_same_word or forms[candidate_stem] >= max_forms:
                 continue
-            if taken[root] >= (1 if self.stems else MAX_FORMS) or (not taken[root] and len(taken) >= MAX_NEAREST):
+            if not forms[candidate_stem] and len(forms) >= MAX_NEAREST:
                 continue
-            taken[root] += 1
+            forms[candidate_stem] += 1
             yield self.words[row], cosine
 
 
 def inflected_pairs(documents: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Frequent pairs of words with the same stem, such as "charge" and "charged": an index to which they are the same
-    finds as many documents by either."""
-    counts = Counter(word for document in documents for word in document if _is_content(word))
-    pairs, first = list[tuple[str, str]](), dict[str, str]()
+    """Return frequent pairs of words with the same stem but different document counts, such as "charge" and "charged".
+
+    They serve to test whether an index stems: it then has as many matches for both words of a pair.
+
+    Args:
+        documents: The distinct words of each sampled document.
+    """
+    counts = Counter(word for document in documents for word in document if _is_content_word(word))
+    pairs, first_words = list[tuple[str, str]](), dict[str, str]()
     for word, _ in counts.most_common(_MAX_VOCABULARY):
-        other = first.setdefault(stem(word), word)
-        if other != word and counts[other] != counts[word]:
-            pairs.append((other, word))
+        first_word = first_words.setdefault(stem(word), word)
+        if first_word != word and counts[first_word] != counts[word]:
+            pairs.append((first_word, word))
     return pairs[:_MAX_PAIRS]
 
 
-def _is_content(word: str) -> bool:
+def _is_content_word(word: str) -> bool:
     return len(word) > 1 and word not in FUNCTION_WORDS and not any(map(str.isdigit, word))

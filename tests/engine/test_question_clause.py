@@ -60,7 +60,7 @@ def test_hits_that_other_words_alone_find_say_so(engine: Engine, index: str, mod
     assert engine.bulk(index, [Document(id, {"text": text}) for id, text in texts.items()]) == []
     engine.refresh(index)
     near = {"double": {"twice": 0.5}, "billing": {"charged": 0.5}}
-    known, settings = Knowledge("double billing", None, other_words=near), RewriteSettings(0.0, 100, widen=True)
+    known, settings = Knowledge("double billing", None, related_words=near), RewriteSettings(0.0, 100, widen=True)
     body = rewrite({"query": {"match": {"text": "double billing"}}}, ["text"], known, settings).body
     found = {hit["_id"]: WIDENED in hit["matched_queries"] for hit in engine.search(index, body).hits}
     assert found == {"own": False, "both": False, "first": True, "second": True}

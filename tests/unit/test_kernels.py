@@ -1,4 +1,4 @@
-"""The compiled look-up and pooling against the Python definition of a word and plain numpy, on any input."""
+"""Tests that the compiled look-up and pooling agree with the tokenizer and with NumPy."""
 
 from __future__ import annotations
 
@@ -40,64 +40,64 @@ TEXTS = [
 
 
 def python_ids(words: list[str], texts: list[str]) -> tuple[list[int], list[int]]:
-    """Ids by the definition: a token's row, and nothing for an unknown one."""
+    """Return the rows of the known words of texts, and their offsets, by the definition of a word."""
     index = {word: row for row, word in enumerate(words)}
-    found = [[index[word] for word in tokenize(text) if word in index] for text in texts]
-    return [row for rows in found for row in rows], np.cumsum([0, *map(len, found)]).tolist()
+    ids = [[index[word] for word in tokenize(text) if word in index] for text in texts]
+    return [row for rows in ids for row in rows], np.cumsum([0, *map(len, ids)]).tolist()
 
 
-def compare(words: list[str], texts: list[str]) -> None:
-    """Both ways of finding ids give the same."""
+def assert_same_ids(words: list[str], texts: list[str]) -> None:
+    """Assert that the compiled look-up agrees with the definition."""
     ids, offsets = word_ids(build_lookup(words), texts)
     assert (ids.tolist(), offsets.tolist()) == python_ids(words, texts)
 
 
 def vocabulary(texts: list[str]) -> list[str]:
-    """Every other word of the texts, and strings that no text can ask for."""
+    """Return every second word of the texts, and strings that are not words."""
     known = sorted({word for text in texts for word in tokenize(text)})[::2]
     return [*known, "a\0", "\0", "", "A", "a b", "É", "\ud800"]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_ids_of_odd_texts(text: str) -> None:
-    compare(vocabulary([text]), [text, text.upper(), "x" + text + "x"])
+def test_ids_of_unusual_texts(text: str) -> None:
+    assert_same_ids(vocabulary([text]), [text, text.upper(), "x" + text + "x"])
 
 
-def test_ids_of_a_batch_and_of_nothing() -> None:
-    compare(vocabulary(TEXTS), TEXTS)
-    compare(["fire"], [])
+def test_ids_of_a_batch_and_of_an_empty_batch() -> None:
+    assert_same_ids(vocabulary(TEXTS), TEXTS)
+    assert_same_ids(["fire"], [])
 
 
-def test_every_character_beside_letters_and_alone() -> None:
+def test_ids_with_every_character_alone_and_between_letters() -> None:
     texts = [f"q{chr(point)}Z {chr(point)}" for point in [*range(0x40000), *range(0xE0000, 0xE0200), sys.maxunicode]]
     words = sorted({word for text in texts for word in tokenize(text)})
-    compare(words[::2], texts)
+    assert_same_ids(words[::2], texts)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.lists(st.text(st.characters(), max_size=80), max_size=6))
 def test_ids_of_any_texts(texts: list[str]) -> None:
-    compare(vocabulary(texts), texts)
+    assert_same_ids(vocabulary(texts), texts)
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.text("aAbZ09 _é\u0301ΣσİK東\0\ud800", max_size=300), max_size=6))
-def test_ids_of_texts_of_difficult_characters(texts: list[str]) -> None:
-    compare(vocabulary(texts), texts)
+def test_ids_of_any_combination_of_special_characters(texts: list[str]) -> None:
+    assert_same_ids(vocabulary(texts), texts)
 
 
 @pytest.mark.parametrize("size", [*range(55, 75), 120, 128, 130, 511, 512, 513, 2048])
-def test_ids_where_blocks_end(size: int) -> None:
+def test_ids_of_words_at_the_end_of_texts_of_any_length(size: int) -> None:
     words = [letter * length for letter in "abx" for length in range(1, 70)]
     texts = [("x" * start + " ab b" * size)[:size] for start in range(67)]
-    compare([*words, "ab"], [*texts, "b " * size, " b" * size, "a" * size])
+    assert_same_ids([*words, "ab"], [*texts, "b " * size, " b" * size, "a" * size])
 
 
-def test_words_that_share_a_slot() -> None:
+def test_ids_with_hash_collisions() -> None:
     words = [f"w{number}" for number in range(3000)] + [
         f"longer-than-eight{number}".replace("-", "") for number in range(3000)
     ]
-    compare(words, [" ".join(words), " ".join(words[::-1]), " ".join(word + "x" for word in words)])
+    assert_same_ids(words, [" ".join(words), " ".join(words[::-1]), " ".join(word + "x" for word in words)])
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32])
@@ -116,18 +116,18 @@ def test_pooling_equals_numpy(kind: type, dim: int) -> None:
         np.testing.assert_allclose(mean[row], words.sum(axis=0) / total, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("least", [0, 10**9], ids=["compiled", "numpy"])
-def test_a_vocabulary_uses_them_for_many_texts(
-    vectors: WordVectors, monkeypatch: pytest.MonkeyPatch, least: int
+@pytest.mark.parametrize("min_characters", [0, 10**9], ids=["compiled", "numpy"])
+def test_word_vectors_use_compiled_loops_for_many_texts(
+    vectors: WordVectors, monkeypatch: pytest.MonkeyPatch, min_characters: int
 ) -> None:
-    monkeypatch.setattr(compiled, "MIN_CHARACTERS", least)
+    monkeypatch.setattr(compiled, "MIN_CHARACTERS", min_characters)
     texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
-    assert (compiled.loops_for_texts(texts, LOOPS_MODULE) is None) == (least > 0)
+    assert (compiled.loops_for_texts(texts, LOOPS_MODULE) is None) == (min_characters > 0)
     ids, offsets = vectors.ids(texts)
     assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)
 
 
-def test_without_numba_or_a_folder_for_the_code_numpy_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_is_used_without_numba_or_a_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["fire " * 10_000]
     for module, fault in ((LOOPS_MODULE, ImportError("no numba")), ("none", RuntimeError("cannot cache"))):
         compiled.load_loops.cache_clear()

@@ -130,7 +130,7 @@ def test_batches_do_not_matter_and_any_iterable_will_do(model: Model) -> None:
 
 
 def test_bad_texts(model: Model) -> None:
-    with pytest.raises(BadInput, match="one string"):
+    with pytest.raises(BadInput, match="a single string"):
         model.encode("fire")
     with pytest.raises(BadInput, match="text 3 is a NoneType"):
         model.encode(["a", "b", "c", None], batch_size=2)  # type: ignore[list-item]

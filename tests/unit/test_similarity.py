@@ -1,4 +1,4 @@
-"""Similarities: bounded, never NaN, and equal to their definitions."""
+"""Tests of the similarity functions: bounds, zero vectors, and their definitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_cosine() -> None:
     )
 
 
-def test_short_vectors_are_compared_as_long_ones_are() -> None:
+def test_the_length_of_vectors_does_not_matter() -> None:
     short, documents = np.array([0.03, 0.04]), np.array([[0.06, 0.08], [0.004, -0.003], [1.2, 1.6]])
     np.testing.assert_allclose(cosine(short, documents), [1, 0, 1], atol=1e-6)
     np.testing.assert_allclose(fuzzy_jaccard(short, documents[:1]), [0.5], rtol=1e-6)

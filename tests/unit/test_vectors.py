@@ -1,4 +1,4 @@
-"""Word vectors: the folder format, and ids."""
+"""Tests of word vectors: saving and loading, word ids, and weights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from resift.encoders.tables import build_table, quantized, weights_by_rank
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 
 
-def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:
+def test_loading_restores_what_was_saved(tmp_path: Path, vectors: WordVectors) -> None:
     for number, original in enumerate([vectors, quantized(vectors)]):
         loaded = WordVectors.load(original.save(tmp_path / f"v{number}"))
         assert loaded.words == original.words
         np.testing.assert_array_equal(loaded.rows(), original.rows())
         np.testing.assert_array_equal(loaded.weights, original.weights)
-        assert not isinstance(loaded.matrix, np.memmap)  # somebody may write over the files of a running server
+        assert not isinstance(loaded.matrix, np.memmap)  # the files may change while a server runs
         assert not loaded.matrix.flags.writeable
 
 
-def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: WordVectors) -> None:
+def test_save_replaces_only_folders_of_word_vectors(tmp_path: Path, vectors: WordVectors) -> None:
     vectors.save(tmp_path / "v")
     quantized(vectors).save(tmp_path / "v")
     assert WordVectors.load(tmp_path / "v").matrix.dtype == np.int8
@@ -43,7 +43,7 @@ def test_quantization_error_is_half_a_step(vectors: WordVectors) -> None:
     assert (np.abs(small.rows() - vectors.rows()) <= small.scales[:, None] * 0.5001).all()
 
 
-def test_damage_is_noticed(tmp_path: Path, vectors: WordVectors) -> None:
+def test_damaged_files_are_refused(tmp_path: Path, vectors: WordVectors) -> None:
     with pytest.raises(ModelNotFound):
         WordVectors.load(tmp_path)
     folder = vectors.save(tmp_path / "v")
@@ -74,7 +74,7 @@ def test_array_names_cannot_leave_the_folder(tmp_path: Path, vectors: WordVector
         WordVectors.load(folder)
 
 
-def test_another_format_version(tmp_path: Path, vectors: WordVectors) -> None:
+def test_an_unknown_format_version_is_refused(tmp_path: Path, vectors: WordVectors) -> None:
     folder = vectors.save(tmp_path / "v")
     info = json.loads((folder / "vectors.json").read_text())
     (folder / "vectors.json").write_text(json.dumps({**info, "format": 99}))
@@ -82,15 +82,15 @@ def test_another_format_version(tmp_path: Path, vectors: WordVectors) -> None:
         WordVectors.load(folder)
 
 
-def test_build_keeps_words_that_texts_can_ask_for() -> None:
+def test_build_table_leaves_out_words_that_the_tokenizer_cannot_return() -> None:
     words = ["The", "the", "New_York", "don't", "", "fire", "é"]
-    found = build_table(words, np.arange(14, dtype=np.float32).reshape(7, 2))
-    assert found.words == ["the", "fire", "é"]
-    np.testing.assert_array_equal(found.rows()[:, 0], [0, 10, 12])
+    table = build_table(words, np.arange(14, dtype=np.float32).reshape(7, 2))
+    assert table.words == ["the", "fire", "é"]
+    np.testing.assert_array_equal(table.rows()[:, 0], [0, 10, 12])
 
 
-def test_build_refuses_nan_and_nothing() -> None:
-    with pytest.raises(BadInput, match="'b' holds NaN"):
+def test_build_table_refuses_nan_and_empty_vocabularies() -> None:
+    with pytest.raises(BadInput, match="'b' contains NaN"):
         build_table(["a", "b"], np.array([[1.0], [np.nan]]))
     with pytest.raises(BadInput, match="no usable word"):
         build_table(["-", "_"], np.ones((2, 2)))
@@ -98,7 +98,7 @@ def test_build_refuses_nan_and_nothing() -> None:
         WordVectors(["a", "b"], np.ones((3, 2), np.float32))
 
 
-def test_weights() -> None:
+def test_weights_by_rank() -> None:
     np.testing.assert_allclose(weights_by_rank(3, "zipf"), np.log([2, 3, 4]), rtol=1e-6)
     assert (np.diff(weights_by_rank(100, "sif")) > 0).all()
     assert weights_by_rank(1000, "sif")[0] == pytest.approx(
@@ -122,7 +122,7 @@ def test_batched() -> None:
     assert list(batched([], 2)) == []
 
 
-def test_the_known_share_of_a_text_is_weighed() -> None:
+def test_the_known_share_of_a_text_is_weighted() -> None:
     weights = np.array([1, 2, 4], np.float32)
     table = WordVectors(["the", "fire", "flame"], np.eye(3, dtype=np.float32), weights)
     assert table.unknown_weight == pytest.approx(np.quantile(weights, 0.99))
@@ -131,10 +131,10 @@ def test_the_known_share_of_a_text_is_weighed() -> None:
     assert known_share(table, 0.5, 0.5, "?") == 1
 
 
-def test_the_part_of_a_text_without_digits_is_weighed() -> None:
+def test_words_with_digits_are_not_known_to_adapted_models() -> None:
     table = WordVectors(["the", "fire", "18v"], np.eye(3, dtype=np.float32), np.array([1.0, 90, 1], np.float32))
     the, fire, volt, unknown = map(table.idf, ["the", "fire", "18v", "u2278de"])
-    parts = {
+    shares = {
         "fire the": 1.0,
         "fire zzyzx": 1.0,
         "fire 18v": fire / (fire + volt),
@@ -142,4 +142,4 @@ def test_the_part_of_a_text_without_digits_is_weighed() -> None:
         "3510 18v": 0.0,
         "?": 1,
     }
-    assert {text: known_share(table, 0.5, 0.75, text) for text in parts} == pytest.approx(parts)
+    assert {text: known_share(table, 0.5, 0.75, text) for text in shares} == pytest.approx(shares)
