@@ -176,8 +176,8 @@ class Feedback:
     ) -> Feedback:
         """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
 
-        ``idf`` weighs words as in :func:`bag_of_words`. ``method`` is that of :meth:`learn`. ``known_share`` returns the
-        share of a text's words that have vectors, 0 to 1; without it all words have vectors.
+        ``idf`` weighs words as in :func:`bag_of_words`. ``method`` is that of :meth:`learn`. ``known_share`` returns
+        the share of a text's words that have vectors, 0 to 1; without it all words have vectors.
         """
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
         ordered = [judged[position] for position in positions]
