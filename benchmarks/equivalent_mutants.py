@@ -214,7 +214,7 @@ EQUIVALENT = {
     ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 63, 300"): SIZE,
     (
         "resift/service/words.py",
-        "return (_MIN_LETTERS <= len(word) < _MAX_LETTERS) and not any(letter.isnumeric() for letter in word)",
+        "is_usual_length = _MIN_WORD_LENGTH <= len(word) < _MAX_WORD_LENGTH",
     ): "words of about so many letters are none; nothing promises how many",
     (
         "resift/sessions/knowledge.py",

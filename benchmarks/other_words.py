@@ -151,7 +151,7 @@ def opened(documents: Sequence[str]) -> Iterator[Index]:
     with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as library:
         index = library.index("documents", fields=["text"])
         index.add({"id": str(row), "text": text} for row, text in enumerate(documents))
-        library.service.words.patience = 600.0
+        library.service.words.wait_seconds = 600.0
         yield index
 
 
@@ -204,7 +204,7 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
         resift.attach(url, name, vectors=True, adapt=False, fields=FIELDS).run()
         with tempfile.TemporaryDirectory() as folder:
             app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=load_model())
-            app.extensions["resift"].words.patience = 600.0
+            app.extensions["resift"].words.wait_seconds = 600.0
             post = app.test_client().post
             plain = [hits_body(text) for _, text, _ in queries_of("chorus")]
             other = [hits_body(text) for _, _, text in queries_of("chorus")]

@@ -68,7 +68,9 @@ def _rows(name: str) -> Iterator[tuple[str, ...]]:
     kinds = (config.Config, ClientSettings) if settings else (_DECLARED[name],)
     fields = [item for kind in kinds for item in fields_of(kind).items()]
     for said, field in sorted(fields, key=lambda item: not item[1].required):
-        also = f" or `{config.ALSO[said]}`" if settings and said in config.ALSO else ""
+        also = (
+            f" or `{config.ALTERNATIVE_VARIABLES[said]}`" if settings and said in config.ALTERNATIVE_VARIABLES else ""
+        )
         shown = f"`RESIFT_{said.upper()}`{also}" if settings else f"`{said}`"
         schema = schema_of(field.type)
         yield shown, _default(field, settings), schema["description"] + _range(schema)

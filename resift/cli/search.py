@@ -25,7 +25,7 @@ from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
 from resift.query.dsl import document_text
 from resift.service.bodies import Search, asked_by, search_body
-from resift.service.words import PATIENCE
+from resift.service.words import COMMAND_WAIT_SECONDS
 from resift.text import plain_text
 
 _ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
@@ -64,7 +64,7 @@ def search(
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
-        opened.service.words.patience = PATIENCE
+        opened.service.words.wait_seconds = COMMAND_WAIT_SECONDS
         asker = found if session is None else found.session(session)
         if isinstance(asker, library.Session):
             if not (learned := asker.explain())["judgements"]:

@@ -131,7 +131,7 @@ class Rankings:
 def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     """Say what marks do to the questions; those that gain most, the first three of them, for the page."""
     # what is printed shall not depend on when the index's words have been read
-    index.library.service.words.is_used = False
+    index.library.service.words.enabled = False
     asked = (Rankings.ask(index, one, f"demo-{number}") for number, one in enumerate(load_questions(demo)))
     found = sorted(filter(None, asked), key=lambda rankings: -rankings.gain)
     best, worst = found[0], found[-1]

@@ -1,4 +1,8 @@
-"""Cards: what is shown of a document, which of its fields that is, and by which of them hits are narrowed down."""
+"""Cards, facets and facts: what the search page shows of an index's documents, and how it is chosen.
+
+A card replaces a document's ``_source`` in a hit. The fields that it shows are those of ``RESIFT_PAGE_FIELDS`` or are
+guessed from a sample of documents.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +18,81 @@ from resift.errors import BadInput
 from resift.feedback.explain import title as first_line
 from resift.query.dsl import document_text, is_ours, values_of
 
-Bound = float | str  # of a range: a number, or a date as ISO 8601 writes it
-Facets = tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]  # fields, best first, and where their ranges begin
+Bound = float | str
+"""A bound of a facet's range: a number, or a date in ISO 8601 format."""
+
+Facets = tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]
+"""Names of the facet fields, most useful first, and the lower bounds of the ranges of numeric and date fields."""
+
 ROLES = ("title", "text", "link", "image", "facet", "fact", "example")
-_SEVERAL = ("facet", "fact", "example")  # roles that may have more than one
-_TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
-_NAMES = {
+_LIST_ROLES = ("facet", "fact", "example")
+"""Roles that more than one setting may name."""
+
+# Lengths at which values on a card are cut, in characters.
+_MAX_TITLE_LENGTH = 500
+_MAX_TEXT_LENGTH = 400
+_MAX_FACT_LENGTH = 80
+_MAX_URL_LENGTH = 2000
+"""Longer links and images are left out, not cut."""
+
+_MAX_FACETS = 6
+_MAX_FACTS = 4
+
+# Criteria for guessing the role of a field from sampled values.
+_MAX_VALUE_READ = 2000
+"""Characters of each value that are read."""
+_MAX_MEAN_TITLE = 150
+"""Mean length, in characters, up to which a text field may serve as the title."""
+_MAX_MEAN_VALUE = 40
+"""Mean length, in characters, of values that are short enough for a facet or a fact."""
+_MIN_COVERAGE = 0.3
+"""Share of the documents that must have a value."""
+_MAX_DISTINCT_SHARE = 0.5
+"""Distinct values per value up to which a field groups documents. Above, it identifies them."""
+_MAX_LISTED_VALUES = 20
+"""Distinct values that a list of checkboxes may have."""
+_MAX_RANGES = 5
+"""Ranges into which a numeric or date field is divided."""
+
+_NAMES_BY_ROLE = {
     "title": ("title", "headline", "heading", "name", "subject"),
     "link": ("url", "link", "href", "uri", "permalink"),
     "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
 }
+_IDENTIFIER_NAME = re.compile(
+    r"(^|[._-])(id|uid|uuid|guid|key|sku|ean|gtin|isbn|code|number|hash|checksum|url|link)s?$"
+)
+_PREFERRED_FACTS = (
+    "price",
+    "cost",
+    "brand",
+    "author",
+    "maker",
+    "date",
+    "published",
+    "year",
+    "type",
+    "category",
+    "rating",
+)
+"""Words in field names that make a field a preferred fact, most important first."""
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
-_SHORT = 150  # characters of a text that may be a title
-_FACT = 80  # characters of a fact
-_READ = 2000  # characters of a value that are looked at
-_MOST_FACETS, _MOST_FACTS = 6, 4
-_PARTS = 5  # ranges that a field is cut into, at most
-_VALUE = 40  # characters of a value, on average, that is short enough for a facet or a card
-_FEW = 0.5  # of the documents: a field with more values than that tells documents apart, instead of grouping them
-_LIST = 20  # values that a list of checkboxes may have before it is no help
-_COVERED = 0.3  # of the documents must have a field
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ][\d:.+Zz-]*)?)?")
-_NAMELESS = re.compile(r"(^|[._-])(id|uid|uuid|guid|key|sku|ean|gtin|isbn|code|number|hash|checksum|url|link)s?$")
-# What people look at first, where documents have it.
-_TELLING = ("price", "cost", "brand", "author", "maker", "date", "published", "year", "type", "category", "rating")
 
 
 @dataclass(frozen=True)
 class CardFields:
-    """The names of the fields that a card is made of; None for a part that there is none for.
+    """Names of the fields that cards, facets and facts of an index show.
 
-    ``facets`` are the fields by which hits can be narrowed down, the most useful first, and ``ranges`` where the ranges
-    of those begin that are numbers or dates; ``facts`` are short values beside the title. ``examples`` are queries that
-    the settings name, or that find something.
+    Attributes:
+        title: The title's field; None if there is none.
+        text: The text's field; None if there is none.
+        link: The field of the document's URL; None if there is none.
+        image: The field of an image's URL; None if there is none.
+        facets: Fields by which hits can be filtered, most useful first.
+        facts: Fields with short values that a card shows in addition to the title.
+        ranges: Lower bounds of the ranges of numeric and date facets, by field. The first range has no lower bound.
+        examples: Example queries.
     """
 
     title: str | None = None
@@ -59,92 +105,124 @@ class CardFields:
     examples: tuple[str, ...] = ()
 
     def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-        """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link``, ``image`` and ``facts``
-        (field → value) if it has some.
+        """Return the card of a document.
 
-        A document without a title has the first line of its text for one. ``fields`` are the index's text fields, of
-        which the others stand in for a text. Links and images are addresses of http and https and nothing else.
+        Links and images are included only if they are http or https URLs.
+
+        Args:
+            source: The document's ``_source``.
+            fields: The index's text fields. All of them except the title replace an empty text.
+
+        Returns:
+            ``title`` (the text's first line if the document has no title) and ``text``, both cut, and if the
+            document has them ``link``, ``image`` and ``facts`` (field → value).
         """
-        others = [name for name in fields if name != self.title]
-        text = _first(source, self.text) or document_text(source, others or fields)
-        found = {"title": _first(source, self.title)[:_TITLE_LENGTH] or first_line(text), "text": text[:_TEXT_LENGTH]}
-        for part, name in (("link", self.link), ("image", self.image)):
+        text_fields = [name for name in fields if name != self.title] or fields
+        text = _first(source, self.text) or document_text(source, text_fields)
+        title = _first(source, self.title)[:_MAX_TITLE_LENGTH] or first_line(text)
+        card: dict[str, Any] = {"title": title, "text": text[:_MAX_TEXT_LENGTH]}
+        for role, name in (("link", self.link), ("image", self.image)):
             url = _first(source, name)
-            if _URL.fullmatch(url) and len(url) <= _URL_LENGTH:
-                found[part] = url
-        facts = {name: _first(source, _stem(name))[:_FACT] for name in self.facts}
-        shown = {_stem(name): value for name, value in facts.items() if value and value != found["title"]}
-        return {**found, "facts": shown} if shown else found
+            if _URL.fullmatch(url) and len(url) <= _MAX_URL_LENGTH:
+                card[role] = url
+        values = {_stem(name): _first(source, _stem(name))[:_MAX_FACT_LENGTH] for name in self.facts}
+        facts = {name: value for name, value in values.items() if value and value != title}
+        if facts:
+            card["facts"] = facts
+        return card
 
 
 def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """What RESIFT_PAGE_FIELDS says: role → names of fields, none where the role is to stay empty.
+    """Parse the setting ``RESIFT_PAGE_FIELDS``.
 
     >>> parse_page_fields(["title=headline", "image=", "facet=year", "facet=section"])
     {'title': ('headline',), 'image': (), 'facet': ('year', 'section')}
 
-    Raises BadInput for a setting that is not ROLE=FIELD, and for a second field of a role that has one.
+    Args:
+        settings: Items of the form ``ROLE=FIELD``, or ``ROLE=`` to leave a role empty.
+
+    Returns:
+        Role → field names.
+
+    Raises:
+        BadInput: An item has another form, or names a second field for a role that has only one.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    parsed: dict[str, tuple[str, ...]] = {}
     for setting in settings:
         role, sign, name = setting.partition("=")
-        if role not in ROLES or not sign or (role in found and role not in _SEVERAL):
-            expected = f"ROLE=FIELD, each role once but {', '.join(_SEVERAL)}: {' | '.join(ROLES)}"
-            raise BadInput(f"page_fields has {setting!r}", value=setting, expected=expected)
-        found[role] = found.get(role, ()) + ((name,) if name else ())
-    return found
+        if role not in ROLES or not sign or (role in parsed and role not in _LIST_ROLES):
+            expected = f"ROLE=FIELD, each role once except {', '.join(_LIST_ROLES)}: {' | '.join(ROLES)}"
+            raise BadInput(f"page_fields contains {setting!r}", value=setting, expected=expected)
+        parsed[role] = parsed.get(role, ()) + ((name,) if name else ())
+    return parsed
 
 
-def card_fields(
+def choose_card_fields(
     sources: Sequence[Mapping[str, Any]], fields: Sequence[str], exact: Sequence[str], settings: Sequence[str] = ()
 ) -> CardFields:
-    """The fields for the cards of an index, as the ``settings`` say or, where they say nothing, guessed.
+    """Choose the fields that an index's cards and facets show.
 
-    ``sources`` are some of its documents, ``fields`` its text fields, and ``exact`` those whose values are compared as
-    a whole. The text is the text field with the longest values, but not the title; the others go by their names.
+    Roles that the settings do not mention are guessed. The text is the text field with the longest values, except the
+    title. The other roles are chosen by the names and values of fields.
+
+    Args:
+        sources: ``_source`` of some of the index's documents.
+        fields: The index's text fields.
+        exact: Names of the fields whose values the engine compares as a whole (keyword fields).
+        settings: Items of ``RESIFT_PAGE_FIELDS`` (see :func:`parse_page_fields`).
     """
-    said, values = parse_page_fields(settings), dict(_values(sources, fields))
+    configured, values = parse_page_fields(settings), dict(_texts_by_field(sources, fields))
     texts = [name for name in fields or values if values.get(name)]
-    titled = _by_name("title", texts) if fields else None  # which is the text where it is the only one, however short
-    longest = max(texts, key=lambda name: (name != titled, _mean_length(values[name])), default=None)
-    text = _said(said, "text", longest)
-    others = [name for name in values if name != text]
-    title = _said(said, "title", _title(others, fields, values))
-    image = _said(said, "image", _by_name("image", others))
-    left = [name for name in others if name not in (title, image)]
-    link = _said(said, "link", _by_name("link", left))
+    # If the title is the only text field, it is also the text, however short its values are.
+    title_name = _by_name("title", texts) if fields else None
+    longest = max(texts, key=lambda name: (name != title_name, _mean_length(values[name])), default=None)
+    text = _configured_or(configured, "text", longest)
+    remaining = [name for name in values if name != text]
+    title = _configured_or(configured, "title", _guess_title(remaining, fields, values))
+    image = _configured_or(configured, "image", _by_name("image", remaining))
+    remaining = [name for name in remaining if name not in (title, image)]
+    link = _configured_or(configured, "link", _by_name("link", remaining))
     taken = {name for name in (text, title, image, link) if name}
-    short = [one for one in fields_in(sources, exact, fields) if _stem(one.name) not in taken]
-    facets, ranges = _facets(said.get("facet", ()), choose_facets([] if "facet=" in settings else short), short, exact)
-    facts = said.get("fact", choose_facts(short))
-    return CardFields(title, text, link, image, facets, facts, ranges, said.get("example", ()))
+    short = [candidate for candidate in short_fields(sources, exact, fields) if _stem(candidate.name) not in taken]
+    guessed = choose_facets([] if "facet=" in settings else short)
+    facets, ranges = _all_facets(configured.get("facet", ()), guessed, short, exact)
+    return CardFields(
+        title=title,
+        text=text,
+        link=link,
+        image=image,
+        facets=facets,
+        facts=configured.get("fact", choose_facts(short)),
+        ranges=ranges,
+        examples=configured.get("example", ()),
+    )
 
 
-def _facets(said: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
-    """The facets that are said, behind them the guessed ones as far as there is room, and the ranges of both."""
-    first = [_exact_name(name, exact) for name in said]
-    names = tuple(dict.fromkeys([*first, *guessed[0]]))[: max(len(first), _MOST_FACETS)]
-    ranges = guessed[1] | {one.name: tuple(one.bounds) for one in short if one.name in first and one.bounds}
+def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
+    """Return the configured facets followed by guessed facets, up to the maximum number, and their ranges."""
+    first = [_exact_name(name, exact) for name in configured]
+    guessed_names, ranges = guessed
+    names = tuple(dict.fromkeys([*first, *guessed_names]))[: max(len(first), _MAX_FACETS)]
+    ranges = ranges | {field.name: tuple(field.bounds) for field in short if field.name in first and field.bounds}
     return names, {name: ranges[name] for name in names if name in ranges}
 
 
 def _exact_name(name: str, exact: Sequence[str]) -> str:
-    """A field, or where it is a text the part of it whose values are compared as a whole: no others can be counted."""
-    return next((one for one in exact if _stem(one) == name and name not in exact), name)
+    """Return the keyword subfield of a text field, or the field itself. The engine counts values of keywords only."""
+    return next((exact_name for exact_name in exact if _stem(exact_name) == name and name not in exact), name)
 
 
-def _said(said: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
-    return next(iter(said[role]), None) if role in said else guess
+def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
+    return next(iter(configured[role]), None) if role in configured else guess
 
 
-def _values(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each outer field that holds texts and each of the text ``fields``, inner ones too, and the texts' beginnings."""
-    outer = [name for source in sources for name in source if not is_ours(name)]
-    names = dict.fromkeys([*outer, *fields])
-    for name in names:
-        found = [value for source in sources for value in values_of(source, name) if value is not None]
-        texts = [value[:_READ] for value in found if isinstance(value, str)]
-        if texts and len(texts) == len(found):
+def _texts_by_field(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and (cut) values of each top-level field, and each text field, that only contains strings."""
+    top_level = [name for source in sources for name in source if not is_ours(name)]
+    for name in dict.fromkeys([*top_level, *fields]):
+        values = [value for source in sources for value in values_of(source, name) if value is not None]
+        texts = [value[:_MAX_VALUE_READ] for value in values if isinstance(value, str)]
+        if texts and len(texts) == len(values):
             yield name, texts
 
 
@@ -153,22 +231,26 @@ def _mean_length(texts: Sequence[str]) -> float:
 
 
 def title_field(fields: Sequence[str]) -> str | None:
-    """The first of these fields that is called like one for titles."""
+    """Return the first field whose name suggests a title, such as ``headline``; None if there is none."""
     return _by_name("title", fields)
 
 
-def _title(others: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
-    short = (name for name in others if name in fields and _mean_length(values[name]) <= _SHORT)
-    return _by_name("title", others) or next(short, None)
+def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
+    short = (name for name in names if name in fields and _mean_length(values[name]) <= _MAX_MEAN_TITLE)
+    return _by_name("title", names) or next(short, None)
 
 
 def _by_name(role: str, names: Sequence[str]) -> str | None:
-    """The field whose name says what it is for, in words of its own or with others (``image_url``)."""
-    for wanted in _NAMES[role]:
+    """Return the field whose name contains a word for the role, such as ``image_url`` or ``coverImage``."""
+    for word in _NAMES_BY_ROLE[role]:
         for name in names:
-            if wanted in re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()):
+            if word in _words_of_name(name):
                 return name
     return None
+
+
+def _words_of_name(name: str) -> list[str]:
+    return re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
 
 
 def _stem(name: str) -> str:
@@ -176,17 +258,23 @@ def _stem(name: str) -> str:
 
 
 def _first(source: Mapping[str, Any], name: str | None) -> str:
-    """The first text or number of a field; "" if there is none."""
+    """Return the first text or number of a field as a string; "" if there is none."""
     values = values_of(source, name) if name else ()
     return next((str(value).strip() for value in values if isinstance(value, (str, int, float))), "")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field's values in some documents: how many of these have it, and how often each value comes."""
+    """A field and its values in a sample of documents.
+
+    Attributes:
+        name: The field's name.
+        coverage: Share of the documents that have a value, 0 to 1.
+        counts: Number of occurrences of each value.
+    """
 
     name: str
-    covered: float
+    coverage: float
     counts: Counter[Any]
 
     @property
@@ -201,91 +289,111 @@ class Field:
 
     @property
     def is_short(self) -> bool:
-        """Whether its values can be read at a glance: neither long nor addresses nor identifiers."""
+        """Whether most documents have a value, and values are short, and neither URLs nor identifiers."""
         texts = [str(value) for value in self.counts]
-        if any(map(_URL.match, texts)) or _NAMELESS.search(self.name.removesuffix(".keyword").lower()):
+        if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
             return False
-        return self.covered >= _COVERED and sum(map(len, texts)) <= _VALUE * len(texts)
+        return self.coverage >= _MIN_COVERAGE and sum(map(len, texts)) <= _MAX_MEAN_VALUE * len(texts)
 
     @property
     def usefulness(self) -> float:
-        """How well a choice among its values narrows hits down, 0 to 1: coverage times how evenly the values come
-        (their entropy against that of as many equal ones), less where a list of them is long."""
-        total, many = self.counts.total(), len(self.counts)
+        """How well a choice among the values narrows hits down, 0 to 1.
+
+        The product of the coverage, the evenness of the values (their entropy relative to that of as many equally
+        frequent values), and a penalty of 8 / n for more than 8 distinct values.
+        """
+        total, distinct = self.counts.total(), len(self.counts)
         entropy = -sum(count / total * math.log(count / total) for count in self.counts.values())
-        return self.covered * entropy / math.log(max(2, many)) * min(1.0, 8 / many)
+        return self.coverage * entropy / math.log(max(2, distinct)) * min(1.0, 8 / distinct)
 
     @property
     def bounds(self) -> list[Bound]:
-        """Where the ranges of numbers or dates begin, at quantiles and round; none where there are too few values."""
-        if len(self.counts) <= _PARTS or not (self.is_number or self.is_date):
+        """Rounded quantiles of numbers or dates, which divide them into ranges; empty if there are few values."""
+        if len(self.counts) <= _MAX_RANGES or not (self.is_number or self.is_date):
             return []
         values = sorted(self.counts.elements())
-        cuts = [values[len(values) * part // _PARTS] for part in range(1, _PARTS)]
+        cuts = [values[len(values) * part // _MAX_RANGES] for part in range(1, _MAX_RANGES)]
         rounded: Iterator[Any] = _round_dates(values, cuts) if self.is_date else _round_numbers(values[0], cuts)
         return [bound for bound in dict.fromkeys(rounded) if values[0] < bound <= values[-1]]
 
 
 def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
-    """The first day of each cut's year, or of its month where all dates are within three years."""
-    kept = 4 if int(values[-1][:4]) - int(values[0][:4]) >= 3 else 7
-    # in the values' own form: a field may take no other
-    return (cut[:kept] + "-01-01"[kept - 4 : len(cut) - 4] + re.sub(r"\d", "0", cut[10:]) for cut in cuts)
+    """Round dates to the first day of their year, or of their month if all dates are within three years.
+
+    The result has the format of the values, since a date field may accept no other format.
+    """
+    digits = 4 if int(values[-1][:4]) - int(values[0][:4]) >= 3 else 7
+    return (cut[:digits] + "-01-01"[digits - 4 : len(cut) - 4] + re.sub(r"\d", "0", cut[10:]) for cut in cuts)
 
 
-def _round_numbers(least: float, cuts: Sequence[float]) -> Iterator[float]:
-    """Each cut, rounded to 1, 2 or 5 times a power of ten that is no more than its distance from the one before."""
+def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
+    """Round each number to a multiple of 1, 2 or 5 times a power of ten.
+
+    The step is at most the distance from the previous number (at first: ``minimum``). Integers beyond the range of
+    floats are left out.
+    """
+    previous = minimum
     for cut in cuts:
-        gap = cut - least
-        if 0 < gap < 1e308 and abs(cut) < 1e308:  # of integers that no float holds there are no ranges
+        gap = cut - previous
+        if 0 < gap < 1e308 and abs(cut) < 1e308:
             power = 10.0 ** math.floor(math.log10(gap))
             step = max(factor * power for factor in (1, 2, 5) if factor * power <= gap or factor == 1)
             bound = round(round(cut / step) * step, 9)
             yield int(bound) if abs(bound) < 2**53 and float(bound).is_integer() else float(bound)
-            least = cut
+            previous = cut
 
 
-def fields_in(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], texts: Iterable[str]) -> list[Field]:
-    """The fields of documents that have short values: the ``exact`` ones, and those of numbers and dates among others.
+def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], texts: Iterable[str]) -> list[Field]:
+    """Return the fields of sampled documents that have short values.
 
-    ``texts`` are searched by their words, and are none of them.
+    Args:
+        sources: ``_source`` of the documents.
+        exact: Names of keyword fields. Of other fields, only numbers and dates are returned.
+        texts: Names of the text fields, which are left out.
     """
-    stems = {name.removesuffix(".keyword") for name in exact}
-    outer = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
-    others = [name for name in outer if name not in stems and name not in set(texts)]
-    found = filter(None, (_field(sources, name) for name in [*exact, *others]))
-    return [one for one in found if one.is_short and (one.name in exact or one.is_number or one.is_date)]
+    stems = {_stem(name) for name in exact}
+    top_level = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
+    inexact = [name for name in top_level if name not in stems and name not in set(texts)]
+    fields = filter(None, (_field(sources, name) for name in [*exact, *inexact]))
+    return [field for field in fields if field.is_short and (field.name in exact or field.is_number or field.is_date)]
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """What documents have in a field; None where none of them has a value."""
-    every = [list(values_of(source, name.removesuffix(".keyword"))) for source in sources]
-    counts = Counter(one for values in every for one in values if isinstance(one, (str, int, float)))
-    return Field(name, sum(map(bool, every)) / len(every), counts) if counts else None
+    """Return the values of a field in the documents; None if no document has a value."""
+    values = [list(values_of(source, _stem(name))) for source in sources]
+    counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
+    return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
 
 
 def choose_facets(fields: Sequence[Field]) -> Facets:
-    """The most useful fields, and the ranges of those that are cut into some."""
-    ranges = {field.name: tuple(field.bounds) for field in fields if len(field.counts) > _LIST // 2 and field.bounds}
-    useful = [field for field in fields if field.name in ranges or _groups(field)]
-    # ranges are even by the way they are cut
-    weight = {field.name: field.covered * 0.8 if field.name in ranges else field.usefulness for field in useful}
-    names = sorted(weight, key=lambda name: -weight[name])[:_MOST_FACETS]
+    """Choose the most useful facets, and divide those with many numbers or dates into ranges."""
+    many = [field for field in fields if len(field.counts) > _MAX_LISTED_VALUES // 2]
+    ranges = {field.name: tuple(field.bounds) for field in many if field.bounds}
+    useful = [field for field in fields if field.name in ranges or _is_groupable(field)]
+    # Ranges are equally frequent by construction, so their entropy would be meaningless.
+    weight = {field.name: field.coverage * 0.8 if field.name in ranges else field.usefulness for field in useful}
+    names = sorted(weight, key=lambda name: -weight[name])[:_MAX_FACETS]
     return tuple(names), {name: ranges[name] for name in names if name in ranges}
 
 
-def _groups(field: Field) -> bool:
-    return 2 <= len(field.counts) <= min(_LIST, _FEW * field.counts.total())
+def _is_groupable(field: Field) -> bool:
+    return 2 <= len(field.counts) <= min(_MAX_LISTED_VALUES, _MAX_DISTINCT_SHARE * field.counts.total())
 
 
 def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
-    """The fields whose values a card shows: of those that vary, what people look at first, then the most useful."""
-    # "true" alone says nothing without its question
-    vary = [one for one in fields if len(one.counts) > 1 and not any(isinstance(value, bool) for value in one.counts)]
+    """Choose the fields whose values a card shows.
+
+    Fields with a familiar name, such as a price, come first; then the most useful fields. Constant fields are left
+    out, and so are booleans, since "true" says nothing without the field's name.
+    """
+
+    def has_booleans(field: Field) -> bool:
+        return any(isinstance(value, bool) for value in field.counts)
 
     def order(field: Field) -> tuple[int, float]:
-        words = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", field.name).lower())
-        telling = (at for at, name in enumerate(_TELLING) if name in words)
-        return next(telling, len(_TELLING)), -field.usefulness
+        words = _words_of_name(field.name)
+        positions = (position for position, name in enumerate(_PREFERRED_FACTS) if name in words)
+        return next(positions, len(_PREFERRED_FACTS)), -field.usefulness
 
-    return tuple(field.name for field in sorted(vary, key=order)[:_MOST_FACTS])
+    varying = [field for field in fields if len(field.counts) > 1 and not has_booleans(field)]
+    return tuple(field.name for field in sorted(varying, key=order)[:_MAX_FACTS])

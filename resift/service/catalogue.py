@@ -1,4 +1,4 @@
-"""What there is to search: the indices that a caller may search, and how each is best shown."""
+"""The list of served indices, and how the search page shows each of them."""
 
 from __future__ import annotations
 
@@ -18,52 +18,73 @@ from resift.feedback.explain import title
 from resift.query.dsl import Body, document_text, values_of
 from resift.rewriting.clauses import question_clause
 from resift.service.bodies import filtered
-from resift.service.cards import ROLES, Bound, CardFields, card_fields
+from resift.service.cards import ROLES, Bound, CardFields, choose_card_fields
 from resift.service.served_indices import ServedIndices
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, plain_text
 
 log = logging.getLogger(__name__)
-MAX_INDICES, MAX_EXAMPLES = 200, 3
-_SECONDS, _INDICES = 600.0, 200
-_SAMPLE = 100  # documents that are looked at
-_MANY = 10  # hits of a query that leaves something to be marked and moved
-_EACH = 5  # queries of titles and of texts that are tried
-_LONGEST, _WIDEST = 20, 30  # characters of a word, or of what has no spaces, and of a query
-_WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
+MAX_INDICES = 200
+"""Maximum number of indices that are listed."""
+MAX_EXAMPLES = 3
+"""Maximum number of example queries of an index."""
 MAX_VALUES_OF_FACET = 8
+_CACHE_SECONDS = 600.0
+_CACHE_SIZE = 200
+_SAMPLE_SIZE = 100
+"""Documents of an index from which its fields and example queries are guessed."""
+
+# Example queries.
+_ENOUGH_HITS = 10
+"""Example queries with at least this many hits rank equally: a session has enough hits to mark and to move."""
+_MAX_CANDIDATES = 5
+"""Candidate queries from titles, and from texts."""
+_MAX_WORD_LENGTH = 20
+_MAX_QUERY_LENGTH = 30
+_WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 
 
 class Catalogue:
-    """Lists indices and guesses how their documents are shown, all of it with the rights of the caller.
+    """Lists indices, and chooses the fields and example queries with which the search page shows an index.
 
-    What was found of an index is remembered for ten minutes, for callers with the same headers. ``settings`` are those
-    of RESIFT_PAGE_FIELDS.
+    All requests use the caller's rights. The result for an index is cached for ten minutes per caller's headers.
+
+    Args:
+        engine: The search engine.
+        served: The indices that are served.
+        settings: Items of ``RESIFT_PAGE_FIELDS``.
     """
 
     def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
         self.engine, self.served, self.settings = engine, served, settings
-        self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
+        self._fields: TtlCache[CardFields] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS)
 
     def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
-        """The first 200 indices that are served, and can be searched with ``model``.
+        """List the served indices that can be searched with a model, up to ``MAX_INDICES``.
 
-        Each comes with the number of documents that the caller may read of it."""
+        Args:
+            model: The model in service.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            The name of each ``index`` and the number of ``documents`` that the caller may read.
+        """
         infos = self.engine.indices(self.served.patterns, headers)
         names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
-        # aliases are no index's own name; those that the list has word for word are served all the same
+        # The engine lists no aliases. An alias is served if the setting names it without a wildcard.
         aliases = {name for name in self.served.patterns if "*" not in name} - {info.name for info in infos}
-        found: list[dict[str, Any]] = []
+        listed: list[dict[str, Any]] = []
         for name in dict.fromkeys([*names, *sorted(aliases)]):
-            count = self._count(name, headers) if self.served.has(name) and len(found) < MAX_INDICES else None
-            found += [] if count is None else [{"index": name, "documents": count}]
-        return found
+            if not self.served.has(name) or len(listed) >= MAX_INDICES:
+                continue
+            count = self._count(name, headers)
+            if count is not None:
+                listed.append({"index": name, "documents": count})
+        return listed
 
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
-        """How an index is shown: its text fields, those of its cards, its facets, and queries that find something.
+        """Return how the search page shows an index, in the format of ``GET /v1/indices/{index}``.
 
-        ``indices`` are the own names of what it stands for, and without ``vectors`` words alone count in its searches.
-
-        Raises what the engine raises.
+        ``indices`` are the concrete indices behind the name. If ``vectors`` is false, searches are lexical only.
         """
         fields = self.fields(info, headers)
         return {
@@ -80,55 +101,58 @@ class Catalogue:
         }
 
     def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
-        """The fields that the cards of an index are made of."""
+        """Return the fields of an index's cards and facets, and its example queries."""
         key = (info.name, str(headers))
-        known = self._fields.get(key)
-        if known is not None:
-            return known
-        sources = [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE, headers=headers).hits]
+        cached = self._fields.get(key)
+        if cached is not None:
+            return cached
+        sources = [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE_SIZE, headers=headers).hits]
         exact = self.engine.exact_fields(info.name, headers)
-        found = card_fields(sources, info.fields, exact, self.settings)
-        refused = {name for name, bounds in found.ranges.items() if not self._has_ranges(info, name, bounds, headers)}
-        if refused:  # numbers in documents that the mapping says nothing of, for instance
-            ranges = {name: bounds for name, bounds in found.ranges.items() if name not in refused}
-            found = replace(found, facets=tuple(name for name in found.facets if name not in refused), ranges=ranges)
-        if not found.examples:
-            found = replace(found, examples=self._example_queries(info, found, sources, headers))
-        # an index that is empty says nothing of what it is for
-        return self._fields.put(key, found) if sources else found
+        fields = choose_card_fields(sources, info.fields, exact, self.settings)
+        # Ranges fail on a field that the mapping does not index, although documents contain numbers in it.
+        refused = {name for name, bounds in fields.ranges.items() if not self._has_ranges(info, name, bounds, headers)}
+        if refused:
+            ranges = {name: bounds for name, bounds in fields.ranges.items() if name not in refused}
+            facets = tuple(name for name in fields.facets if name not in refused)
+            fields = replace(fields, facets=facets, ranges=ranges)
+        if not fields.examples:
+            fields = replace(fields, examples=self._example_queries(info, fields, sources, headers))
+        # The fields of an empty index are unknown until it has documents, so they are not cached.
+        return self._fields.put(key, fields) if sources else fields
 
     def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Whether the engine finds documents by ranges of a field. Raises EngineUnavailable."""
+        """Return whether range queries on a field match documents. Raises EngineUnavailable."""
+        clauses = [clause for _, clause in range_clauses(name, bounds)]
         try:
-            return any(self.engine.document_counts(info.name, [one for _, one in range_clauses(name, bounds)], headers))
+            return any(self.engine.document_counts(info.name, clauses, headers))
         except (BadInput, EngineError, NotFound) as error:
-            log.info("no ranges of %r in %r: %s", name, info.name, error.message)
+            log.info("no ranges of field %r in index %r: %s", name, info.name, error.message)
             return False
 
     def _example_queries(
         self, info: IndexInfo, fields: CardFields, sources: Sequence[Mapping[str, Any]], headers: Headers
     ) -> tuple[str, ...]:
-        """Queries that leave something to be marked and moved, of those that texts and titles begin with."""
+        """Return the queries with most hits among the beginnings of sampled titles and texts."""
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
-        totals = self.engine.document_counts(
-            info.name, [question_clause(one, info.fields) for one in candidates], headers
-        )
-        counted = [(min(total, _MANY), one) for one, total in zip(candidates, totals, strict=True) if total]
-        found = [one for _, one in sorted(counted, key=lambda pair: -pair[0])]
-        # a text that begins with its title is asked for by that alone
-        return tuple(one for one in found if not any(map(one.startswith, {*found} - {one})))[:MAX_EXAMPLES]
+        clauses = [question_clause(query, info.fields) for query in candidates]
+        totals = self.engine.document_counts(info.name, clauses, headers)
+        counted = [(min(total, _ENOUGH_HITS), query) for query, total in zip(candidates, totals, strict=True) if total]
+        ranked = [query for _, query in sorted(counted, key=lambda pair: -pair[0])]
+        # If a text begins with its title, only the shorter query is kept.
+        distinct = (query for query in ranked if not any(map(query.startswith, {*ranked} - {query})))
+        return tuple(distinct)[:MAX_EXAMPLES]
 
     def _count(self, index: str, headers: Headers) -> int | None:
-        """How many documents an index has for the caller; None where it cannot be searched, being closed for instance.
+        """Return the number of documents that the caller may read; None for an index that cannot be searched.
 
-        Raises EngineUnavailable.
+        A closed index, for example, cannot be searched. Raises EngineUnavailable.
         """
         try:
             return self._total(index, headers)
         except (BadInput, EngineError, NotFound) as error:
-            log.info("not listed: %r: %s", index, error.message)
+            log.info("index %r is not listed: %s", index, error.message)
             return None
 
     def _total(self, index: str, headers: Headers) -> int:
@@ -143,7 +167,7 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
 
 
 def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
-    """Whether an index has the vectors that are searched by, or none at all."""
+    """Return whether an index has vectors of the model in service, or no vectors at all."""
     try:
         info.for_search(model)
     except ModelMismatch:
@@ -152,31 +176,44 @@ def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
 
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Queries that should find something: how some of these titles and texts begin, which any script has.
+    """Return candidate queries: the first words of some titles and texts.
 
     >>> example_queries(["  The <b>bush</b> fires of Sydney"], ["As seen"])
     ['bush fires Sydney', 'seen']
     """
-    begun = [list(filter(None, map(_beginning, some)))[:_EACH] for some in (titles, texts)]
-    return list(dict.fromkeys([*begun[0], *begun[1]]))
+    candidates: list[str] = []
+    for strings in (titles, texts):
+        candidates += list(filter(None, map(_first_words, strings)))[:_MAX_CANDIDATES]
+    return list(dict.fromkeys(candidates))
 
 
-def _beginning(text: str) -> str:
-    """The first words of a text that say something, at most three, or the first letters where there are no spaces."""
-    read = plain_text(text[:5000])[:200]  # before which much of a text may be tags
-    words = [word for word in _WORD.findall(read) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
-    begun = [" ".join(word[:_LONGEST] for word in words[:count]) for count in (3, 2, 1)]
-    return next((some for some in begun if len(some) <= _WIDEST), begun[-1])
+def _first_words(text: str) -> str:
+    """Return the first three content words of a text, or fewer if they are long.
+
+    Long words are cut, which also limits scripts without spaces between words.
+    """
+    visible = plain_text(text[:5000])[:200]  # 5,000 characters, since most of them may be HTML tags
+    words = [word for word in _WORD.findall(visible) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
+    beginnings = [" ".join(word[:_MAX_WORD_LENGTH] for word in words[:count]) for count in (3, 2, 1)]
+    return next((beginning for beginning in beginnings if len(beginning) <= _MAX_QUERY_LENGTH), beginnings[-1])
 
 
 def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bound | None], Body]]:
-    """Each range of a field, from one bound up to but not with the next, and the clause that finds what is in it."""
-    edges: list[Bound | None] = [None, *bounds, None]
-    found: list[tuple[dict[str, Bound | None], Body]] = []
-    for start, end in pairwise(edges):
+    """Return the ranges into which bounds divide a field, and a query clause for each.
+
+    Args:
+        name: The field's name.
+        bounds: Bounds in ascending order. A range includes its lower and excludes its upper bound.
+
+    Returns:
+        Pairs of the range's ends (``from`` and ``to``; None is open) and the clause that matches it.
+    """
+    ends: list[Bound | None] = [None, *bounds, None]
+    clauses: list[tuple[dict[str, Bound | None], Body]] = []
+    for start, end in pairwise(ends):
         limits = {key: limit for key, limit in (("gte", start), ("lt", end)) if limit is not None}
-        found.append(({"from": start, "to": end}, {"range": {name: limits}}))
-    return found
+        clauses.append(({"from": start, "to": end}, {"range": {name: limits}}))
+    return clauses
 
 
 def count_facets(
@@ -187,12 +224,29 @@ def count_facets(
     ranges: Mapping[str, Sequence[Bound]],
     headers: Headers = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Of each field the most frequent values, or its ``ranges``, with how many documents of a ``query`` have
-    them."""
+    """Count the values, or ranges, of facet fields among all documents that match a query.
+
+    Args:
+        engine: The search engine.
+        index: The searched index.
+        query: The query clause.
+        names: Names of the facet fields.
+        ranges: Bounds of the fields that are counted by ranges. Of other fields, the most frequent
+            ``MAX_VALUES_OF_FACET`` values are counted.
+        headers: The caller's HTTP headers.
+
+    Returns:
+        Field → values (``value``) or ranges (``from`` and ``to``), each with the number (``count``) of documents.
+    """
     parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
     counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)
-    counted = ({**limits, "count": count} for (limits, _), count in zip(parts, counts, strict=True))
+    counted_ranges = ({**ends, "count": count} for (ends, _), count in zip(parts, counts, strict=True))
     plain = [name for name in names if name not in ranges]
     values = engine.value_counts(index, query, plain, MAX_VALUES_OF_FACET, headers) if plain else {}
-    listed = {name: [{"value": value, "count": count} for value, count in found] for name, found in values.items()}
-    return {name: listed[name] if name in listed else list(islice(counted, len(ranges[name]) + 1)) for name in names}
+    facets: dict[str, list[dict[str, Any]]] = {}
+    for name in names:
+        if name in values:
+            facets[name] = [{"value": value, "count": count} for value, count in values[name]]
+        else:
+            facets[name] = list(islice(counted_ranges, len(ranges[name]) + 1))
+    return facets

@@ -1,4 +1,4 @@
-"""The settings of the reranker, from the environment or given as arguments."""
+"""Settings of the service, from environment variables or keyword arguments."""
 
 from __future__ import annotations
 
@@ -17,28 +17,36 @@ from resift.service.connect import default_store
 from resift.sessions.clicks import ACTIONS, read_actions
 from resift.vectors.packaged import DEFAULT_MODEL
 
-ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
+ALTERNATIVE_VARIABLES = {"engine": "OPENSEARCH_URL"}
+"""Setting → environment variable that is read if the setting's own variable is not set."""
 _METHOD = f"^({'|'.join(map(re.escape, METHODS))})\\Z"
 
 Names = tuple[str, ...]
-Pattern = Annotated[str, Meta(pattern="^[^-]", title="a name of indices, with * for anything")]
+Pattern = Annotated[str, Meta(pattern="^[^-]", title="an index name or pattern, in which * matches any characters")]
 Origin = Annotated[
     str, Meta(pattern=r"^https?://[^/,*@?#\s]+\Z", title="an origin such as https://shop.example, without a path")
 ]
-Host = Annotated[str, Meta(pattern=r"^[^\sA-Z:/?#@\[\]]+\Z", title="the name of a host in lower case, without a port")]
+Host = Annotated[str, Meta(pattern=r"^[^\sA-Z:/?#@\[\]]+\Z", title="a host name in lower case, without a port")]
 Quota = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """The settings of one application. Raises BadInput for a value outside of its range.
+    """Settings of the service.
 
-    Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
+    Each setting has an environment variable ``RESIFT_<NAME>``. Lists are separated by commas. ``engine`` is also read
+    from ``OPENSEARCH_URL``.
+
+    Raises:
+        BadInput: A value is out of range or malformed.
     """
 
     engine: Annotated[
-        str, documented("an OpenSearch URL, or several separated by commas, or the embedded engine's file")
+        str,
+        documented(
+            "URL of an OpenSearch cluster (several URLs are separated by commas), or the embedded engine's file"
+        ),
     ] = "resift.db"
-    model: Annotated[str, documented("a model's folder, or `resift-en`, the packaged one")] = DEFAULT_MODEL
+    model: Annotated[str, documented("folder of a model, or `resift-en`, the packaged model")] = DEFAULT_MODEL
     store: Annotated[
         str,
         documented(
@@ -46,84 +54,96 @@ class Config(Struct, frozen=True, kw_only=True):
             "the embedded engine's file; `sessions.db` for a cluster",
         ),
     ] = ""
-    session_index: Annotated[str, documented("the index of the sessions there")] = "resift_sessions"
-    keys: Annotated[str, documented("the file of [API keys](security.md#api-keys)")] = "keys.jsonl"
-    api_key: Annotated[str, documented("one key with all scopes")] = ""
+    session_index: Annotated[str, documented("name of the sessions' index, if sessions are kept in OpenSearch")] = (
+        "resift_sessions"
+    )
+    keys: Annotated[str, documented("file of [API keys](security.md#api-keys)")] = "keys.jsonl"
+    api_key: Annotated[str, documented("an API key with all scopes")] = ""
     indices: Annotated[
-        tuple[Pattern, ...], documented("patterns of the indices that are served, separated by commas", min_length=1)
+        tuple[Pattern, ...],
+        documented("names or patterns of the indices that are served, separated by commas", min_length=1),
     ] = ("*",)
     hosts: Annotated[
         tuple[Host, ...],
         documented(
-            "host names by which the service may be reached, besides this machine's own; any name if there are keys", ""
+            "host names of the service besides those of this machine; by default any name if there are API keys",
+            "",
         ),
     ] = ()
-    cors: Annotated[tuple[Origin, ...], documented("origins of other sites whose pages may use the API", "")] = ()
+    cors: Annotated[tuple[Origin, ...], documented("origins of websites whose pages may use the API", "")] = ()
     reranker: Annotated[
-        str, documented("the folder of the [trained reranker](rerankers.md) in service, if there is one")
+        str, documented("folder of the [trained reranker](rerankers.md); the folder may be missing")
     ] = "reranker"
-    index: Annotated[str, documented("the index that the search page opens with")] = ""
+    index: Annotated[str, documented("index that the search page shows first")] = ""
     page_fields: Annotated[
-        Names, documented("[what its cards show](page.md#fields), such as `title=headline,link=url`", "guessed")
+        Names,
+        documented("[fields that hits on the page show](page.md#fields), such as `title=headline,link=url`", "guessed"),
     ] = ()
     feedback: Annotated[
-        str, documented("how sessions learn ([methods](feedback.md))", pattern=_METHOD, title=" | ".join(METHODS))
+        str, documented("[method](feedback.md) by which sessions learn", pattern=_METHOD, title=" | ".join(METHODS))
     ] = DEFAULT_METHOD
-    window: Annotated[Window, documented("the first hits on each shard, which are rescored")] = 100
+    window: Annotated[Window, documented("number of hits that each shard rescores (`window_size`)")] = 100
     session_window: Annotated[
-        Window, documented("the same in a session that has learned something about the query, if that is more")
+        Window,
+        documented("`window_size` in a session that has learned something about the query, if larger than `window`"),
     ] = 400
     alpha: Annotated[
         Alpha | None,
         documented(
-            "weight of the similarity against BM25",
+            "weight of the vector similarity relative to BM25",
             "[the model's](feedback.md#what-is-learned), such as 0.5",
         ),
     ] = None
     knn: Annotated[
         Nearest,
-        documented("how many nearest documents a widened search finds as well, in indices whose vectors have a graph"),
+        documented("number of documents that approximate k-NN adds to a widened search, in indices with an HNSW index"),
     ] = 0
-    session_hours: Annotated[float, documented("a session ends when it was not used for so long", ge=0.001, le=1e6)] = (
+    session_hours: Annotated[float, documented("hours without use after which a session expires", ge=0.001, le=1e6)] = (
         24.0
     )
-    ubi_events: Annotated[str, documented("the index of the events of [clicks](clicks.md)")] = "ubi_events"
-    ubi_queries: Annotated[str, documented("the index of their queries")] = "ubi_queries"
+    ubi_events: Annotated[str, documented("index of the UBI events ([clicks](clicks.md))")] = "ubi_events"
+    ubi_queries: Annotated[str, documented("index of the UBI queries")] = "ubi_queries"
     ubi_actions: Annotated[
-        Names, documented("[what each action counts](clicks.md#grades-of-actions)", "`purchase=1,…`")
+        Names, documented("[grade of each action](clicks.md#grades-of-actions)", "`purchase=1,…`")
     ] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
-    max_text: Annotated[int, documented("longest text, in characters", ge=1, le=10**9)] = MAX_TEXT
+    max_text: Annotated[int, documented("maximum length of a text, in characters", ge=1, le=10**9)] = MAX_TEXT
     max_body: Annotated[
-        int, documented("largest request, in bytes ([other limits](http.md#limits))", ge=1, le=2**31)
+        int, documented("maximum size of a request's body, in bytes ([other limits](http.md#limits))", ge=1, le=2**31)
     ] = 8 * 2**20
     max_marks_per_day: Annotated[
         Quota,
         documented(
-            "marks that each API key may store in a day, in each process; 0 is no bound ([quotas](security.md#quotas))"
+            "marks that an API key may store per day and process ([quotas](security.md#quotas)); 0 means no limit"
         ),
     ] = 1_000_000
-    max_sessions_per_day: Annotated[Quota, documented("the same of sessions")] = 200_000
-    max_bytes_per_day: Annotated[Quota, documented("the same of bytes")] = 10**9
+    max_sessions_per_day: Annotated[
+        Quota, documented("sessions that an API key may start per day and process; 0 means no limit")
+    ] = 200_000
+    max_bytes_per_day: Annotated[
+        Quota, documented("bytes that an API key may store per day and process; 0 means no limit")
+    ] = 10**9
     log: Annotated[
         Literal["text", "json"],
-        documented("`json`: [lines of JSON](monitoring.md#logs), one for each request"),
+        documented("format of the log; `json` writes [one line of JSON](monitoring.md#logs) per request"),
     ] = "text"
     deadline: Annotated[
         float,
         documented(
-            "seconds that a request may take, [from its first byte on](serving.md#slow-clients-slow-engines)",
+            "seconds that a request may take, [measured from its first byte](serving.md#slow-clients-slow-engines)",
             ge=0.1,
             le=3600,
         ),
     ] = 30.0
     max_connections_per_address: Annotated[
         int,
-        documented("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6),
+        documented(
+            "connections [per client address](serving.md#slow-clients-slow-engines) and process", ge=1, le=10**6
+        ),
     ] = 700
 
     def __post_init__(self) -> None:
         for name, field in fields_of(type(self)).items():
-            # frozen, but this is still its making
+            # The class is frozen, but __post_init__ is part of the construction.
             structs.force_setattr(self, name, convert(name, getattr(self, name), field.type))
         if not self.store:
             structs.force_setattr(self, "store", default_store(self.engine))
@@ -131,10 +151,14 @@ class Config(Struct, frozen=True, kw_only=True):
         parse_page_fields(self.page_fields)
 
     def __repr__(self) -> str:
-        said = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}
-        return f"Config({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+        shown = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
-        """Settings from RESIFT_* variables; empty ones count as not set. Raises BadInput for one that does not fit."""
-        return from_environment(cls, environment, ALSO)
+        """Return the settings in ``RESIFT_*`` variables. Empty variables count as not set.
+
+        Raises:
+            BadInput: A value is out of range or malformed.
+        """
+        return from_environment(cls, environment, ALTERNATIVE_VARIABLES)

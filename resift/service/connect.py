@@ -1,4 +1,7 @@
-"""Engines and session stores by their addresses: the URL of a cluster, or the path of a file."""
+"""Open engines and stores by their address: the URL of a cluster, or the path of a file.
+
+The functions import the implementation that they open. Importing opensearch-py takes longer than a search on a file.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,24 @@ from resift.plugin.addresses import is_cluster
 
 SESSIONS_FILE = "sessions.db"
 
-# An implementation is imported where it is chosen, since opensearch-py takes longer to import than a search on a file
-# takes to run.
-
 
 def open_engine(url: str) -> Engine:
-    """Open an engine: OpenSearch at a URL, or at several separated by commas, else the embedded engine on that file.
+    """Open OpenSearch or the embedded engine.
 
-    Raises BadInput for what is clearly neither, and EngineUnavailable if the file cannot be opened. A cluster is not
-    asked before the first request.
+    No request is sent to a cluster before it is first used.
+
+    Args:
+        url: URL of a cluster (several URLs are separated by commas), or path of the embedded engine's file.
+
+    Raises:
+        BadInput: The address is neither a URL nor a file.
+        EngineUnavailable: The file cannot be opened.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         return OpenSearchEngine(url)
-    if url == ":memory:":  # each thread would find another one there, and none after an error
+    if url == ":memory:":  # SQLite would open a separate empty database in each thread
         raise BadInput("documents cannot be kept in memory only", value=url, expected="a file, such as /tmp/try.db")
     from resift.embedded.engine import SqliteEngine
 
@@ -35,11 +41,14 @@ def open_engine(url: str) -> Engine:
 
 
 def default_store(engine: str) -> str:
-    """Where the sessions of an engine's documents are kept unless somebody says where: always in a file.
+    """Return the file in which sessions are kept unless the settings name another place.
 
-    It is the embedded engine's own file, so that sessions of other documents do not get among them; SESSIONS_FILE for
-    a cluster, and for a file that cannot be written. Not the cluster: a search would take one request more there, and
-    whoever serves it would need rights to write.
+    For the embedded engine this is the engine's own file, so that sessions of different engines are not mixed. It is
+    ``SESSIONS_FILE`` for a cluster, and for an engine's file that is not writable. Sessions are not kept in the cluster
+    by default, since each search would need a further request and the service write permissions.
+
+    Args:
+        engine: The engine's address.
     """
     if is_cluster(engine):
         return SESSIONS_FILE
@@ -47,9 +56,14 @@ def default_store(engine: str) -> str:
 
 
 def open_session_store(url: str, index: str) -> SessionStore:
-    """Open a store of sessions: the index ``index`` of the cluster at ``url``, or else the file of that path.
+    """Open the store of sessions.
 
-    Raises BadInput if ``url`` is clearly neither, if the file cannot be opened, or if ``index`` cannot name an index.
+    Args:
+        url: URL of a cluster, or path of an SQLite file.
+        index: Name of the sessions' index, if ``url`` is a cluster.
+
+    Raises:
+        BadInput: The address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.sessions import OpenSearchSessionStore
@@ -61,10 +75,16 @@ def open_session_store(url: str, index: str) -> SessionStore:
 
 
 def open_review_store(url: str, index: str) -> SessionStore:
-    """Open the store of reviews that is beside the sessions': the index ``INDEX-reviews``, or a file ``…-reviews.db``,
-    in which what was written survives a power cut too.
+    """Open the store of reviews: the index ``INDEX-reviews`` of a cluster, or the file ``…-reviews.db``.
 
-    Raises what :func:`open_session_store` raises.
+    Writes to the file survive a power failure.
+
+    Args:
+        url: The address of the store of sessions.
+        index: The name of the sessions' index, if ``url`` is a cluster.
+
+    Raises:
+        BadInput: As for :func:`open_session_store`.
     """
     if is_cluster(url):
         return open_session_store(url, f"{index}-reviews")
@@ -75,10 +95,16 @@ def open_review_store(url: str, index: str) -> SessionStore:
 
 
 def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
-    """Open a log of UBI: two indices of the cluster at ``url``, or else the file of that path.
+    """Open the log of UBI (User Behavior Insights) events and queries.
 
-    Raises BadInput if ``url`` is clearly neither or a name cannot be an index's, and EngineUnavailable if the file
-    cannot be opened.
+    Args:
+        url: URL of a cluster, or path of an SQLite file.
+        events: Name of the events' index, if ``url`` is a cluster.
+        queries: Name of the queries' index, if ``url`` is a cluster.
+
+    Raises:
+        BadInput: The address is neither a URL nor a file, or an index name is invalid.
+        EngineUnavailable: The file cannot be opened.
     """
     if is_cluster(url):
         from resift.plugin.opensearch.ubi import OpenSearchUbiLog
@@ -90,5 +116,10 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
 
 
 def ubi_address(engine: str, store: str) -> str:
-    """Where the log of UBI is: in the documents' cluster, where other collectors write it, else with the sessions."""
+    """Return the address of the UBI log: the cluster, where other collectors write to it, or the sessions' file.
+
+    Args:
+        engine: The engine's address.
+        store: The address of the store of sessions.
+    """
     return engine if is_cluster(engine) else store

@@ -1,4 +1,4 @@
-"""Indices are verified, so that each vector belongs to the text beside it, and deleted with their own pipelines."""
+"""Verify the vectors of indices, and delete indices with their pipelines."""
 
 from __future__ import annotations
 
@@ -29,72 +29,98 @@ def verify(
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Result:
-    """Check that every vector of ``model`` belongs to the text beside it, by encoding all texts again.
+    """Check that each stored vector matches its document's text, by encoding all texts again.
 
-    ``url`` is a cluster's address or the embedded engine's file, and ``indices`` name indices, aliases, data streams or
-    patterns; without any all are checked that have vectors of the model. With ``repair`` right vectors are written.
-    Where a ``stop`` is requested, the result is of what was checked until then. Raises ModelMismatch if there is
-    nothing to check.
+    Args:
+        url: URL of a cluster, or path of the embedded engine's file.
+        *indices: Names of indices, aliases, data streams, or patterns. By default, all indices with vectors of the
+            model are checked.
+        model: The model, its folder, or the name of the packaged model.
+        repair: Whether to write correct vectors.
+        progress: Called with each step; by default a progress bar is shown.
+        stop: Ends the check early when requested. The result then covers the documents checked so far.
+
+    Returns:
+        A result with the number of documents that were ``checked``, and of those whose vector is ``missing`` or
+        ``stale``, was ``repaired``, or is still wrong (``unrepaired``); a report for each of the ``indices``; and the
+        reasons why other indices were ``not_checked``.
+
+    Raises:
+        IndexNotFound: A name matches no index.
+        ModelMismatch: No index has vectors of this model.
     """
     encoder, started = model if isinstance(model, Model) else load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
-        chosen, others = select_indices(engine, encoder, indices)
-        is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}
-        if not (chosen or is_plain):
-            told = "; ".join(f"index {name!r} has {why}" for name, why in others.items()) or "no index has any"
+        infos, skipped = select_indices(engine, encoder, indices)
+        all_plain = bool(indices) and not infos and set(skipped.values()) == {"no vectors"}
+        if not (infos or all_plain):
+            reasons = "; ".join(f"index {name!r} has {reason}" for name, reason in skipped.items())
             raise ModelMismatch(
-                f"there are no vectors of model {encoder.name} ({encoder.hash}) to check: {told}",
-                value=list(others) or None,
+                f"there are no vectors of model {encoder.name} ({encoder.hash}) to check: "
+                + (reasons or "no index has any"),
+                value=list(skipped) or None,
                 expected="another --model, or resift attach INDEX --vectors",
             )
-        with shown_steps(progress) as shown:
-            found = _verified(engine, encoder, chosen, repair, shown, stop or Stop())
-    names = ("checked", "missing", "stale", "repaired", "unrepaired")
+        with shown_steps(progress) as show:
+            reports = _verify_all(engine, encoder, infos, repair, show, stop or Stop())
+    totals = ("checked", "missing", "stale", "repaired", "unrepaired")
     return Result(
-        **{name: sum(getattr(one, name) for one in found) for name in names},
+        **{name: sum(getattr(report, name) for report in reports) for name in totals},
         seconds=round(time.perf_counter() - started, 3),
-        indices=found,
-        not_checked={} if is_plain else others,
-        in_order=all(one.is_correct for one in found),
-        lines=_lines(found, repair, others),
+        indices=reports,
+        not_checked={} if all_plain else skipped,
+        in_order=all(report.is_correct for report in reports),
+        lines=_lines(reports, repair, skipped),
     )
 
 
-def _verified(
+def _verify_all(
     engine: Engine, model: Model, infos: Sequence[IndexInfo], repair: bool, progress: Progress, stop: Stop
 ) -> list[Verification]:
-    """What is found in each index; those behind a stop are left out."""
-    total, before = sum(count_documents(engine, info.name) for info in infos), 0
-    found: list[Verification] = []
+    """Verify each index, until a stop is requested."""
+    total, checked = sum(count_documents(engine, info.name) for info in infos), 0
+    reports: list[Verification] = []
 
-    def told(now: Verification) -> None:
-        progress(Step("verifying", before + now.checked, max(1, total)))
+    def show(report: Verification) -> None:
+        progress(Step("verifying", checked + report.checked, max(1, total)))
 
     for info in infos:
-        found.append(verify_index(engine, model, info.name, repair, stop, told))
-        before += found[-1].checked
+        reports.append(verify_index(engine, model, info.name, repair, stop, show))
+        checked += reports[-1].checked
         if stop.requested:
             break
-    return found
+    return reports
 
 
-def _lines(found: Sequence[Verification], repaired: bool, others: Iterable[str]) -> list[str]:
-    nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
-    return [line for one in found for line in _found_lines(one, repaired)] or nothing
+def _lines(reports: Sequence[Verification], repaired: bool, skipped: Iterable[str]) -> list[str]:
+    lines = [line for report in reports for line in _report_lines(report, repaired)]
+    return lines or [f"index {name} has no vectors of Resift: nothing to verify" for name in skipped]
 
 
-def _found_lines(found: Verification, repaired: bool) -> list[str]:
-    where = f"index {found.index}"
-    told = f"{found.checked} documents in {where}: {found.missing} without a vector, {found.stale} with a stale one"
-    lines = [f"{told}; {found.repaired} repaired" if repaired else told]
-    if found.refused:
-        first = found.refused[0]
-        lines.append(f"{len(found.refused)} refused in {where}: {first.id}: {first.reason}")
+def _report_lines(report: Verification, repaired: bool) -> list[str]:
+    where = f"index {report.index}"
+    counts = (
+        f"{report.checked} documents in {where}: {report.missing} without a vector, {report.stale} with a stale one"
+    )
+    lines = [f"{counts}; {report.repaired} repaired" if repaired else counts]
+    if report.refused:
+        first = report.refused[0]
+        lines.append(f"{len(report.refused)} refused in {where}: {first.id}: {first.reason}")
     return lines
 
 
 class DropPlan(Plan):
-    """The deletion of an index. Raises BadInput for one that is not for users to delete."""
+    """The plan to delete an index and its pipelines.
+
+    Args:
+        engine: The search engine.
+        index: The index's name.
+        session_index: The name of the sessions' index, which is not deleted.
+
+    Raises:
+        IndexNotFound: The index does not exist.
+        BadInput: The index stores sessions, or is an alias, hidden or closed.
+    """
 
     def __init__(self, engine: Engine, index: str, session_index: str) -> None:
         self.engine, self.index = engine, check_name(index)
@@ -103,31 +129,44 @@ class DropPlan(Plan):
         self.question = f"Delete index {index} with its {self.documents} documents?"
 
     def lines(self) -> list[str]:
+        """Return the plan in English."""
         return [f"index {self.index} is deleted with its {self.documents} documents and its own pipelines"]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the index's name and number of documents."""
         return {"index": self.index, "documents": self.documents}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
         self.engine.drop(self.index)
         pipelines = _drop_pipelines(self.engine, self.index, progress)
-        lines = [f"{kind} pipeline {PIPELINE_PREFIX}{self.index} {done}" for kind, done in pipelines.items()]
-        lines.insert(0, f"{self.index} deleted, {self.documents} documents")
+        lines = [f"{self.index} deleted, {self.documents} documents"]
+        lines += [f"{kind} pipeline {PIPELINE_PREFIX}{self.index} {outcome}" for kind, outcome in pipelines.items()]
         return Result(lines, dropped=self.index, documents=self.documents, pipelines=pipelines)
 
 
 def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPlan:
-    """Plan to delete an index with all its documents and its own pipelines; only what `resift indices` lists.
+    """Plan to delete an index with all its documents and the pipelines that Resift created for it.
 
-    ``url`` is a cluster's address or the embedded engine's file. ``session_index`` holds sessions, and is refused.
+    Args:
+        url: URL of a cluster, or path of the embedded engine's file.
+        index: The index's name, as ``resift indices`` lists it.
+        session_index: The name of the sessions' index, which is not deleted.
+
+    Raises:
+        IndexNotFound: The index does not exist.
+        BadInput: The index stores sessions, or is an alias, hidden or closed.
     """
     return DropPlan(open_engine(url), index, session_index)
 
 
 def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str, str]:
-    """Remove the pipelines that Resift made for an index that is gone; what became of each, by its kind.
+    """Remove the pipelines that Resift created for a deleted index.
 
-    One that something else names stays: what is written or searched through it would be refused.
+    A pipeline that a setting, template or another index still names is kept, since requests through a missing pipeline
+    fail.
+
+    Returns:
+        Kind of pipeline (``search`` or ``ingest``) → what was done.
     """
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline, uses_of
@@ -136,27 +175,33 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
 
     if not isinstance(engine, OpenSearchEngine):
         return {}
-    cluster, done = Cluster(engine), {}
+    cluster, outcomes = Cluster(engine), {}
     try:
-        there = [("search", name) for name, one in rewriters(cluster).items() if one.index == index]
-        there += [("ingest", pipeline_name(index))] if ingest_pipelines(cluster).get(index) else []
-        for kind, name in there:
+        pipelines = [("search", name) for name, rewriter in rewriters(cluster).items() if rewriter.index == index]
+        if ingest_pipelines(cluster).get(index):
+            pipelines.append(("ingest", pipeline_name(index)))
+        for kind, name in pipelines:
             use = next(iter(uses_of(cluster, {name}, f"{kind} pipeline")), None)
-            if use is None:
-                take_out(cluster, name) if kind == "search" else remove_ingest_pipeline(cluster, index)
-            done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
+            if use is not None:
+                outcomes[kind] = f"stays: {use.setting} of {use.kind} {use.name} names it"
+                continue
+            if kind == "search":
+                take_out(cluster, name)
+            else:
+                remove_ingest_pipeline(cluster, index)
+            outcomes[kind] = "removed"
     except ResiftError as error:
-        # Who may delete an index may not change pipelines in every cluster, and the index is gone.
-        progress(Step(f"its pipelines may still be there: {error.message}"))
-    return done
+        # A user who may delete indices may lack the right to change pipelines. The index is already deleted.
+        progress(Step(f"pipelines of {index} may still exist: {error.message}"))
+    return outcomes
 
 
 def _require_listed(engine: Engine, index: str, session_index: str) -> None:
-    """Raise IndexNotFound for an index that is not there, and BadInput for one that is not for users to delete."""
+    """Raise IndexNotFound if the index does not exist, and BadInput if users may not delete it."""
     if index == session_index:
-        raise BadInput(f"{index} holds sessions", value=index, expected="resift sessions delete --index NAME")
+        raise BadInput(f"index {index} stores sessions", value=index, expected="resift sessions delete --index NAME")
     if index not in [info.name for info in engine.indices()]:
-        engine.info(index)
-        # may stand for several; and who hid or closed one saw to it that nobody happens on it
+        engine.info(index)  # raises IndexNotFound
+        # An alias may refer to several indices. Indices are hidden or closed to protect them from accidents.
         message = f"{index} is an alias, or a hidden or closed index"
         raise BadInput(message, value=index, expected="an index that resift indices lists")

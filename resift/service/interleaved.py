@@ -1,4 +1,8 @@
-"""Searches of a trial: plain and session results in one page, noted in UBI's log, whose clicks decide the trial."""
+"""Interleaved searches: a trial compares rankings with and without the session by the clicks on a mixed page.
+
+A client who takes part in a trial sees a page that alternates between both rankings (team draft interleaving). The
+page is written to the UBI log. The clicks in that log decide the trial.
+"""
 
 from __future__ import annotations
 
@@ -19,76 +23,94 @@ from resift.sessions.clicks import Clicks
 from resift.sessions.trials import ShownPage, Trial, Trials, team_draft, trial_report
 
 log = logging.getLogger(__name__)
-_SECONDS, _FAILED, _CHECKED = 5.0, 30.0, 3600.0  # that a trial is remembered, is left alone, is not looked at again
-_OF_ONE_ORDER = {"sort", "collapse", "ext", "pit", "search_after"}  # of bodies whose hits cannot be interleaved
+_CACHE_SECONDS = 5.0
+"""Seconds for which the running trials of an index are cached."""
+_RETRY_SECONDS = 30.0
+"""Seconds without interleaving after a failure."""
+_EVALUATION_SECONDS = 3600.0
+"""Seconds between evaluations of a trial."""
+_NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
+"""Keys of search bodies whose hits have an order, or a page, that interleaving would break."""
 
 
 class Interleaved:
-    """Answers the searches of clients who are in a trial. May be used from several threads.
+    """Answers searches of clients who take part in a trial. May be used from several threads.
 
-    ``clicks`` has UBI's log. What is written there, and whether a trial has been decided, is seen to in the background.
+    A background thread writes to the UBI log and evaluates trials.
+
+    Args:
+        trials: The trials.
+        clicks: The UBI log and the grades of its actions.
     """
 
     def __init__(self, trials: Trials, clicks: Clicks) -> None:
         self.trials, self.clicks = trials, clicks
-        self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _SECONDS)
-        self._failed: TtlCache[bool] = TtlCache(1, _FAILED)
+        self._running: TtlCache[tuple[Trial, ...]] = TtlCache(1000, _CACHE_SECONDS)
+        self._failed: TtlCache[bool] = TtlCache(1, _RETRY_SECONDS)
         self.background = ThreadPoolExecutor(1)
 
-    def answer(self, search: Search, alone: Callable[[Search], Answer]) -> Answer:
-        """The answer to a search, as ``alone`` gives it, or interleaved where a trial runs and its session changes it.
+    def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
+        """Return the answer to a search, interleaved if the client takes part in a trial.
 
-        Whatever fails on the way leaves the session's own answer.
+        The answer is not interleaved if the session does not change the ranking, or if interleaving fails.
+
+        Args:
+            search: The search.
+            run: A function that answers a search without interleaving.
         """
-        trial, answer = self._trial(search), alone(search)
-        page = None if trial is None or answer.resift.get("session") is None else _page(search)
-        if trial is None or page is None:
+        trial, answer = self._trial(search), run(search)
+        if trial is None or answer.resift.get("session") is None:
+            return answer
+        page = _page(search)
+        if page is None:
             return answer
         try:
-            return self._both(trial, search, page, answer, alone)
+            return self._interleave(trial, search, page, answer, run)
         except ResiftError as error:
-            log.warning("a search is not interleaved: %s", error.message)
+            log.warning("a search was not interleaved: %s", error.message)
             self._failed.put("any", True)
             return answer
 
     def _trial(self, search: Search) -> Trial | None:
-        """The trial that a search is of."""
+        """Return the trial in which the search's session takes part; None if there is none."""
         if search.session is None or self._failed.get("any"):
             return None
-        known = self._running.get(search.index)
-        if known is None:
+        running = self._running.get(search.index)
+        if running is None:
             try:
-                found = self.trials.find(search.index, wait=False)
-            except ResiftError:  # a search goes on without
-                found = None
-            known = self._running.put(search.index, () if found is None else (found,))
+                trial = self.trials.find(search.index, wait=False)
+            except ResiftError:  # a search does not fail because its trial cannot be read
+                trial = None
+            running = self._running.put(search.index, () if trial is None else (trial,))
         now = self.trials.clock()
-        return next((trial for trial in known if trial.includes(search.session, now)), None)
+        return next((trial for trial in running if trial.includes(search.session, now)), None)
 
-    def _both(
-        self, trial: Trial, search: Search, page: slice, answer: Answer, alone: Callable[[Search], Answer]
+    def _interleave(
+        self, trial: Trial, search: Search, page: slice, answer: Answer, run: Callable[[Search], Answer]
     ) -> Answer:
-        first = _first(search, page.stop)
-        in_session = alone(first) if page.start else answer
-        plain = alone(structs.replace(first, session=None, reasons=False, facets=[]))
-        rankings = [{hit_key(hit): hit for hit in one.result.hits} for one in (plain, in_session)]
+        first = _first_page(search, page.stop)
+        in_session = run(first) if page.start else answer
+        plain = run(structs.replace(first, session=None, reasons=False, facets=[]))
+        plain_hits = {hit_key(hit): hit for hit in plain.result.hits}
+        session_hits = {hit_key(hit): hit for hit in in_session.result.hits}
         client = str(search.session)
-        teams = team_draft(list(rankings[0]), list(rankings[1]), f"{trial.id}:{client}:{search.query}")
+        teams = team_draft(list(plain_hits), list(session_hits), f"{trial.id}:{client}:{search.query}")
         shown = list(teams)[page]
-        answer.result.response["hits"]["hits"] = [(rankings[1].get(key) or rankings[0][key]) for key in shown]
+        answer.result.response["hits"]["hits"] = [session_hits.get(key) or plain_hits[key] for key in shown]
         answer.resift["interleaved"] = True
-        asked = search.query if isinstance(search.query, str) else ""
-        note = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
-        self.background.submit(self._note, trial, note.query(trial, asked))
+        text = search.query if isinstance(search.query, str) else ""
+        shown_page = ShownPage(client, self.trials.clock(), {id: teams[index, id] for index, id in shown})
+        self.background.submit(self._record, trial, shown_page.query(trial, text))
         return answer
 
-    def _note(self, trial: Trial, query: dict[str, Any]) -> None:
-        """Write into the log what was shown, and now and then look whether the trial is decided."""
+    def _record(self, trial: Trial, query: dict[str, Any]) -> None:
+        """Write a shown page to the UBI log, and evaluate the trial once an hour."""
         try:
             self.clicks.log.add(QUERIES, [query])
             now = self.trials.clock()
-            if now - max(trial.checked, trial.started) > _CHECKED:
-                claimed = self.trials.change(trial, checked=now)  # by one replica of the service
+            if now - max(trial.checked, trial.started) > _EVALUATION_SECONDS:
+                # Only one replica of the service succeeds in changing the trial, and evaluates it.
+                claimed = self.trials.change(trial, checked=now)
                 if claimed is not None:
                     self._decide(claimed, now)
         except ResiftError as error:
@@ -96,6 +118,7 @@ class Interleaved:
             self._failed.put("any", True)
 
     def _decide(self, trial: Trial, now: float) -> None:
+        """Evaluate a trial, and store the verdict if there is one."""
         report = trial_report(trial, self.clicks.log, self.clicks.engine, self.clicks.actions, now)
         log.info("%s", report)
         if report.verdict:
@@ -103,14 +126,16 @@ class Interleaved:
 
 
 def _page(search: Search) -> slice | None:
-    """Which of the interleaved hits a search shows; None if its hits cannot be interleaved."""
+    """Return the positions of the hits on the requested page; None if the hits cannot be interleaved."""
     body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
-    return slice(start, start + size) if 0 < size <= MAX_RESULTS - start and not _OF_ONE_ORDER & body.keys() else None
+    if not 0 < size <= MAX_RESULTS - start or _NOT_INTERLEAVED & body.keys():
+        return None
+    return slice(start, start + size)
 
 
-def _first(search: Search, size: int) -> Search:
-    """The same search for its first ``size`` hits."""
+def _first_page(search: Search, size: int) -> Search:
+    """Return the same search for its first ``size`` hits."""
     query = search.query
     if not isinstance(query, str) and not is_clause(query):
         query = {**query, "from": 0, "size": size}

@@ -259,7 +259,7 @@ class SearchService:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
         is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
-        near = self.words.near(info, asked.text, body["query"], headers) if is_text else {}
+        near = self.words.related(info, asked.text, body["query"], headers) if is_text else {}
         knowledge = replace(knowledge, related_words=near) if near else knowledge
         return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback, bool(near)))
 

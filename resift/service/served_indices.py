@@ -1,4 +1,7 @@
-"""The indices that are served, whatever name, alias, pattern or list a request has for them."""
+"""The allow-list of served indices, and its enforcement for all ways in which a request can name an index.
+
+A request can name an index by its own name, an alias, a pattern or a list, and by lookups within a query.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,20 @@ from resift.encoders.model import Model
 from resift.errors import BadInput, IndexNotServed
 from resift.rewriting.request import check_brackets
 
-_SHAPES = "shapes"  # where OpenSearch looks for an indexed shape if no index is named
-# the hidden indices that hold a data stream go by the stream's own name
-_DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
+_DEFAULT_SHAPE_INDEX = "shapes"
+"""The index in which OpenSearch looks up an indexed shape if the query names no index."""
+_BACKING_INDEX = re.compile(r"\.ds-(.+)-\d+")
+"""Names of the hidden indices of a data stream. The group is the stream's name."""
 
 
 @dataclass(frozen=True)
 class ServedIndex:
-    """An index that is served to searches by a ``model``.
+    """An index that requests may search.
 
-    ``by_own_names``: whether it is by its own name, and not by an alias's alone.
+    Attributes:
+        info: The index's fields and vectors.
+        by_own_names: Whether the allow-list contains the index's own name, not only the name of an alias for it.
+        model: The model in service.
     """
 
     info: IndexInfo
@@ -33,16 +40,20 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
+        """The index with the vectors that searches use. Raises ModelMismatch if they come from another model."""
         return self.info.for_search(self.model)
 
 
 class ServedIndices:
-    """Indices by the allow-list ``patterns``, in which * stands for anything.
+    """The allow-list of indices.
 
-    Never served are names that begin with a dot, which are the engine's own, and the ``internal`` ones. An index is
-    served if its own name is in the list; that of one that holds a data stream (``.ds-logs-000001``) is the stream's.
-    A name that the list has word for word is served also if it is an alias.
+    An index is served if its own name matches a pattern. A backing index of a data stream (``.ds-logs-000001``) counts
+    under the stream's name (``logs``). An alias is served if the list contains its exact name. Names that begin with a
+    dot, which OpenSearch reserves for itself, are never served.
+
+    Args:
+        patterns: Names and patterns, in which * matches any characters.
+        *internal: Names of indices that are never served, such as the sessions' index.
     """
 
     def __init__(self, patterns: Sequence[str], *internal: str) -> None:
@@ -50,23 +61,29 @@ class ServedIndices:
         self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
 
     def has(self, index: str) -> bool:
-        """Whether a name is served, taken for an index's own."""
+        """Return whether an index of this name is served."""
         name = self.own_name(index)
         return not self._is_internal(name) and self._listed.fullmatch(name) is not None
 
     @staticmethod
     def own_name(index: str) -> str:
-        """The name that an index goes by: one that is behind a data stream goes by the stream's."""
-        behind = _DATA_STREAM.fullmatch(index)
-        return behind[1] if behind else index
+        """Return the name under which an index counts: for a backing index of a data stream, the stream's name."""
+        match = _BACKING_INDEX.fullmatch(index)
+        return match[1] if match else index
 
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
-        """Raise IndexNotServed unless everything is served that a request's ``index`` stands for.
+        """Check that all indices that a name refers to are served.
 
-        Returns whether the list has the own names of all of it, and not only those of aliases.
+        Args:
+            index: The name, alias, pattern or comma-separated list in a request.
+            resolve: A function that returns the own names of the indices that its argument refers to.
 
-        ``resolve`` gives the own names of the indices that a name, an alias, a pattern or a list stands for, and
-        raises what the engine raises.
+        Returns:
+            Whether the own names of all these indices match the allow-list. False if the allow-list only contains the
+            name of an alias for them.
+
+        Raises:
+            IndexNotServed: An index is not served, or does not exist.
         """
         parts = [self.own_name(part) for part in index.split(",")]
         if any(map(self._is_internal, parts)):
@@ -76,10 +93,10 @@ class ServedIndices:
             raise index_not_served(index)
         if all(map(self._listed.fullmatch, names)):
             return True
-        others = [part for part in parts if part not in self.patterns]
-        if others and len(others) < len(parts):
-            names = [self.own_name(name) for name in resolve(",".join(others))]
-        if others and not all(map(self._listed.fullmatch, names)):
+        unlisted = [part for part in parts if part not in self.patterns]
+        if unlisted and len(unlisted) < len(parts):
+            names = [self.own_name(name) for name in resolve(",".join(unlisted))]
+        if unlisted and not all(map(self._listed.fullmatch, names)):
             raise index_not_served(index)
         return False
 
@@ -88,52 +105,60 @@ class ServedIndices:
 
 
 def indices_in(query: Any) -> Iterator[str]:
-    """The other indices that a query body looks something up in: terms, shapes, documents, stored queries.
-
-    Raises BadInput for what hides queries from this: a ``wrapper`` that is not JSON, and templates of queries.
+    """Yield the names of other indices in which a query looks up terms, shapes, documents or stored queries.
 
     >>> list(indices_in({"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}))
     ['lists']
+
+    Args:
+        query: A query clause, a search body, or a list of them.
+
+    Raises:
+        BadInput: The query contains a ``wrapper`` clause that is not base64 of JSON, or a query template. Both could
+            hide lookups.
     """
     pending: list[Any] = [query]
-    while pending:  # no recursion: bodies come as deep as callers like
+    while pending:  # not recursive: a deeply nested query would exceed Python's recursion limit
         value = pending.pop()
         if isinstance(value, list):
             pending += value
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 if _is_template(key, inner):
-                    raise BadInput(f"{key} with a template hides what is asked for", value=key, expected="a query")
-                yield from _looked_up(key, inner)
+                    raise BadInput(f"{key} with a query template is not allowed", value=key, expected="a query")
+                yield from _lookup_indices(key, inner)
                 pending.append(_unwrapped(inner) if _is_wrapper(key, inner) else inner)
 
 
-def _looked_up(key: str, inner: Any) -> Iterator[str]:
-    """The indices that a clause or a part of one names itself."""
+def _lookup_indices(key: str, inner: Any) -> Iterator[str]:
+    """Yield the index names directly in a clause, or in a part of a clause. ``inner`` is the value of ``key``."""
     if key in ("like", "unlike"):
         yield from _values_of("_index", inner if isinstance(inner, list) else [inner])
     elif key == "terms" and isinstance(inner, Mapping):
-        yield from _values_of("index", inner.values(), beside="path")
+        yield from _values_of("index", inner.values(), required="path")
     elif key == "percolate":
         yield from _values_of("index", [inner])
     elif key == "indexed_shape":
-        yield from list(_values_of("index", [inner])) or [_SHAPES]
+        yield from list(_values_of("index", [inner])) or [_DEFAULT_SHAPE_INDEX]
 
 
-def _values_of(name: str, items: Iterable[Any], beside: str | None = None) -> Iterator[str]:
-    """The values of a name in those items that have it, and a name ``beside`` it."""
+def _values_of(name: str, items: Iterable[Any], required: str | None = None) -> Iterator[str]:
+    """Yield the value of a key in each item that is a mapping with this key, and with the ``required`` key."""
     for item in items:
-        if isinstance(item, Mapping) and name in item and (beside is None or beside in item):
+        if isinstance(item, Mapping) and name in item and (required is None or required in item):
             yield str(item[name])
 
 
 def _is_wrapper(key: str, inner: Any) -> bool:
-    """Whether a key may stand for a query in base64: a field of this name is opened too, rather than one too few."""
+    """Return whether this may be a ``wrapper`` clause, which contains a query in base64.
+
+    A clause on a field named ``wrapper`` can look the same. It is treated as a wrapper clause too, to be safe.
+    """
     return key == "wrapper" and isinstance(inner, Mapping) and "query" in inner
 
 
 def _is_template(key: str, inner: Any) -> bool:
-    """Whether a part of a search body is the text that the engine makes a query of."""
+    """Return whether a part of a search body is a template from which the engine creates a query."""
     if not isinstance(inner, Mapping):
         return False
     if key == "ml_inference":
@@ -142,7 +167,7 @@ def _is_template(key: str, inner: Any) -> bool:
 
 
 def _unwrapped(clause: Any) -> Any:
-    """The query in a ``wrapper`` clause. Raises BadInput if it is malformed or nested too deep."""
+    """Return the query in a ``wrapper`` clause. Raises BadInput if it is malformed or nested too deep."""
     try:
         text = b64decode(clause["query"], validate=True)
         check_brackets("wrapper", text.decode("utf-8", "replace"))
@@ -158,7 +183,7 @@ def _unwrapped(clause: Any) -> Any:
 
 
 def index_not_served(index: str) -> IndexNotServed:
-    """The error for an index that is not served, which does not tell what there is."""
+    """Return the error for an index that is not served. It does not reveal whether the index exists."""
     return IndexNotServed(
-        f"{index!r} is, or names, an index that is not served", value=index, expected="an index in RESIFT_INDICES"
+        f"{index!r} is, or refers to, an index that is not served", value=index, expected="an index in RESIFT_INDICES"
     )

@@ -1,5 +1,8 @@
-"""The words of indices, as samples of their documents have them: for spelling (did you mean …?), for completing what is
-typed, and for other words than a query's."""
+"""Words of indices, from samples of their documents.
+
+They serve three purposes: spelling corrections ("did you mean"), completions while a user types, and related words for
+queries with few hits.
+"""
 
 from __future__ import annotations
 
@@ -29,120 +32,181 @@ from resift.vectors.vocabulary import Vocabulary, inflected_pairs
 
 log = logging.getLogger(__name__)
 SAMPLE_SECONDS = 600.0
-PATIENCE = 3.0  # of commands that search once
+"""Seconds after which an index is sampled again."""
+COMMAND_WAIT_SECONDS = 3.0
+"""Value of ``SampledWords.wait_seconds`` for commands, which search only once."""
 THREAD_NAME = "words"
-_SAMPLES, _DOCUMENTS, _FOUND = 16, 3000, 300
-_MAX_TEXT = 20_000
-_FEW, _CHARACTERS = 30, 60_000_000  # documents that tell how long they are, and how much is read at once
-_MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS, _COMPLETIONS = 4, 40, 16, 4
-_STALE = 6  # times as long is a sample used as it takes to be drawn anew, if nobody asks for it meanwhile
+"""Name of the background thread that samples an index."""
+
+# Sampling.
+_CACHE_SIZE = 16
+"""Samples that are cached."""
+_CACHE_SECONDS = 6 * SAMPLE_SECONDS
+"""Seconds for which a sample is used if no later request refreshes it."""
+_MAX_DOCUMENTS = 3000
+_MAX_CHARACTERS = 60_000_000
+"""Approximate size of a sample. Long documents are sampled in smaller numbers, since all are in memory at once."""
+_FIRST_DOCUMENTS = 30
+"""Documents that are read first, to estimate the length of the index's documents."""
+_MAX_DOCUMENT_CHARACTERS = 20_000
+
+# Suggestions.
+_ENOUGH_HITS = 300
+"""Hits of a query that needs no other words."""
+_MIN_WORD_LENGTH = 4
+_MAX_WORD_LENGTH = 40
+"""Only words of between 4 and 40 letters are corrected."""
+_MAX_CORRECTED_WORDS = 16
+"""Queries with more words to check are not corrected."""
+_MAX_COMPLETIONS = 4
+"""Completed words, and completed titles, per request."""
 
 
 class IndexWords(NamedTuple):
-    """What is known of an index's words, and its titles, ``drawn`` at a time in seconds; no vocabulary where the sample
-    failed."""
+    """Words of an index.
+
+    Attributes:
+        speller: Corrects words by the sample.
+        vocabulary: Finds related words; None if sampling failed.
+        sampled_at: When the sample was read, in seconds of the clock.
+        titles: Titles in the sample.
+    """
 
     speller: Speller
     vocabulary: Vocabulary | None
-    drawn: float
+    sampled_at: float
     titles: Sequence[str] = ()
 
 
 class SampledWords:
-    """Words of indices, from 3,000 documents of each.
+    """Words of indices, from samples of 3,000 documents: for spelling corrections, completions and related words.
 
-    They are read in the background with the rights of the caller who searched first, and remembered for callers with
-    the same headers; after ten minutes they are read anew. Until they are there, nothing is known, so no search waits
-    for them, unless somebody sets ``patience``, in seconds: then those wait whose words the index lacks. Where
-    ``is_used`` is false, no search is widened. Other words are near by the word vectors of ``model``, where these are
-    its rows, or else by the packaged ones.
-    ``clock`` gives seconds.
+    A background thread reads the sample with the rights of the caller who searched first. The sample is used for all
+    callers with the same headers, and is read again after ten minutes. Searches do not wait for it, unless
+    ``wait_seconds`` is set: until the first sample is read, there are no suggestions.
+
+    Args:
+        engine: The search engine.
+        model: The model whose word vectors relate words. If its rows are not word vectors, the packaged vectors are
+            used.
+        clock: A function that returns the time in seconds.
+
+    Attributes:
+        wait_seconds: Seconds that a search waits for the first sample if the index lacks words of its query. Zero by
+            default.
+        enabled: Whether searches are widened by related words.
     """
 
     def __init__(self, engine: Engine, model: Model, clock: Callable[[], float] = time.monotonic) -> None:
         self.engine, self.model, self.clock = engine, model, clock
-        self.patience, self.is_used = 0.0, True
-        self._known: TtlCache[IndexWords] = TtlCache(_SAMPLES, _STALE * SAMPLE_SECONDS, clock)
+        self.wait_seconds = 0.0
+        self.enabled = True
+        self._cache: TtlCache[IndexWords] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS, clock)
         self._sampling = threading.Lock()
         self._packaged: WordVectors | None = None
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
-        """The index's words; where there are none, or they are old, reading is begun, of one index at a time."""
+        """Return the words of an index; None if there is no sample yet.
+
+        Starts a background thread if there is no sample, or if it is old. Only one index is sampled at a time.
+        """
         key = (info.name, str(headers))
-        known = self._known.get(key)
-        is_old = known is None or self.clock() - known.drawn > SAMPLE_SECONDS
+        cached = self._cache.get(key)
+        is_old = cached is None or self.clock() - cached.sampled_at > SAMPLE_SECONDS
         if is_old and self._sampling.acquire(blocking=False):
             thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
             thread.start()
-            if self.patience and known is None:
-                thread.join(self.patience)
-                known = self._known.get(key)
-        return known
+            if self.wait_seconds and cached is None:
+                thread.join(self.wait_seconds)
+                cached = self._cache.get(key)
+        return cached
 
-    def near(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
-        """For words of a text, which a ``query`` asks for, those of the index that are near, as
-        :meth:`Vocabulary.related_words` has them: nothing where the text's own find enough, or nothing is known."""
-        if not self.is_used:
+    def related(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
+        """Return words of the index that are related to words of a query text.
+
+        Args:
+            info: The searched index.
+            text: The query text.
+            query: The query clause for the text.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            Word of the text → related words and their weights (see :meth:`Vocabulary.related_words`). Empty if the
+            text's own words have enough hits, if there is no sample yet, or if this is not :attr:`enabled`.
+        """
+        if not self.enabled:
             return {}
-        if self.patience and self._known.get((info.name, str(headers))) is None:
-            try:  # nobody waits where enough is found anyway
-                if self.engine.document_counts(info.name, [query], headers=headers)[0] >= _FOUND:
+        if self.wait_seconds and self._cache.get((info.name, str(headers))) is None:
+            try:  # A search does not wait for a sample if it has enough hits.
+                if self.engine.document_counts(info.name, [query], headers=headers)[0] >= _ENOUGH_HITS:
                     return {}
-            except ResiftError:  # the search itself says what is wrong
+            except ResiftError:  # The search itself will report the error.
                 return {}
-        known = self.get(info, headers)
-        return {} if known is None or known.vocabulary is None else known.vocabulary.related_words(text)
+        words = self.get(info, headers)
+        return {} if words is None or words.vocabulary is None else words.vocabulary.related_words(text)
 
     def suggest(
         self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
     ) -> str | None:
-        """The query with its misspelt words replaced; None if there are none, or nothing is known of the index yet.
+        """Return the query with misspelt words corrected; None if no word is misspelt, or there is no sample yet.
 
-        A word counts as misspelt if neither the sample nor the index itself holds it, and the sample has a word that
-        is spelt nearly so (:class:`resift.spelling.Speller`). Short words, words with digits and those of
-        scripts without spaces stay, as does a query of more than 16 words that could be misspelt. With a ``filter``
-        only words of documents that match it are suggested. Never raises: a failure is logged, and nothing is
-        suggested.
+        A word is misspelt if it occurs neither in the sample nor in the index, and the sample contains a similar word
+        (see :class:`resift.spelling.Speller`). Short words, words with digits, and words of scripts without spaces are
+        not corrected, nor are queries with more than 16 other words. Errors are logged, not raised.
+
+        Args:
+            query: The query text.
+            info: The searched index.
+            headers: The caller's HTTP headers.
+            filter: A query clause. Corrections are limited to words of documents that match it.
         """
         words = [word for word in dict.fromkeys(tokenize(query)) if _may_be_misspelt(word)]
-        if not 0 < len(words) <= _MAX_WORDS:
+        if not 0 < len(words) <= _MAX_CORRECTED_WORDS:
             return None
         try:
-            if self.patience and set(self._in_index(words, info, headers)) == set(words):
+            if self.wait_seconds and set(self._in_index(words, info, headers)) == set(words):
                 return None
-            known = self.get(info, headers)
-            corrections = {} if known is None else dict(_corrections(known.speller, words))
+            sampled = self.get(info, headers)
+            corrections = {} if sampled is None else dict(_corrections(sampled.speller, words))
             for word in self._in_index(list(corrections), info, headers):
                 del corrections[word]
             if filter:
-                meant = list(dict.fromkeys(" ".join(corrections.values()).split()))
-                found = set(self._in_index(meant, info, headers, filter))
-                corrections = {word: one for word, one in corrections.items() if found.issuperset(one.split())}
+                candidates = list(dict.fromkeys(" ".join(corrections.values()).split()))
+                matching = set(self._in_index(candidates, info, headers, filter))
+                corrections = {
+                    word: corrected for word, corrected in corrections.items() if matching.issuperset(corrected.split())
+                }
         except Exception as error:
-            log.warning("no suggestion for a search in %r: %r", info.name, error)
+            log.warning("no spelling suggestion for a search in index %r: %r", info.name, error)
             return None
         return _replaced(query, corrections) if corrections else None
 
     def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
-        """What a text may become: with the most frequent words of the sample that its last word begins, and titles with
-        words that it begins, at most four of either.
+        """Return completions of a text that a user is typing.
 
-        Nothing while there is no sample yet, which the first call begins to read.
+        Args:
+            text: The text. Its last word is completed, and titles with words that begin with the text.
+            info: The searched index.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            The text with its last word replaced by the most frequent words that begin with it, and titles: at most
+            four each. Empty while there is no sample yet.
         """
-        known, words = self.get(info, headers), tokenize(text)
-        if known is None or not words or not text[-1:].isalnum():
+        sampled, words = self.get(info, headers), tokenize(text)
+        if sampled is None or not words or not text[-1:].isalnum():
             return []
         last, head = words[-1], text[: -len(words[-1])]
-        longer = (word for word in known.speller.frequency if word.startswith(last) and word != last)
-        found = islice((one for one in longer if one not in FUNCTION_WORDS), _COMPLETIONS)
-        titled = (one for one in known.titles if f" {text.lower()}" in f" {one.lower()}" and one != text)
-        return [*(f"{head}{word}" for word in found), *islice(titled, _COMPLETIONS)]
+        longer = (word for word in sampled.speller.frequency if word.startswith(last) and word != last)
+        completed = (f"{head}{word}" for word in longer if word not in FUNCTION_WORDS)
+        titles = (title for title in sampled.titles if f" {text.lower()}" in f" {title.lower()}" and title != text)
+        return [*islice(completed, _MAX_COMPLETIONS), *islice(titles, _MAX_COMPLETIONS)]
 
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
     ) -> list[str]:
-        """Those of the words that the index finds a document for that matches the ``filter``, by its own analysis."""
-        # zero_terms_query: a stop word is no mistake, though the analysis leaves nothing of it to search for
+        """Return the words that the index has a document for, by its own analysis, among those matching the filter."""
+        # zero_terms_query: a stop word is correct, although the analyzer removes it.
         conditions = [filter] if filter else []
         clauses: list[dict[str, Any]] = [
             {"bool": {"must": [text_clause(word, info.fields, zero_terms_query="all")], "filter": conditions}}
@@ -152,66 +216,74 @@ class SampledWords:
         return [word for word, total in zip(words, totals, strict=True) if total]
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:
-        # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
+        # If sampling fails, this empty result is cached, so that the next attempt is made after ten minutes.
         words = IndexWords(Speller({}), None, self.clock())
         try:
-            sources, named = self._sources(info, headers), title_field(info.fields)
-            texts = (document_text(source, info.fields)[:_MAX_TEXT] for source in sources)
+            sources = self._sources(info, headers)
+            texts = (document_text(source, info.fields)[:_MAX_DOCUMENT_CHARACTERS] for source in sources)
             documents = [tuple(dict.fromkeys(tokenize(text))) for text in texts]
-            titles = (
-                plain_text(str(one)).strip()
-                for source in sources
-                for one in (values_of(source, named) if named else ())
-            )
             frequency = Counter(word for document in documents for word in document)
             speller, vocabulary = Speller(dict(frequency.most_common())), self._vocabulary(documents, info, headers)
-            words = IndexWords(speller, vocabulary, self.clock(), [*dict.fromkeys(titles)])
+            words = IndexWords(speller, vocabulary, self.clock(), _titles(sources, info))
         except Exception as error:
-            log.warning("the words of %r are not known: %r", info.name, error)
+            log.warning("no words of index %r were sampled: %r", info.name, error)
         finally:
-            self._known.put((info.name, str(headers)), words)
-            _give_memory_back()
+            self._cache.put((info.name, str(headers)), words)
+            _release_memory()
             self._sampling.release()
 
     def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
-        """Documents drawn at random, fewer where they are long: all are in memory at once."""
+        """Return ``_source`` of random documents. The number depends on the length of the first few."""
         fields = list(info.fields) or True
-        hits = self.engine.sample(info.name, _FEW, fields, headers=headers).hits
-        size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
-        most = min(_DOCUMENTS, _CHARACTERS // max(1, size))
-        if len(hits) == _FEW < most:
-            hits = self.engine.sample(info.name, most, fields, headers=headers).hits
+        hits = self.engine.sample(info.name, _FIRST_DOCUMENTS, fields, headers=headers).hits
+        mean_size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
+        count = min(_MAX_DOCUMENTS, _MAX_CHARACTERS // max(1, mean_size))
+        if len(hits) == _FIRST_DOCUMENTS < count:
+            hits = self.engine.sample(info.name, count, fields, headers=headers).hits
         return [hit.get("_source", {}) for hit in hits]
 
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
+        """Return the vocabulary of the sampled documents.
+
+        The index's analyzer counts as stemming if most pairs of inflected forms have the same number of hits.
+        """
         pairs = inflected_pairs(documents)
         clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
         total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers=headers)
-        alike = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
-        return Vocabulary(documents, total, 2 * alike > len(pairs), self._table())
+        equal = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
+        return Vocabulary(documents, total, 2 * equal > len(pairs), self._table())
 
     def _table(self) -> WordVectors:
-        """Rows of words that are alike where the words mean about the same."""
+        """Return word vectors in which similar words have a similar meaning."""
         model = self.model
-        # what was learned from documents is near for other reasons, and memberships are no words
+        # Vectors that were trained on documents relate words by topic. Memberships in codewords are no word vectors.
         if model.name in (DEFAULT_MODEL, "mean") and model.max_alpha <= model.alpha:
             return model.table
         self._packaged = self._packaged or load_vectors()
         return self._packaged
 
 
-def _give_memory_back() -> None:
-    """Let the system have what is free by now: of what sampling takes for a moment, glibc would keep 30 MB for ever."""
-    with suppress(AttributeError, OSError, TypeError):  # other libraries have no such function, other systems no name
+def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
+    name = title_field(info.fields)
+    if name is None:
+        return []
+    titles = (plain_text(str(value)).strip() for source in sources for value in values_of(source, name))
+    return list(dict.fromkeys(titles))
+
+
+def _release_memory() -> None:
+    """Return free memory to the operating system. After sampling, glibc would otherwise keep 30 MB."""
+    with suppress(AttributeError, OSError, TypeError):  # malloc_trim only exists in glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _may_be_misspelt(word: str) -> bool:
-    return _MIN_LETTERS <= len(word) <= _MAX_LETTERS and not any(letter.isnumeric() for letter in word)
+    is_usual_length = _MIN_WORD_LENGTH <= len(word) <= _MAX_WORD_LENGTH
+    return is_usual_length and not any(letter.isnumeric() for letter in word)
 
 
 def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each unknown word that has a correction, with it; that may be two words where a space was left out."""
+    """Yield each unknown word with its correction. That is two words if a space is missing."""
     for word in words:
         corrected = " ".join(speller.correct(word))
         if corrected != word:
@@ -219,9 +291,9 @@ def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _replaced(query: str, corrections: Mapping[str, str]) -> str:
-    """The query with words replaced, and all else as it was typed.
+    """Return the query with words replaced. Other characters stay unchanged.
 
     >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
     '"Bush" fire, 2001'
     """
-    return re.sub(r"[^\W_]+", lambda found: corrections.get(found[0].lower(), found[0]), query)
+    return re.sub(r"[^\W_]+", lambda match: corrections.get(match[0].lower(), match[0]), query)

@@ -560,7 +560,7 @@ def test_a_pipeline_that_is_gone_is_made_again_or_the_setting_goes(
 def test_there_is_nothing_to_verify(shop: Index, served: Served, opensearch_url: str) -> None:
     resift_command("attach", shop.name, opensearch_url)
     told = CliRunner().invoke(main, ["verify", shop.name, "--engine", opensearch_url])
-    assert (told.exit_code, told.output) == (0, f"index {shop.name} has no vectors of Resift's: nothing to verify\n")
+    assert (told.exit_code, told.output) == (0, f"index {shop.name} has no vectors of Resift: nothing to verify\n")
     resift_command("detach", shop.name, opensearch_url)
 
 

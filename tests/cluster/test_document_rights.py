@@ -80,7 +80,7 @@ def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trus
         ubi_queries="reading_queries",
     )
     app = create_app(config, model=packaged)
-    app.extensions["resift"].words.patience = 20
+    app.extensions["resift"].words.wait_seconds = 20
     marks = {"session": "shared", "index": INDEX, "query": "fire", "relevant": ["s1"], "irrelevant": ["p2"]}
     learned = ask(app, "/v1/feedback", "anna", {**marks, "explain": True})
     assert "zeppelin" in learned

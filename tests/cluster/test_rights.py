@@ -102,7 +102,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     config = Config(engine=url, store=url, session_index=SESSIONS, ubi_events=UBI[0], ubi_queries=UBI[1])
     app = create_app(config, model=PACKAGED[0])
     service, client = app.extensions["resift"], app.test_client()
-    service.words.patience = 10
+    service.words.wait_seconds = 10
     marks = {"session": "anna", "index": "mine-served", "query": "fire", "relevant": ["0"]}
     told = [client.get("/readyz").text]
     for path, body in (

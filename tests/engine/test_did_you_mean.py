@@ -73,7 +73,7 @@ def test_who_is_patient_has_the_suggestion_at_once(
     sampled = []
     sample = service.words._sample
     monkeypatch.setattr(service.words, "_sample", lambda *given: (sampled.append(given), sample(*given)))
-    service.words.patience = 60.0
+    service.words.wait_seconds = 60.0
     assert "did_you_mean" not in service.search(Search("bush fire", index=filled, widen=False)).resift
     assert sampled == [], "words of the index need no suggestion, and nobody waits for one"
     assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
@@ -85,7 +85,7 @@ def test_patience_ends(service: SearchService, filled: str, monkeypatch: pytest.
     goes_on = threading.Event()
     sample = service.words._sample
     monkeypatch.setattr(service.words, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
-    service.words.patience = 0.05
+    service.words.wait_seconds = 0.05
     assert "did_you_mean" not in service.search(Search("bush fier", index=filled)).resift
     goes_on.set()
     wait_for_sample()

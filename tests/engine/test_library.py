@@ -163,7 +163,7 @@ def test_the_order_is_the_service_s(
     service = library.service
     app = create_app(service.config, engine=library.engine, model=library.model)
     for one in (service, app.extensions["resift"]):
-        one.words.patience = 60.0  # else a search is widened from the second one on
+        one.words.wait_seconds = 60.0  # else a search is widened from the second one on
     query = " ".join(words)
     body = {"index": news.name, "query": query, "size": size, "from": start, "alpha": alpha, "session": session}
     body["reasons"] = True

@@ -361,7 +361,7 @@ def test_words_that_find_no_other_document_are_not_asked_for(
     assert {"bush", "forest"} <= set(answer["learned"]["asked"])
     assert {"xk2278", "18305"}.isdisjoint(answer["learned"]["asked"])
     wait_for_sample()  # which counts, too
-    monkeypatch.setattr(service.words, "is_used", False)
+    monkeypatch.setattr(service.words, "enabled", False)
     counted, original = list[Any](), service.engine.document_counts
     monkeypatch.setattr(service.engine, "document_counts", lambda *of: (counted.append(of), original(*of))[1])
     found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})

@@ -62,7 +62,7 @@ class Colour(enum.Enum):
 def news(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     """An empty index of the embedded engine; what is indexed here comes before any engine."""
     with resift.open(tmp_path_factory.mktemp("tables") / "docs.db", model) as library:
-        library.service.words.is_used = False  # they come while searches are compared
+        library.service.words.enabled = False  # they come while searches are compared
         yield library.index("news", ["text"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from resift.errors import BadInput
 from resift.reranker import Config
-from resift.service.cards import CardFields, card_fields
+from resift.service.cards import CardFields, choose_card_fields
 from resift.service.catalogue import example_queries
 
 SHOP = [
@@ -89,7 +89,7 @@ NEWS = [
 def test_fields_are_guessed_where_nothing_is_said(
     sources: Any, fields: list[str], exact: list[str], settings: list[str], expected: CardFields
 ) -> None:
-    assert card_fields(sources, fields, exact, settings) == expected
+    assert choose_card_fields(sources, fields, exact, settings) == expected
 
 
 @pytest.mark.parametrize("wrong", [["title"], ["=a"], ["heading=a"], ["title=a", "title=b"], ["Title=a"]])
@@ -116,7 +116,7 @@ DEALS = [
 
 
 def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() -> None:
-    found = card_fields(DEALS, ["name"], ["sku", "brand"])
+    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"])
     assert found.facets == ("brand", "price", "added")
     assert found.facts == ("price", "brand", "added")
     assert found.ranges == {
@@ -129,15 +129,15 @@ def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() 
 
 def test_facets_of_the_settings_come_first_and_may_be_all() -> None:
     guessed = {"price": (20, 100, 400, 2000), "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01")}
-    found = card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
+    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
     assert (found.facets, found.ranges) == (("added", "brand", "price"), guessed)
-    found = card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added", "facet="])
+    found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added", "facet="])
     assert (found.facets, found.ranges) == (("added",), {"added": guessed["added"]})
 
 
 def test_ranges_of_few_or_mixed_values_are_none() -> None:
     few = [{"t": "x", "n": n % 3, "m": n if n % 2 else "many"} for n in range(30)]
-    assert card_fields(few, ["t"], ["n", "m"]).ranges == {}
+    assert choose_card_fields(few, ["t"], ["n", "m"]).ranges == {}
 
 
 def test_ranges_of_dates_are_in_the_values_own_form_and_numbers_may_be_huge() -> None:
@@ -150,7 +150,7 @@ def test_ranges_of_dates_are_in_the_values_own_form_and_numbers_may_be_huge() ->
         }
         for n in range(20)
     ]
-    ranges = card_fields([{**one, "t": "x"} for one in odd], ["t"], []).ranges
+    ranges = choose_card_fields([{**one, "t": "x"} for one in odd], ["t"], []).ranges
     assert ranges["time"][0] == "2004-01-01 00:00:00"
     assert ranges["zoned"][0] == "2004-01-01T00:00:00.0Z"
     assert ranges["month"][0] == "2020-05"
