@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.embedded.tables import IndexTables, Matches, Rows, Scores, stored_vector
-from resift.encoders.model import MAX_BETA
 from resift.errors import BadInput, UnsupportedQuery
 from resift.query.dsl import VECTOR_FIELD
 from resift.rewriting.clauses import script_source
 from resift.schema import convert, read_struct
+from resift.vectors.weights import MAX_BETA
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4

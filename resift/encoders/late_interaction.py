@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
-from resift.encoders.model import beta_from_alpha
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, corrupt_model_errors, read_folder, write_folder
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import beta_from_alpha
 
 RERANKER_FILE = "reranker.json"
 RERANKER_ALPHA = 0.8

@@ -44,7 +44,6 @@ MODEL_FILE = "model.json"
 FREQUENT_WORDS = 20_000  # words that explanations name
 _BLOCK, _GATHER = 512, 4096
 _LONG = 20_000  # characters
-MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
 
 
 class Model:
@@ -314,34 +313,6 @@ def known_share(table: WordVectors, alpha: float, max_alpha: float, text: str) -
     pairs = list(zip(weights, trusted, strict=True))
     total = sum(weight for weight, _ in pairs)
     return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
-
-
-def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
-    """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
-
-    The beta of ``alpha`` counts times known²: what the other words ask for, only the engine knows. So a model does
-    little harm to texts in a language that it does not know. The square was chosen on pages in seven languages other
-    than English. None is a weight that counts as it is. ``strength``: a factor of the beta beside that.
-    """
-    factor = strength if known is None else strength * known**2
-    return alpha if factor == 1 else alpha_from_beta(beta_from_alpha(alpha) * factor)
-
-
-def beta_from_alpha(alpha: float) -> float:
-    """What a similarity is multiplied by in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
-
-    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
-    MAX_BETA, at which the score only tells apart what is similar alike.
-
-    >>> [beta_from_alpha(alpha) for alpha in (0, 0.5, 0.75, 1)]
-    [0.0, 1.0, 3.0, 32.0]
-    """
-    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
-
-
-def alpha_from_beta(beta: float) -> float:
-    """The weight ``alpha``, 0 to 1, that :func:`beta_from_alpha` makes ``beta`` of."""
-    return beta / (1 + beta)
 
 
 def pool_mean(

@@ -28,12 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import discount_alpha
 from resift.errors import BadInput
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
 from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
+from resift.vectors.weights import discount_alpha
 
 RIDGE_PRIOR = 0.3
 RIDGE_PENALTY = 2.0  # λ of the ridge regression that feedback moves queries by
@@ -214,7 +214,7 @@ class Feedback:
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
-        to 1, has vectors (:func:`resift.encoders.model.discount_alpha`), and in the same proportion that of the judged
+        to 1, has vectors (:func:`resift.vectors.weights.discount_alpha`), and in the same proportion that of the judged
         documents' words takes its place. None: the weights count as they are. ``strength``: a factor of the beta.
         """
         if self.own is not self:

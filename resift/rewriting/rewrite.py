@@ -16,7 +16,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.encoders.model import beta_from_alpha
 from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     NAME,
@@ -44,6 +43,7 @@ from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.sessions.knowledge import Knowledge
+from resift.vectors.weights import beta_from_alpha
 
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5

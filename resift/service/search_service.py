@@ -15,7 +15,7 @@ from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, retryable
 from resift.contracts.tuning import Tuning
 from resift.encoders.late_interaction import LateInteraction
-from resift.encoders.model import Model, discount_alpha
+from resift.encoders.model import Model
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
 from resift.feedback.explain import explain
 from resift.feedback.feedback import Feedback
@@ -56,6 +56,7 @@ from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
+from resift.vectors.weights import discount_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000

@@ -12,7 +12,6 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document, IndexInfo
 from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
-from resift.encoders.model import discount_alpha
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
 from resift.query.dsl import MAX_RESULTS
@@ -22,6 +21,7 @@ from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
 from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
+from resift.vectors.weights import discount_alpha
 from resift_lab.evaluation.feedback.learners import learn_feedback
 from resift_lab.evaluation.served import RANKED, Asked, Hits
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.embedded.analysis import terms_of
-from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha, discount_alpha
+from resift.encoders.model import Model
 from resift.text import FUNCTION_WORDS
+from resift.vectors.weights import alpha_from_beta, beta_from_alpha, discount_alpha
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.metrics import Numbers
 from resift_lab.evaluation.significance import paired_randomization

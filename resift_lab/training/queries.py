@@ -24,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import Model, alpha_from_beta, beta_from_alpha
+from resift.encoders.model import Model
 from resift.encoders.queries import QUERY_ALPHA, QUERY_MAX_ALPHA, StaticQueries
 from resift.encoders.tables import quantized
 from resift.errors import BadInput, needs_extra
 from resift.text import tokenize, word_spans
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import alpha_from_beta, beta_from_alpha
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.documents import Documents, word_counts
 from resift_lab.training.fitting import fit_rows

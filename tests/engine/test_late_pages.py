@@ -15,8 +15,8 @@ from test_late_reranker import late as late
 
 from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import LateInteraction
-from resift.encoders.model import beta_from_alpha
 from resift.errors import CorruptModel
+from resift.vectors.weights import beta_from_alpha
 from resift_lab.commands.reranker import put_into_service
 
 

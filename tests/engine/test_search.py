@@ -28,13 +28,13 @@ from reranker_app import plain as plain
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers
-from resift.encoders.model import alpha_from_beta
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
 from resift.service.words import THREAD_NAME
 from resift.sessions.documents import read_documents
+from resift.vectors.weights import alpha_from_beta
 
 
 def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:

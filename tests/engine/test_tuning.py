@@ -11,13 +11,13 @@ import pytest
 from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
-from resift.encoders.model import beta_from_alpha, discount_alpha
 from resift.feedback.judgements import Mark
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_session_store
 from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
+from resift.vectors.weights import beta_from_alpha, discount_alpha
 
 
 @pytest.fixture

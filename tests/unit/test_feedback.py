@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
-from resift.encoders.model import discount_alpha
 from resift.errors import BadInput
 from resift.feedback.feedback import METHODS, Background
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.mask import learn_mask, spherical_entropy
 from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
+from resift.vectors.weights import discount_alpha
 
 
 @pytest.fixture

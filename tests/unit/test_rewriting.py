@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resift.encoders.model import MAX_BETA
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.query.dsl import VECTOR_FIELD
@@ -21,6 +20,7 @@ from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import ALTERNATIVES, kept_factor, rewrite
 from resift.sessions.knowledge import Knowledge
+from resift.vectors.weights import MAX_BETA
 
 FIELDS = ["title", "text"]
 VECTOR = np.array([0.6, 0.8, 0], np.float32)

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.encoders.model import beta_from_alpha
 from resift.errors import BadInput
 from resift.feedback.feedback import Feedback
 from resift.vectors.similarity import unit_rows
+from resift.vectors.weights import beta_from_alpha
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Judged, Scores
 from resift_lab.evaluation.feedback.learners import LEARNERS
 
