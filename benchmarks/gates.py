@@ -23,9 +23,9 @@ import numpy as np
 
 from resift import Model, load_model
 from resift.encoders.late_interaction import score_factors
-from resift.encoders.model import DEFAULT_ALPHA
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
+from resift.vectors.weights import DEFAULT_ALPHA
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import SPELLING, some_of

@@ -1,28 +1,35 @@
-"""Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
+"""Encode texts as vectors with tables of word vectors.
 
-By the names that :func:`resift.encoders.builders.build_model` and the trainings give them:
+A model consists of a word table, a pooling method, optional trained layers, and a similarity measure. All of them run
+on the same code. These are the models that :func:`resift.encoders.builders.build_model` and the trainings create:
 
-================  =========================================  =====  ==========
-name              row of a word                              pool   similarity
-================  =========================================  =====  ==========
-``mean``          its vector                                 mean   cosine
-``boew:K[,σ]``    softmax(-‖x - v_k‖ / σ²) over K codewords  mean   cosine
-``ro-boew:K``     the same, trained, with a trained mask     mean   cosine
-``rn-bof:K,R``    softmax(-‖x - v_k‖ / σ_k), trained, and a  mean   cosine
-                  trained head to R dimensions
-``sfbow``         its vector (identity universe)             max    jaccard
-``sfbow:U``       its products with the rows of a universe   max    jaccard
-================  =========================================  =====  ==========
+================  ==================================================  =======  ==========
+name              row of a word                                       pooling  similarity
+================  ==================================================  =======  ==========
+``mean``          its vector                                          mean     cosine
+``boew:K[,σ]``    memberships in K codewords, softmax(-‖x - v_k‖/σ²)  mean     cosine
+``ro-boew:K``     as ``boew``, with trained codewords, and with a     mean     cosine
+                  trained mask
+``rn-bof:K,R``    memberships softmax(-‖x - v_k‖/σ_k), with trained   mean     cosine
+                  codewords and σ_k, and a trained head to R
+                  dimensions
+``sfbow``         its vector, as memberships in the identity          max      jaccard
+                  universe
+``sfbow:U``       its products with the rows of the universe U        max      jaccard
+================  ==================================================  =======  ==========
 
-Memberships are computed once a word when the model is built, so that encoding a text only gathers rows. EmBoost's
-networks are in :mod:`resift.encoders.residual`, queries of another model's documents in :mod:`resift.encoders.queries`.
+The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Two other kinds
+of models are in :mod:`resift.encoders.residual` and :mod:`resift.encoders.queries`.
+
+Sources: BoEW and RO-BoEW are from Passalis and Tefas 2018, RN-BoF from Passalis and Tefas 2017, and SFBoW from Muffo et
+al. 2021.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -31,42 +38,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import BATCH, Floats, text_batches
+from resift.encoders.known_words import known_share
+from resift.encoders.pooling import pool_max, pool_mean
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.compiled import loops_for_texts
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
 from resift.vectors.table import LOOPS_MODULE, WordVectors
+from resift.vectors.weights import DEFAULT_ALPHA, Alphas
 
-# chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
-DEFAULT_ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
-FREQUENT_WORDS = 20_000  # words that explanations name
-_BLOCK, _GATHER = 512, 4096
-_LONG = 20_000  # characters
+"""Name of the JSON file in a model's folder."""
+
+FREQUENT_WORDS = 20_000
+"""Number of most frequent words that :meth:`Model.nearest_words` searches."""
+
+_SCORED_ROWS = 512  # rows that are scored at a time, so that intermediate results stay in the processor's caches
+_MAX_SHORT_TEXT = 20_000  # characters of a text whose rows are gathered at once
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Trained layers of a model, which follow the pooling of word rows.
+
+    Attributes:
+        mask: Weight of each pooled dimension, shape (S·K,). None stands for 1. Source: Passalis and Tefas 2018,
+            section 3.1, eq. 4.
+        head: Matrix of shape (S·K, R), after which a vector is relu(headᵀ · s) with R dimensions. None leaves the
+            pooled vector s. It requires mean pooling. Source: Passalis and Tefas 2017, eq. 8.
+        segments: Number S of consecutive parts of equal length (within one word) that are pooled separately and
+            concatenated. More than 1 requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.3.
+    """
+
+    mask: NDArray[Any] | None = None
+    head: NDArray[Any] | None = None
+    segments: int = 1
 
 
 class Model:
-    """Encodes texts into vectors and compares them.
+    """An encoder of texts as vectors, with a similarity measure for them.
 
-    ``table``: the word table, (V, K) memberships with a weight a word; ``pool``: ``mean``, sum(w·u) / sum(w)
-    (Passalis and Tefas 2018, eq. 3, with word weights), or ``max``, the fuzzy union max(w·u) clipped at 0 (Muffo et
-    al. 2021, eq. 6, for sets of words); ``mask``: weights of the dimensions (Passalis and Tefas, eq. 4).
-    With ``segments`` S > 1 a text's words fall into S consecutive parts of equal length (give or take a word), which
-    are pooled each by itself and joined; ``head``: (S·K, R), after which a vector is relu(headᵀ s), R long (Passalis
-    and Tefas 2017, Neural bag-of-features, eq. 8 and section 3.2.3); both want pool ``mean``. Vectors for cosine have
-    length 1. Words without a row are skipped; a text without any known word has the zero vector, which is similar to
-    nothing.
+    Words without a row are skipped. A text without known words has the zero vector, whose similarity with every vector
+    is 0. Vectors that are compared by cosine have length 1.
 
-    ``alpha``: weight of the similarity against the engine's score in a window of hits, 0 to 1, unless a search names
-    one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
-    by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
+    Args:
+        name: Name of the model.
+        table: Word table with a row of K dimensions and a weight w for each word.
+        pool: ``mean`` for Σ w·u / Σ w over the words' rows u, or ``max`` for the maximum of w·u in each dimension,
+            at least 0.
+        similarity: ``cosine`` or ``jaccard``.
+        layers: Trained layers that follow the pooling.
+        alphas: Weights of the similarity against the engine's score. They are saved with the model, but are not part
+            of its hash, because they do not change its vectors.
 
-    ``field`` is None but of models for queries alone (:mod:`resift.encoders.queries`), whose documents have the vectors
-    of another model there.
+    Attributes:
+        kind: Kind of model in the saved folder.
+        field: Index field with the vectors of the documents, for models that encode queries only. Otherwise None.
+        alpha: Weight of the similarity without a session.
+        max_alpha: Weight that a session approaches with the number of its judgements.
 
-    Raises BadInput for another pool or similarity, segments or a head that want pool ``mean``, or an alpha out of its
-    range, and DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
+    Raises:
+        BadInput: If the pooling or similarity is unknown, or the layers require mean pooling.
+        DimensionMismatch: If the mask or head does not have S·K rows.
+
+    Sources:
+        Mean: Passalis and Tefas 2018, section 3.1, eq. 3, with word weights. Max: Muffo et al. 2021, section 2.2,
+        eq. 6, without counts.
     """
 
     kind = "pooled"
@@ -78,49 +116,52 @@ class Model:
         table: WordVectors,
         pool: str,
         similarity: str,
-        mask: NDArray[Any] | None = None,
-        head: NDArray[Any] | None = None,
-        segments: int = 1,
-        alpha: float = DEFAULT_ALPHA,
-        max_alpha: float = DEFAULT_ALPHA,
+        layers: Layers | None = None,
+        alphas: Alphas | None = None,
     ) -> None:
+        layers, alphas = layers or Layers(), alphas or Alphas()
         if pool not in ("mean", "max") or similarity not in SIMILARITIES:
             raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
-        if segments < 1 or (pool == "max" and (segments > 1 or head is not None)):
-            raise BadInput(f"{segments} segments, pool {pool!r}", expected="1 or more, and with a head: pool mean")
-        self.name, self.table, self.pool, self.similarity, self.segments = name, table, pool, similarity, segments
-        self.alpha, self.max_alpha = alpha, max_alpha
-        for setting, value in (("alpha", alpha), ("max_alpha", max_alpha)):
-            if not 0 <= value <= 1:
-                raise BadInput(f"{setting} is {value}", value=value, expected="0 to 1")
-        width = segments * table.dim
-        self.mask = np.ones(width, np.float32) if mask is None else np.asarray(mask, np.float32)
-        self.head = None if head is None else np.asarray(head, np.float32)
+        if layers.segments < 1 or (pool == "max" and (layers.segments > 1 or layers.head is not None)):
+            message = f"{layers.segments} segments with pool {pool!r}"
+            raise BadInput(message, expected="1 or more segments; several segments or a head require pool 'mean'")
+        self.name, self.table, self.pool, self.similarity = name, table, pool, similarity
+        self.segments = layers.segments
+        self.alpha, self.max_alpha = alphas.alpha, alphas.max_alpha
+        width = self.segments * table.dim
+        self.mask = np.ones(width, np.float32) if layers.mask is None else np.asarray(layers.mask, np.float32)
+        self.head = None if layers.head is None else np.asarray(layers.head, np.float32)
         shapes = [self.mask.shape, *([] if self.head is None else [self.head.shape[:-1]])]
         if any(shape != (width,) for shape in shapes) or not self.dim:
-            raise DimensionMismatch(f"mask and head of {shapes} weights", expected=f"{width}, segments times codewords")
+            message = f"the rows of mask and head have the shapes {shapes}"
+            raise DimensionMismatch(message, expected=f"({width},), segments times dimensions of the word table")
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of a vector: R with a head, else S·K."""
+        """Number of dimensions of a vector: R with a head, otherwise S·K."""
         return int(self.mask.size if self.head is None else self.head.shape[1])
 
     @property
     def space_type(self) -> str:
-        """The k-NN space that finds this model's candidates; both take zero vectors."""
+        """OpenSearch's k-NN space type for this model's vectors. Both possible types accept zero vectors."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
+    @property
+    def is_adapted(self) -> bool:
+        """Whether the model was adapted to the documents that it encodes. Such models have a larger ``max_alpha``."""
+        return self.max_alpha > self.alpha
+
     def require_documents(self) -> None:
-        """Raise BadInput unless this is a model of documents too, and not of queries alone."""
+        """Raise BadInput if the model encodes queries only, and not documents."""
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify settings, words and table."""
+        """16 hexadecimal digits that identify the settings, words and arrays."""
         return content_hash(self._info(), self.table.words, self._arrays())
 
     @cached_property
     def _matrix(self) -> NDArray[Any]:
-        """The table as the kernels take it, read-only: int8 as it is, others in float32."""
+        """The word rows as the pooling functions accept them: int8 or float32, contiguous and read-only."""
         kind = np.int8 if self.table.matrix.dtype == np.int8 else np.float32
         matrix = np.ascontiguousarray(self.table.matrix, kind).view(np.ndarray)
         matrix.flags.writeable = False
@@ -128,45 +169,63 @@ class Model:
 
     @cached_property
     def _factors(self) -> Floats:
-        """What a row of the matrix is multiplied by, (V,): its word's weight, and its scale if it has one."""
+        """Factor of each word row, shape (V,): the word's weight, times the row's scale in an int8 table."""
         scales = 1 if self.table.scales is None else self.table.scales
         return np.asarray(self.table.weights * scales, np.float32)
 
     @cached_property
     def _divisors(self) -> Floats:
-        """What a mean is divided by, (V,): the sum of these over the words."""
+        """Per-word weights of shape (V,). Their sum over a text's words is the divisor of the mean."""
         return np.array(self.table.weights)
 
     @cached_property
     def is_plain_mean(self) -> bool:
-        """Whether a vector is the words' mean brought to length 1, and no more."""
-        whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
-        return whole and bool((self.mask == 1).all())
+        """Whether a vector is the weighted mean of the word rows, scaled to length 1, without further layers."""
+        is_mean = self.pool == "mean" and self.similarity == "cosine"
+        has_layers = self.segments > 1 or self.head is not None or bool((self.mask != 1).any())
+        return is_mean and not has_layers
 
     def encode(self, texts: Iterable[str], batch_size: int = BATCH) -> Floats:
-        """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
+        """Encode texts as vectors.
 
-        With numba several threads may encode at the same time. Raises BadInput where an item is not a string.
+        Several threads may encode at the same time, in parallel if numba is installed.
+
+        Args:
+            texts: The n texts. The iterable is read batch by batch.
+            batch_size: Maximum number of texts that are encoded together.
+
+        Returns:
+            Array of shape (n, dim), float32.
+
+        Raises:
+            BadInput: If ``texts`` is a single string, or an item is not a string.
         """
         batches = list(self.encode_batches(texts, batch_size))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
-        """The same, one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter."""
+        """Encode texts as in :meth:`encode`, and yield arrays of shape (at most ``batch_size``, dim).
+
+        Batches of long texts have fewer texts.
+        """
         return map(self._encode, text_batches(texts, batch_size))
 
     def encode_one(self, text: str) -> Floats:
-        """The vector of one text, shape (dim,), float32; for queries, faster than a batch of one.
+        """Encode a single text, such as a query. This is faster than encoding a batch of one text.
 
-        Raises BadInput where ``text`` is not a string.
+        Returns:
+            Array of shape (dim,), float32.
+
+        Raises:
+            BadInput: If ``text`` is not a string.
         """
         vector = self._encode_short(text)
         return self.encode([text]).reshape(self.dim) if vector is None else vector
 
     def _encode_short(self, text: str) -> Floats | None:
-        """The vector of one text without the ways of a batch; None where the text or the model needs these."""
-        # of a long text all rows at once would take a thousand times its memory
-        if not self.is_plain_mean or not isinstance(text, str) or len(text) > _LONG:
+        """Encode a short text without batching, or return None if the text or the model requires :meth:`encode`."""
+        # Gathering all rows of a long text at once would need about 1,000 times its memory.
+        if not self.is_plain_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
@@ -178,13 +237,13 @@ class Model:
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         pooled = self._pool(texts).reshape(len(texts), -1)
-        vectors = pooled if self.is_plain_mean else self._finish(pooled)
+        vectors = pooled if self.is_plain_mean else self._apply_layers(pooled)
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:
-        """Pooled rows of each text's parts, (n · S, K)."""
+        """Return the pooled rows of the S segments of n texts, shape (n·S, K)."""
         ids, offsets = self.table.ids(texts)
-        starts = self.part_starts(offsets)
+        starts = self.segment_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         if self.pool == "mean":
             loops = loops_for_texts(texts, LOOPS_MODULE)
@@ -194,67 +253,97 @@ class Model:
             pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
-    def part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each part of each text starts, and the end: (n · S + 1,)."""
+    def segment_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the S segments of n texts start in their words.
+
+        Args:
+            offsets: The n + 1 offsets where the texts start and end.
+
+        Returns:
+            The n·S + 1 offsets where the segments start and end.
+        """
         if self.segments == 1:
             return offsets
         lengths = np.diff(offsets)[:, None]
-        # minus the floor of a negative number: rounded up, so that the longer parts come first
+        # Minus the floor of a negative number rounds up, so that the longer segments come first.
         starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
         return np.append(starts.ravel(), offsets[-1])
 
-    def _finish(self, pooled: Floats) -> Floats:
-        """Pooled parts (n, S·K) weighed by the mask and put through the head."""
+    def _apply_layers(self, pooled: Floats) -> Floats:
+        """Multiply pooled vectors of shape (n, S·K) by the mask, and apply the head."""
         masked = pooled * self.mask
         return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
-        """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,).
+        """Return the similarity of a query vector with each document vector.
 
-        Raises DimensionMismatch if query or documents have another number of dimensions than the model.
+        Args:
+            query: Vector of shape (dim,).
+            documents: Vectors of shape (n, dim).
+            mask: Weight of each dimension, shape (dim,), for the query and the documents.
+
+        Returns:
+            Array of shape (n,), float32.
+
+        Raises:
+            DimensionMismatch: If the vectors do not have ``dim`` dimensions.
         """
         for vectors in (query, documents):
-            if np.shape(vectors)[-1] != self.dim:
-                raise DimensionMismatch(
-                    f"a vector has {np.shape(vectors)[-1]} dimensions",
-                    value=np.shape(vectors)[-1],
-                    expected=str(self.dim),
-                )
+            dim = np.shape(vectors)[-1]
+            if dim != self.dim:
+                raise DimensionMismatch(f"a vector has {dim} dimensions", value=dim, expected=str(self.dim))
         if mask is not None:
             query = query * mask
-        # in blocks, whose intermediate results stay in the processor's caches
+        similarity = SIMILARITIES[self.similarity]
         scores = np.empty(len(documents), np.float32)
-        for start in range(0, len(documents), _BLOCK):
-            block = documents[start : start + _BLOCK]
-            scores[start : start + _BLOCK] = SIMILARITIES[self.similarity](
-                query, block if mask is None else block * mask
-            )
+        for start in range(0, len(documents), _SCORED_ROWS):
+            block = documents[start : start + _SCORED_ROWS]
+            scores[start : start + _SCORED_ROWS] = similarity(query, block if mask is None else block * mask)
         return scores
 
     def known_share(self, text: str) -> float:
-        """:func:`known_share` of a query."""
-        return known_share(self.table, self.alpha, self.max_alpha, text)
+        """Return the share of a query's words, by weight, that its vector represents, from 0 to 1.
+
+        See :func:`resift.encoders.known_words.known_share`.
+        """
+        return known_share(self.table, text, adapted=self.is_adapted)
 
     @property
     def document_known_share(self) -> Callable[[str], float] | None:
-        """Which part of a document's words, 0 to 1, has a row; None if the model was learned from such documents."""
-        return None if self.max_alpha > self.alpha else self.known_share
+        """Function that returns the share of a document's words that its vector represents, from 0 to 1.
+
+        It is None for models that were adapted to the documents, because they know nearly all their words.
+        """
+        return None if self.is_adapted else self.known_share
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
-        scores = self._units @ np.asarray(vector, np.float32)
+        """Return the frequent words whose vectors have the largest inner product with a vector, best first.
+
+        Args:
+            vector: Array of shape (dim,).
+            count: Maximum number of words. They are chosen from the FREQUENT_WORDS most frequent words.
+        """
+        scores = self._frequent_word_vectors @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
     @cached_property
-    def _units(self) -> Floats:
+    def _frequent_word_vectors(self) -> Floats:
         return self.word_vectors(slice(FREQUENT_WORDS))
 
     def word_vectors(self, ids: Any) -> Floats:
-        """Vectors of texts of one word, whose rows in the table are ``ids`` (n,): (n, dim), of length 1."""
-        return unit_rows(self._finish(np.tile(self.table.rows(ids), self.segments)))
+        """Return the vectors of texts that consist of a single word.
+
+        Args:
+            ids: Rows of the words in the table, shape (n,), or a slice.
+
+        Returns:
+            Array of shape (n, dim), float32, with rows of length 1.
+        """
+        return unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
 
     def _info(self) -> dict[str, Any]:
+        """Return the settings that the hash covers."""
         return {
             "name": self.name,
             "pool": self.pool,
@@ -266,85 +355,29 @@ class Model:
         }
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays to be saved, by name."""
         head = {} if self.head is None else {"head": self.head}
         return {**self.table.arrays(), "mask": self.mask, **head}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model as a folder of JSON, words and arrays, whole or not at all; its path.
+        """Save the model as a folder of JSON, words and arrays, and return its path.
 
-        Raises BadInput if the folder holds other files.
+        The folder is written atomically. An existing model in it is replaced.
+
+        Raises:
+            BadInput: If the folder contains other files or cannot be written.
         """
         settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
         return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self.table.words, self._arrays())
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Model:
-        """A saved model from the settings, the word table and the arrays of its folder."""
+        """Create a model from its saved settings, word table and arrays."""
         return cls(
             info["name"],
             table,
             info["pool"],
             info["similarity"],
-            arrays["mask"],
-            arrays.get("head"),
-            info.get("segments", 1),
-            info.get("alpha", DEFAULT_ALPHA),
-            info.get("max_alpha", DEFAULT_ALPHA),
+            Layers(mask=arrays["mask"], head=arrays.get("head"), segments=info.get("segments", 1)),
+            Alphas(alpha=info.get("alpha", DEFAULT_ALPHA), max_alpha=info.get("max_alpha", DEFAULT_ALPHA)),
         )
-
-
-def known_share(table: WordVectors, alpha: float, max_alpha: float, text: str) -> float:
-    """The part of a query's weight, 0 to 1, by which its vector is trusted: that of the words with a row in a model's
-    ``table``.
-
-    Of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``, it is that of the
-    words without a digit, each as much as it is rare. What such a model lacks, hardly any document has; but whoever
-    asks for "U2278DE" or "18/45" means exactly that, and to vectors a neighbour of it is as good. Of a text without
-    words it is 1.
-    """
-    words = tokenize(text)
-    if max_alpha > alpha:
-        words = list(dict.fromkeys(words))
-        weights, trusted = list(map(table.idf, words)), [not any(map(str.isdigit, word)) for word in words]
-    else:
-        rows = [table.index[word] for word in words]
-        weights = [table.unknown_weight if row < 0 else float(table.weights[row]) for row in rows]
-        trusted = [row >= 0 for row in rows]
-    pairs = list(zip(weights, trusted, strict=True))
-    total = sum(weight for weight, _ in pairs)
-    return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0
-
-
-def pool_mean(
-    ids: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    matrix: NDArray[Any],
-    factors: Floats,
-    divisors: Floats,
-    out: Floats,
-) -> None:
-    """Σ factor · row / Σ divisor of each part's words, written to ``out`` (n, K); 0 where the ``divisors`` (V,) are.
-
-    Part i is ``ids[offsets[i]:offsets[i + 1]]``, rows of ``matrix`` (V, K). ``factors`` (V,) float32 are what a row is
-    multiplied by: its word's weight, and its scale where the matrix is int8. Compiled: :mod:`resift.vectors.kernels`.
-    """
-    out[:] = 0
-    for row, (start, end) in enumerate(pairwise(offsets)):
-        total = divisors[ids[start:end]].sum()
-        for some in _split(ids[start:end]) if total > 0 else ():
-            out[row] += (factors[some] / total) @ matrix[some].astype(np.float32)
-
-
-def pool_max(
-    ids: NDArray[np.int32], offsets: NDArray[np.int64], matrix: NDArray[Any], factors: Floats, out: Floats
-) -> None:
-    """The largest of factor · row over each part's words, not below 0, written to ``out`` (n, K)."""
-    out[:] = 0
-    for row, (start, end) in enumerate(pairwise(offsets)):
-        for some in _split(ids[start:end]):
-            np.maximum(out[row], (factors[some, None] * matrix[some]).max(axis=0), out=out[row])
-
-
-def _split(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    """Parts of a long text, so that its gathered rows stay small."""
-    return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))

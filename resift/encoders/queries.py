@@ -13,6 +13,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import Alphas
 
 # weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
 QUERY_ALPHA, QUERY_MAX_ALPHA = 0.75, 0.85
@@ -36,7 +37,7 @@ class StaticQueries(Model):
     def __init__(
         self, table: WordVectors, teacher: str, field: str | None = None, centre: NDArray[Any] | None = None
     ) -> None:
-        super().__init__("queries", table, "mean", "cosine", alpha=QUERY_ALPHA, max_alpha=QUERY_MAX_ALPHA)
+        super().__init__("queries", table, "mean", "cosine", alphas=Alphas(QUERY_ALPHA, QUERY_MAX_ALPHA))
         self.teacher, self.field = teacher, field
         self.centre = None if centre is None else np.asarray(centre, np.float32)
         if self.centre is not None and self.centre.shape != (table.dim,):

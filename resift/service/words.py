@@ -256,8 +256,8 @@ class SampledWords:
     def _table(self) -> WordVectors:
         """Return word vectors in which similar words have a similar meaning."""
         model = self.model
-        # Vectors that were trained on documents relate words by topic. Memberships in codewords are no word vectors.
-        if model.name in (DEFAULT_MODEL, "mean") and model.max_alpha <= model.alpha:
+        # what was learned from documents is near for other reasons, and memberships are no words
+        if model.name in (DEFAULT_MODEL, "mean") and not model.is_adapted:
             return model.table
         self._packaged = self._packaged or load_vectors()
         return self._packaged

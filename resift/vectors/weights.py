@@ -1,23 +1,54 @@
-"""Weights of a vector similarity in a score.
+"""The weight of a vector similarity against the engine's score.
 
-A score is multiplied by exp(beta · similarity). People state the weight as alpha, from 0 (the score alone) to 1 (the
-similarity alone).
+A hit's rescored score is score · exp(beta · similarity), where beta = alpha / (1 - alpha). The weight ``alpha`` goes
+from 0 (only the engine's score counts) to 1 (only the similarity counts).
 """
 
 from __future__ import annotations
 
-MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
+from dataclasses import dataclass
+
+from resift.errors import BadInput
+
+DEFAULT_ALPHA = 0.5
+"""Alpha of untrained models. Chosen on Cranfield, CISI and mtrag-govt."""
+
+ADAPTED_MAX_ALPHA = 0.75
+"""Maximum alpha in sessions, for models adapted to their documents. Chosen on the same collections."""
+
+MAX_BETA = 32.0
+"""Largest beta. With it, exp(beta · (1 + cosine)) times any BM25 score is within the range of 32-bit floats."""
+
+
+@dataclass(frozen=True)
+class Alphas:
+    """The weights that a model's similarity has against the engine's score, each from 0 to 1.
+
+    Attributes:
+        alpha: Weight without a session, unless a search sets its own weight.
+        max_alpha: Weight that a session approaches with the number of its judgements, if it is above ``alpha``.
+
+    Raises:
+        BadInput: If a weight is not from 0 to 1.
+    """
+
+    alpha: float = DEFAULT_ALPHA
+    max_alpha: float = DEFAULT_ALPHA
+
+    def __post_init__(self) -> None:
+        for name, value in (("alpha", self.alpha), ("max_alpha", self.max_alpha)):
+            if not 0 <= value <= 1:
+                raise BadInput(f"{name} is {value}", value=value, expected="0 to 1")
 
 
 def beta_from_alpha(alpha: float) -> float:
-    """Return the factor of the similarity for a weight.
+    """Return the factor beta of the similarity in score · exp(beta · similarity).
 
-    The factor is alpha / (1 - alpha), because score · exp(beta · similarity) ranks like the weighted mean
-    (1 - alpha) · log(score) + alpha · similarity. It is at most :data:`MAX_BETA`, where the score only decides between
-    documents of equal similarity.
+    It is alpha / (1 - alpha), because (1 - alpha) · log(score) + alpha · similarity gives the same order. It is at
+    most MAX_BETA, for which the engine's score only decides between documents of nearly equal similarity.
 
     Args:
-        alpha: The weight, from 0 to 1.
+        alpha: Weight of the similarity, from 0 to 1.
 
     >>> [beta_from_alpha(alpha) for alpha in (0, 0.5, 0.75, 1)]
     [0.0, 1.0, 3.0, 32.0]
@@ -26,21 +57,25 @@ def beta_from_alpha(alpha: float) -> float:
 
 
 def alpha_from_beta(beta: float) -> float:
-    """Return the weight for a factor of the similarity. The inverse of :func:`beta_from_alpha`."""
+    """Return the weight alpha, from 0 to 1, for a factor beta. It is the inverse of :func:`beta_from_alpha`."""
     return beta / (1 + beta)
 
 
 def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
-    """Return the weight of a similarity when the model knows only a part of the query.
+    """Reduce the weight of the similarity by the share of the query's words that its vector represents.
 
-    The factor of the similarity is multiplied by known². Only the engine can judge the unknown words, so a model does
+    Beta is multiplied by ``known`` squared, because only the engine can match the other words. A model thus does
     little harm to texts in a language that it does not know. The square was chosen on pages in seven languages other
     than English.
 
     Args:
-        alpha: The weight for a query whose words are all known, from 0 to 1.
-        known: The known share of the query's words, from 0 to 1. None leaves the weight unchanged.
-        strength: A further factor of beta.
+        alpha: Weight of the similarity, from 0 to 1.
+        known: Share of the query's words that its vector represents, from 0 to 1. None
+            leaves the weight unchanged.
+        strength: Additional factor of beta.
+
+    Returns:
+        The reduced alpha.
     """
     factor = strength if known is None else strength * known**2
     return alpha if factor == 1 else alpha_from_beta(beta_from_alpha(alpha) * factor)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA, known_share
+from resift.encoders.known_words import known_share
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift_lab.fingerprints import fingerprints_in
 
 if TYPE_CHECKING:
@@ -74,9 +75,12 @@ class Taught(Encoder):
 
 
 def known_by(system: System, text: str) -> float:
-    """:func:`resift.encoders.model.known_share` of a query and a fitted system; 1 if that has no table."""
+    """:func:`resift.encoders.known_words.known_share` of a query and a fitted system; 1 if that has no table."""
     table = getattr(system, "table", None)
-    return 1.0 if table is None else known_share(table, *weights_of(system), text)
+    if table is None:
+        return 1.0
+    alpha, max_alpha = weights_of(system)
+    return known_share(table, text, adapted=max_alpha > alpha)
 
 
 def weights_of(system: System) -> tuple[float, float]:

@@ -20,10 +20,11 @@ from torch.nn import functional
 
 from resift.arrays import Floats
 from resift.encoders.codebook import learn_codebook
-from resift.encoders.model import Model
+from resift.encoders.model import Layers, Model
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import Alphas
 from resift_lab.training.options import RoBoewOptions
 
 _TINY = 1e-12
@@ -129,10 +130,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
             trained,
             "mean",
             "cosine",
-            segments=self.segments,
-            alpha=0.75,
-            max_alpha=1.0,
-            **self.head_arrays(),
+            Layers(segments=self.segments, **self.head_arrays()),
+            Alphas(alpha=0.75, max_alpha=1.0),
         )
 
 

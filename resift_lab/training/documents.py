@@ -92,7 +92,7 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
 def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
     """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
     ids, offsets = model.table.ids(texts)
-    return sparse_counts(ids, model.part_starts(offsets), len(model.table))
+    return sparse_counts(ids, model.segment_starts(offsets), len(model.table))
 
 
 def occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.contracts.engine import Engine
 from resift.encoders.builders import build_model
-from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
+from resift.encoders.model import Model
 from resift.encoders.tables import quantized
 from resift.errors import BadInput, needs_extra
 from resift.query.dsl import document_text
 from resift.vectors.table import WordVectors
+from resift.vectors.weights import ADAPTED_MAX_ALPHA
 from resift_lab.training.contrastive import MIN_WORDS, fit
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import ENOUGH, JUDGES, Gate

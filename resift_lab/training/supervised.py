@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.builders import build_model
-from resift.encoders.model import Model
+from resift.encoders.model import Layers, Model
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.same_class import same_class_scores
@@ -117,7 +117,7 @@ class _Run:
 
     def count(self, texts: Sequence[str]) -> Any:
         """Counts of the trained words, (n · S, V), a row for each segment."""
-        model = Model("", self.table, "mean", "cosine", segments=self.network.segments)
+        model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
     def epoch(self, seen: Callable[[int], None]) -> None:

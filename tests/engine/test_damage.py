@@ -17,6 +17,7 @@ from worker_memory import serving
 
 from resift import Model, WordVectors, build_model, load_model
 from resift.encoders.late_interaction import LateInteraction
+from resift.encoders.model import Layers
 from resift.encoders.residual import Residual
 from resift.encoders.tables import quantized
 from resift.errors import BadInput, CorruptModel, ModelNotFound
@@ -57,7 +58,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     kinds: dict[str, Any] = {
         "vectors": small,
         "model": build_model("mean", table),
-        "head": Model("rn-bof", table, "mean", "cosine", head=np.abs(floats(6, 2)), segments=2),
+        "head": Model("rn-bof", table, "mean", "cosine", Layers(head=np.abs(floats(6, 2)), segments=2)),
         "residual": Residual("fcrr", table, floats(1, 3, 3), floats(3), 0.05),
         "reranker": LateInteraction("late", small, {"fire": floats(3)}),
         "word2doc": Word2Doc(

@@ -34,7 +34,7 @@ from resift.ingest.readers import Record
 from resift.reranker import Config, create_app
 from resift.service.words import THREAD_NAME
 from resift.sessions.documents import read_documents
-from resift.vectors.weights import alpha_from_beta
+from resift.vectors.weights import Alphas, alpha_from_beta
 
 
 def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:
@@ -69,7 +69,7 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
 def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model: Model, config: Config) -> None:
     from resift.embedded.engine import SqliteEngine
 
-    adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
+    adapted = Model(model.name, model.table, model.pool, model.similarity, alphas=Alphas(alpha=0.7))
     found = {}
     for name, chosen, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
@@ -107,7 +107,7 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
             weight = alpha(query, **asked)
             assert weight == pytest.approx(_weight_in_pipeline(app, query, asked), abs=1e-5), "both weigh alike"
     engine.close()
-    learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
+    learned = Model(model.name, model.table, model.pool, model.similarity, alphas=Alphas(0.5, max_alpha=0.75))
     assert (model.known_share("fire zzyzx"), learned.known_share("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
 
 
@@ -116,7 +116,7 @@ def test_models_learned_from_documents_leave_numbers_to_the_engine(
 ) -> None:
     from resift.embedded.engine import SqliteEngine
 
-    learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
+    learned = Model(model.name, model.table, model.pool, model.similarity, alphas=Alphas(0.5, max_alpha=0.75))
     engine = SqliteEngine(str(tmp_path / "shop.db"))
     texts = {"asked": "fire 18/45", "near": "fire 18/30", "marked": "a fire of 2001 and 1999", "other": "a river"}
     records = [Record("f", row, id, {"text": text}) for row, (id, text) in enumerate(texts.items())]

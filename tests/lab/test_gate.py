@@ -7,8 +7,8 @@ import pytest
 
 from resift import Model, build_model
 from resift.contracts.tuning import Tuning
-from resift.encoders.model import DEFAULT_ALPHA
 from resift.encoders.tables import build_table
+from resift.vectors.weights import DEFAULT_ALPHA
 from resift_lab.log_replay.tuning import Values, choose
 from resift_lab.training.gate import Gate, Verdict
 

@@ -14,11 +14,11 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift.encoders.registry import load_model
 from resift.encoders.tables import build_table
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
+from resift.vectors.weights import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.train_self import adapt_files, self_command
 from resift_lab.evaluation.feedback.bench import FeedbackBench

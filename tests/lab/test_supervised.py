@@ -15,6 +15,7 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
+from resift.encoders.model import Layers
 from resift.encoders.tables import build_table
 from resift.errors import BadInput
 from resift.feedback.mask import spherical_entropy
@@ -155,7 +156,7 @@ def test_exported_model_equals_the_network(
         for value in network.parameters():
             value.add_(0.1 * torch.rand(value.shape, generator=torch.Generator().manual_seed(1)))
     model = network.export(start, table, {})
-    counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), texts)
+    counts = segment_counts(Model("", start, "mean", "cosine", Layers(segments=network.segments)), texts)
     vectors = network.encode(counts, batch=7)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(model.encode(texts), vectors / np.where(lengths > 0, lengths, 1), atol=1e-5)
@@ -175,7 +176,9 @@ def test_a_step_touches_only_the_batch_s_words(
 ) -> None:
     start = vocabulary(corpus[0], table, 2, 0)
     network = untrained_network(start, KINDS[kind])
-    counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), ["apple banana apple"])
+    counts = segment_counts(
+        Model("", start, "mean", "cosine", Layers(segments=network.segments)), ["apple banana apple"]
+    )
     network(counts).sum().backward()
     grad = network.rows.grad.coalesce()
     assert sorted(start.words[row] for row in grad.indices()[0]) == ["apple", "banana"]
@@ -398,7 +401,7 @@ def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str]
     for kind in KINDS.values():
         network = untrained_network(start, kind)
         before = {name: value.detach().clone() for name, value in network.named_parameters()}
-        counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), corpus[0])
+        counts = segment_counts(Model("", start, "mean", "cosine", Layers(segments=network.segments)), corpus[0])
         targets = torch.from_numpy(class_shares(corpus[1])[1])
         centres = torch.from_numpy(class_means(network.encode(counts), targets.numpy()))
         entropy(network(counts), targets, centres, kind).backward()

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.codebook import learn_codebook, membership
-from resift.encoders.model import DEFAULT_ALPHA
+from resift.encoders.model import Layers
 from resift.encoders.tables import build_table, quantized
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.text import tokenize
 from resift.vectors import compiled
+from resift.vectors.weights import DEFAULT_ALPHA, Alphas
 from resift_lab.training.documents import segment_counts
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
@@ -52,7 +53,7 @@ def models(vectors: WordVectors) -> dict[str, Model]:
     for name in TRAINED:
         segments = 3 if "segments" in name else 1
         head = rng.normal(size=(4 * segments, 5)) + 0.2 if "head" in name else None
-        made[name] = Model(name, table, "mean", "cosine", rng.random(4 * segments), head, segments)
+        made[name] = Model(name, table, "mean", "cosine", Layers(rng.random(4 * segments), head, segments))
     return made
 
 
@@ -194,22 +195,22 @@ def test_parts_that_do_not_fit(
 ) -> None:
     parts = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
     with pytest.raises(BadInput):
-        Model("x", models["boew:4"].table, pool, "cosine", *parts, segments)
+        Model("x", models["boew:4"].table, pool, "cosine", Layers(*parts, segments))
 
 
 def test_what_is_no_table_of_weights_is_refused(vectors: WordVectors) -> None:
     with pytest.raises(BadInput, match=r"^0 segments"):
-        Model("x", vectors, "mean", "cosine", segments=0)
+        Model("x", vectors, "mean", "cosine", Layers(segments=0))
     with pytest.raises(DimensionMismatch, match="mask and head"):
-        Model("x", vectors, "mean", "cosine", head=np.ones((vectors.dim, 2, 2)))
+        Model("x", vectors, "mean", "cosine", Layers(head=np.ones((vectors.dim, 2, 2))))
 
 
 def test_one_text_goes_through_a_head_too(vectors: WordVectors) -> None:
     head = np.random.default_rng(0).normal(size=(vectors.dim, 3))
-    model = Model("x", vectors, "mean", "cosine", head=head)
+    model = Model("x", vectors, "mean", "cosine", Layers(head=head))
     for text in ("fire", "gun war"):
         np.testing.assert_allclose(model.encode_one(text), reference(model, text), atol=1e-6)
-    nothing = Model("x", vectors, "mean", "cosine", np.zeros(vectors.dim))
+    nothing = Model("x", vectors, "mean", "cosine", Layers(np.zeros(vectors.dim)))
     assert not nothing.encode_one("fire").any()
 
 
@@ -217,9 +218,9 @@ def test_one_text_goes_through_a_head_too(vectors: WordVectors) -> None:
 def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_path: Path, setting: str) -> None:
     for value in (-0.01, 1.01, float("nan")):
         with pytest.raises(BadInput, match=rf"^{setting} is"):
-            Model("x", vectors, "mean", "cosine", **{setting: value})
+            Alphas(**{setting: value})
     for value in (0.0, 1.0):
-        model = Model("x", vectors, "mean", "cosine", **{setting: value})
+        model = Model("x", vectors, "mean", "cosine", alphas=Alphas(**{setting: value}))
         loaded = load_model(model.save(tmp_path / str(value)))
         assert {setting: getattr(loaded, setting)} == {setting: value}
         assert loaded.alpha + loaded.max_alpha == value + DEFAULT_ALPHA
@@ -242,7 +243,7 @@ def test_every_pool_goes_with_every_similarity(vectors: WordVectors, pool: str, 
 
 @pytest.mark.parametrize("segments", [1, 2, 4])
 def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, tmp_path: Path, segments: int) -> None:
-    model = Model("x", vectors, "mean", "cosine", segments=segments)
+    model = Model("x", vectors, "mean", "cosine", Layers(segments=segments))
     texts = ["fire bush gun war rain", "gun", ""]
     expected = [reference(model, text) for text in texts]
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
@@ -256,7 +257,7 @@ def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, 
 def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) -> None:
     table = build_table(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
     table.weights[:] = 1
-    model = Model("x", table, "mean", "cosine", segments=segments)
+    model = Model("x", table, "mean", "cosine", Layers(segments=segments))
     text = "hot cold cold hot"
     assert not model.encode_one(text).any()
     np.testing.assert_array_equal(model.encode([text])[0], model.encode_one(text))
@@ -271,7 +272,7 @@ def test_models_without_the_new_parts_are_saved_as_ever(tmp_path: Path, model: M
 def test_mask_weights_dimensions(vectors: WordVectors) -> None:
     mask = np.zeros(vectors.dim)
     mask[2] = 1
-    model = Model("masked", vectors, "mean", "cosine", mask)
+    model = Model("masked", vectors, "mean", "cosine", Layers(mask))
     encoded = model.encode(["fire"])[0]
     assert np.flatnonzero(encoded).tolist() == [2]
 

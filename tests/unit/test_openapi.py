@@ -17,11 +17,11 @@ from reranker_app import wait_for_sample
 from resift import Model, __version__
 from resift.contracts.documents import Document
 from resift.embedded.engine import SqliteEngine
-from resift.encoders.model import DEFAULT_ALPHA
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
+from resift.vectors.weights import DEFAULT_ALPHA
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
 WITH_FIELDS = [name for name in WITH_BODY if not name.startswith("ubi")]  # a body of UBI is an array

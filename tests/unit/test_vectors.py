@@ -10,7 +10,7 @@ import pytest
 
 from resift import WordVectors
 from resift.arrays import batched
-from resift.encoders.model import known_share
+from resift.encoders.known_words import known_share
 from resift.encoders.tables import build_table, quantized, weights_by_rank
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 
@@ -127,8 +127,10 @@ def test_the_known_share_of_a_text_is_weighted() -> None:
     table = WordVectors(["the", "fire", "flame"], np.eye(3, dtype=np.float32), weights)
     assert table.unknown_weight == pytest.approx(np.quantile(weights, 0.99))
     for text, known, unknown in [("the Fire", 3, 0), ("fire zzyzx", 2, 1), ("the qq the qq flame", 6, 2), ("qq", 0, 1)]:
-        assert known_share(table, 0.5, 0.5, text) == pytest.approx(known / (known + unknown * table.unknown_weight))
-    assert known_share(table, 0.5, 0.5, "?") == 1
+        assert known_share(table, text, adapted=False) == pytest.approx(
+            known / (known + unknown * table.unknown_weight)
+        )
+    assert known_share(table, "?", adapted=False) == 1
 
 
 def test_words_with_digits_are_not_known_to_adapted_models() -> None:
@@ -142,4 +144,4 @@ def test_words_with_digits_are_not_known_to_adapted_models() -> None:
         "3510 18v": 0.0,
         "?": 1,
     }
-    assert {text: known_share(table, 0.5, 0.75, text) for text in shares} == pytest.approx(shares)
+    assert {text: known_share(table, text, adapted=True) for text in shares} == pytest.approx(shares)

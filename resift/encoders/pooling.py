@@ -1,0 +1,67 @@
+"""Pool the word rows of texts into vectors with NumPy.
+
+:mod:`resift.vectors.kernels` has a compiled version of :func:`pool_mean`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+
+_GATHERED_WORDS = 4096  # words of a text whose rows are gathered at a time, which limits the memory for long texts
+
+
+def pool_mean(
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    matrix: NDArray[Any],
+    factors: Floats,
+    divisors: Floats,
+    out: Floats,
+) -> None:
+    """Write the weighted mean of the word rows of n texts to ``out``.
+
+    The mean is Σ factor · row / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
+
+    Args:
+        ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
+        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
+        matrix: The word rows, shape (V, K), int8 or float32.
+        factors: Factor of each row, shape (V,), float32: the weight of its word, times its scale in an int8 matrix.
+        divisors: Divisor of each row, shape (V,), float32.
+        out: Result of shape (n, K), float32.
+    """
+    out[:] = 0
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        total = divisors[ids[start:end]].sum()
+        if total > 0:
+            for chunk in _chunks(ids[start:end]):
+                out[row] += (factors[chunk] / total) @ matrix[chunk].astype(np.float32)
+
+
+def pool_max(
+    ids: NDArray[np.int32], offsets: NDArray[np.int64], matrix: NDArray[Any], factors: Floats, out: Floats
+) -> None:
+    """Write the maximum of the weighted word rows of n texts to ``out``, with 0 in place of negative values.
+
+    Args:
+        ids: Rows of the words of all texts, as in :func:`pool_mean`.
+        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
+        matrix: The word rows, shape (V, K), int8 or float32.
+        factors: Factor of each row, shape (V,), float32.
+        out: Result of shape (n, K), float32.
+    """
+    out[:] = 0
+    for row, (start, end) in enumerate(pairwise(offsets)):
+        for chunk in _chunks(ids[start:end]):
+            np.maximum(out[row], (factors[chunk, None] * matrix[chunk]).max(axis=0), out=out[row])
+
+
+def _chunks(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    return (ids[start : start + _GATHERED_WORDS] for start in range(0, len(ids), _GATHERED_WORDS))
