@@ -1,1 +1,1 @@
-"""The embedded engine and a store of sessions, each in an SQLite file."""
+"""The embedded engine and a session store, both in SQLite files."""

@@ -1,5 +1,4 @@
-"""What a query asks for, as a tree of clauses, each of which finds its documents, with the scores that OpenSearch would
-give them."""
+"""Query clauses that compute their matching documents, with the same scores as OpenSearch."""
 
 from __future__ import annotations
 
@@ -19,40 +18,69 @@ from resift.embedded.scoring import Bm25, Script, Vectors, sum_by_row
 from resift.embedded.tables import IndexTables, Matches, Rows, stored_object
 
 
-class Kept:
-    """What is kept in memory of an index until its count of ``changes`` moves."""
+class IndexCache:
+    """Data of an index that is kept in memory until the index's change count increases.
+
+    Attributes:
+        changes: The change count for which the data is valid.
+        bm25: The term statistics.
+        vectors: The vectors, or None if they were not read yet.
+    """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
-        self.changes, self.bm25 = tables.changes, Bm25(db, tables)
+        self.changes = tables.changes
+        self.bm25 = Bm25(db, tables)
         self.vectors: Vectors | None = None
 
 
 class View:
-    """An index as one transaction sees it."""
+    """The state of an index in a single transaction.
 
-    def __init__(self, db: sqlite3.Connection, tables: IndexTables, kept: Kept) -> None:
-        self.db, self.tables, self._kept = db, tables, kept
-        self.bm25 = kept.bm25
-        self.texts: dict[Any, Matches] = {}  # what whole clauses matched, since a rewritten query holds some twice
+    Attributes:
+        db: The connection with the open transaction.
+        tables: The tables of the index.
+        bm25: The term statistics of the index.
+        text_matches: The matches of text clauses by their settings. Rewritten queries contain some clauses twice.
+    """
+
+    def __init__(self, db: sqlite3.Connection, tables: IndexTables, cache: IndexCache) -> None:
+        self.db = db
+        self.tables = tables
+        self.bm25 = cache.bm25
+        self.text_matches: dict[Any, Matches] = {}
+        self._cache = cache
 
     def vectors(self) -> Vectors:
-        """The vectors of the index, which are read when they are asked for first."""
-        self._kept.vectors = self._kept.vectors or Vectors.of(self.db, self.tables)
-        return self._kept.vectors
+        """Return the vectors of the index. The first call reads them."""
+        self._cache.vectors = self._cache.vectors or Vectors.load(self.db, self.tables)
+        return self._cache.vectors
 
     def rows(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:
-        """All rows, or those of documents with these ids, among those ``within`` if these are given."""
+        """Return the rows of the documents with these ids in ascending order.
+
+        Args:
+            ids: The ids. None selects all documents.
+            within: Restrict the result to these rows.
+        """
         if ids is None and within is not None:
             return within
         sql, values = f"SELECT row FROM {self.tables.documents}", []
         if ids is not None:
-            # As JSON, since the number of values that a statement takes is limited.
+            # Pass the ids as a JSON array, because SQLite limits the number of parameters of a statement.
             sql, values = f"{sql} WHERE id IN (SELECT value FROM json_each(?))", [orjson.dumps(list(ids)).decode()]
-        found = np.array(self.db.execute(f"{sql} ORDER BY row", values).fetchall(), np.int64).reshape(-1)
-        return found if within is None else np.intersect1d(found, within, assume_unique=True)
+        rows = np.array(self.db.execute(f"{sql} ORDER BY row", values).fetchall(), np.int64).reshape(-1)
+        return rows if within is None else np.intersect1d(rows, within, assume_unique=True)
 
     def passing(self, test: FieldTest, within: Rows | None) -> Rows:
-        """The rows of documents that pass a test. Raises CorruptEngine for one that is damaged."""
+        """Return the rows of the documents that pass a test, in ascending order.
+
+        Args:
+            test: The test of a document's source.
+            within: Restrict the result to these rows.
+
+        Raises:
+            CorruptEngine: If a document is damaged.
+        """
         sql, values = f"SELECT row, source FROM {self.tables.documents}", []
         if within is not None:
             sql = f"{sql} WHERE row IN (SELECT value FROM json_each(?))"
@@ -70,54 +98,73 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Clause(ABC):
-    """A part of a query, whose scores are times its ``boost``."""
+    """A clause of a query.
+
+    Attributes:
+        boost: The factor of the clause's scores.
+    """
 
     boost: float = 1.0
 
     @abstractmethod
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """The matching rows, among those ``within`` if these are given, in ascending order, and their scores."""
+        """Return the matching rows in ascending order, and their scores.
+
+        Args:
+            view: The index.
+            within: Restrict the result to these rows.
+        """
 
     def count(self, view: View) -> int:
-        """How many documents match."""
+        """Return the number of matching documents."""
         return len(self.matches(view)[0])
 
     def words(self, field: str) -> Iterator[str]:
-        """The words that are highlighted in a field: not what must not match, nor those of a k-NN's filter."""
+        """Return the terms to highlight in a field. Terms of ``must_not`` clauses and k-NN filters are left out."""
         return iter(())
 
 
 @dataclass(frozen=True)
-class Constant(Clause):
-    """The documents that ``find`` finds, among others if these are given, with one score."""
+class RowFilter(Clause):
+    """A clause that selects rows by a function and scores them with the boost.
 
-    find: Callable[[View, Rows | None], Rows]
+    Attributes:
+        find_rows: Returns the matching rows, among the rows of its second argument unless that is None.
+    """
+
+    find_rows: Callable[[View, Rows | None], Rows]
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        rows = self.find(view, within)
+        """Return the selected rows and a constant score."""
+        rows = self.find_rows(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
 
 @dataclass(frozen=True)
-class Scored(Clause):
-    """What ``query`` matches, with one score."""
+class ConstantScore(Clause):
+    """A clause that matches the documents of ``query`` and scores them with the boost."""
 
     query: Clause
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        """Return the rows that the inner query matches and a constant score."""
         rows, _ = self.query.matches(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
     def words(self, field: str) -> Iterator[str]:
+        """Return the terms of the inner query."""
         return self.query.words(field)
 
 
 @dataclass(frozen=True)
-class Text(Clause):
-    """The documents that hold terms in some text fields: the BM25 score of the best field, and a part of the others'.
+class TextMatch(Clause):
+    """A clause that matches terms in text fields. The score is BM25's, combined over the fields as in ``dis_max``.
 
-    ``boosts``: text field → its weight. ``terms``: as often as they occur in the query. ``every``: whether all terms
-    must be in one field; else one is enough. ``tie_breaker``: the part of the other fields' scores, 0 to 1.
+    Attributes:
+        boosts: The weight of each searched field.
+        terms: The terms of the query, repeated as often as they occur in it.
+        every: Whether a field must contain all terms. Otherwise a single term suffices.
+        tie_breaker: The factor (0 to 1) with which the scores of all fields except the best are added.
     """
 
     boosts: dict[str, float]
@@ -126,107 +173,128 @@ class Text(Clause):
     tie_breaker: float = 0.0
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        """Return the rows that contain the terms, and their BM25 scores."""
         key = (*self.boosts.items(), self.terms, self.every, self.tie_breaker, self.boost)
         if within is None:
-            return view.texts.get(key) or view.texts.setdefault(key, self._scored(view, None))
-        if key not in view.texts:
+            return view.text_matches.get(key) or view.text_matches.setdefault(key, self._scored(view, None))
+        if key not in view.text_matches:
             return self._scored(view, within)
-        rows, scores = view.texts[key]
-        held = np.isin(rows, within, assume_unique=True)
-        return rows[held], scores[held]
+        rows, scores = view.text_matches[key]
+        selected = np.isin(rows, within, assume_unique=True)
+        return rows[selected], scores[selected]
 
     def _scored(self, view: View, within: Rows | None) -> Matches:
-        found = [
+        field_matches = [
             view.bm25.matches(view.db, field, self.terms, self.every, boost * self.boost, within)
             for field, boost in self.boosts.items()
         ]
-        found = [one for one in found if len(one[0])] or found[:1]
-        if len(found) == 1:
-            return found[0]
-        rows, places = np.unique(np.concatenate([rows for rows, _ in found]), return_inverse=True)
-        scores = np.concatenate([scores for _, scores in found])
+        field_matches = [matches for matches in field_matches if len(matches[0])] or field_matches[:1]
+        if len(field_matches) == 1:
+            return field_matches[0]
+        rows, places = np.unique(np.concatenate([rows for rows, _ in field_matches]), return_inverse=True)
+        scores = np.concatenate([scores for _, scores in field_matches])
         best = np.zeros(len(rows), np.float32)
         np.maximum.at(best, places, scores)
-        # in doubles, as Lucene's DisjunctionMaxScorer adds them up
-        others = np.bincount(places, scores, len(rows)) - best
-        return rows, (best + others * np.float32(self.tie_breaker)).astype(np.float32)
+        # Sum in 64-bit floats, like Lucene's DisjunctionMaxScorer.
+        rest = np.bincount(places, scores, len(rows)) - best
+        return rows, (best + rest * np.float32(self.tie_breaker)).astype(np.float32)
 
     def count(self, view: View) -> int:
+        """Return the number of matching documents. A single term needs no scores."""
         if len(self.terms) != 1:
             return super().count(view)
         return len(np.unique(np.concatenate([view.bm25.rows(view.db, field, *self.terms) for field in self.boosts])))
 
     def words(self, field: str) -> Iterator[str]:
+        """Return the terms if the clause searches the field."""
         return iter(self.terms if field in self.boosts else ())
 
 
 @dataclass(frozen=True)
 class Bool(Clause):
-    """What all of ``must`` and ``filter`` match, none of ``must_not``, and ``least`` of ``should``.
+    """A clause that combines other clauses.
 
-    The score is the sum of the scores of ``must`` and ``should``, or with ``best`` the largest of them.
+    It matches documents that all clauses of ``must`` and ``filter`` match, no clause of ``must_not``, and at least
+    ``minimum_should_match`` clauses of ``should``.
+
+    Attributes:
+        must: Clauses that must match and that count for the score.
+        should: Optional clauses that count for the score.
+        filter: Clauses that must match but do not count for the score.
+        must_not: Clauses that must not match.
+        minimum_should_match: The minimum number of ``should`` clauses that must match.
+        take_maximum: Whether the score is the largest of the clauses' scores (as in ``dis_max``) instead of their sum.
     """
 
     must: tuple[Clause, ...] = ()
     should: tuple[Clause, ...] = ()
     filter: tuple[Clause, ...] = ()
     must_not: tuple[Clause, ...] = ()
-    least: int = 0
-    best: bool = False
+    minimum_should_match: int = 0
+    take_maximum: bool = False
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        """Return the matching rows and their combined scores."""
+        required = [*((inner, True) for inner in self.must), *((inner, False) for inner in self.filter)]
+        # Evaluate text clauses first. They use the inverted index, while other clauses read the remaining documents.
+        required.sort(key=lambda pair: not isinstance(pair[0], TextMatch))
         scored = []
-        # Texts first: they are looked up, while all else reads the documents that are left.
-        for inner, counts in sorted(
-            [*((inner, True) for inner in self.must), *((inner, False) for inner in self.filter)],
-            key=lambda one: not isinstance(one[0], Text),
-        ):
-            within, scores = found = inner.matches(view, within)
-            if counts:
-                scored.append(found)
+        for inner, is_scored in required:
+            within, scores = inner.matches(view, within)
+            if is_scored:
+                scored.append((within, scores))
         alternatives = [inner.matches(view, within) for inner in self.should]
-        if self.least > len(alternatives):
+        if self.minimum_should_match > len(alternatives):
             within = np.empty(0, np.int64)
-        elif self.least:
-            within, _ = sum_by_row(alternatives, self.least)
+        elif self.minimum_should_match:
+            within, _ = sum_by_row(alternatives, self.minimum_should_match)
         within = view.rows(None, within)
         for inner in self.must_not:
             within = np.setdiff1d(within, inner.matches(view, within)[0], assume_unique=True)
         total = np.zeros(len(within), np.float32)
-        for group in (scored, alternatives):  # each is added up in doubles, and both in floats, as Lucene does
+        # Like Lucene, sum each group in 64-bit floats, and the two groups in 32-bit floats.
+        for group in (scored, alternatives):
             part = np.zeros(len(within), np.float64)
             for rows, scores in group:
                 places = np.searchsorted(within, rows)
                 places[places == len(within)] = 0
-                held = within[places] == rows if len(within) else np.zeros(len(rows), bool)
-                places, scores = places[held], scores[held]
-                part[places] = np.maximum(part[places], scores) if self.best else part[places] + scores
+                selected = within[places] == rows if len(within) else np.zeros(len(rows), bool)
+                places, scores = places[selected], scores[selected]
+                part[places] = np.maximum(part[places], scores) if self.take_maximum else part[places] + scores
             total += part.astype(np.float32)
         return within, total * np.float32(self.boost)
 
     def words(self, field: str) -> Iterator[str]:
+        """Return the terms of all clauses except ``must_not``."""
         return chain.from_iterable(inner.words(field) for inner in self.must + self.should + self.filter)
 
 
 @dataclass(frozen=True)
-class Scripted(Scored):
-    """What ``query`` matches, with the scores of a script."""
+class ScriptScore(ConstantScore):
+    """A clause that matches the documents of ``query`` and scores them with a script."""
 
     script: Script
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        """Return the rows that the inner query matches, and the script's scores."""
         rows, _ = self.query.matches(view, within)
         return rows, view.vectors().scripted(self.script, rows) * np.float32(self.boost)
 
 
 @dataclass(frozen=True)
-class Weighted(Scored):
-    """What ``query`` matches, its scores times the weights of all ``functions`` whose clause matches, or the first."""
+class FunctionScore(ConstantScore):
+    """A clause that multiplies the scores of ``query`` with weights.
+
+    Attributes:
+        functions: Pairs of a condition and the weight of the documents that match it.
+        first: Whether only the first matching condition counts. Otherwise all weights are multiplied.
+    """
 
     functions: tuple[tuple[Clause, float], ...]
     first: bool
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
+        """Return the rows that the inner query matches, and the weighted scores."""
         rows, scores = self.query.matches(view, within)
         factors, done = np.full(len(rows), self.boost), np.zeros(len(rows), bool)
         for condition, weight in self.functions:
@@ -237,28 +305,37 @@ class Weighted(Scored):
 
 
 @dataclass(frozen=True)
-class Nearest(Clause):
-    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``condition``, if
-    there is one."""
+class Knn(Clause):
+    """A clause that matches the ``k`` nearest documents to a vector in the index's k-NN space.
+
+    Attributes:
+        vector: The query vector (K,).
+        k: The number of documents.
+        condition: A filter that these documents pass, or None.
+    """
 
     vector: Floats
     k: int
     condition: Clause | None
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        # The nearest of all documents, of which those within are hits, and not the nearest of those within.
+        """Return the rows of the nearest documents, and their scores."""
+        # As in OpenSearch, find the k nearest of all documents, and then keep the documents in `within`.
         allowed = None if self.condition is None else self.condition.matches(view)[0]
         rows, scores = view.vectors().nearest(self.vector, self.k, allowed)
-        chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
-        return rows[chosen], scores[chosen] * np.float32(self.boost)
+        selected = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
+        return rows[selected], scores[selected] * np.float32(self.boost)
 
 
 @dataclass(frozen=True)
 class Query:
-    """A clause, and those of its parts that have a name (``_name``).
+    """A parsed query.
 
-    ``queries``: the sub-queries of a hybrid query, each of which finds its best ``depth`` documents, or as many as the
-    page has; ``clause`` is what at least one of them matches.
+    Attributes:
+        clause: The clause of the whole query. For a hybrid query it matches what any of the sub-queries matches.
+        names: The clauses that have a ``_name``.
+        queries: The sub-queries of a hybrid query.
+        depth: The number of hits that each sub-query of a hybrid query retrieves, or None for the size of the page.
     """
 
     clause: Clause

@@ -1,6 +1,6 @@
-"""The SQLite file: how it is opened, shared and found to be damaged, and the sessions and the log of UBI in it.
+"""Access to the SQLite file, and the session store and the UBI log that are stored in SQLite.
 
-What an engine keeps there is in :mod:`resift.embedded.tables`.
+The module :mod:`resift.embedded.tables` defines the tables of the engine.
 """
 
 from __future__ import annotations
@@ -29,19 +29,21 @@ from resift.contracts.ubi import (
 from resift.embedded.tables import FORMAT
 from resift.errors import BadInput, EngineUnavailable, ResiftError, SessionsUnavailable
 
-_TIMEOUT = 30.0  # seconds that a writer waits for others
-# What SQLite says of a file that may be in order. Anything else that it says of our own statements is damage.
-_PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
-_ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, for damaged ones need not be texts
-# of a list that is damaged, one without names is looked through
-_NAMES = "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
+_TIMEOUT = 30.0  # seconds that a connection waits for other writers
+# Parts of SQLite's error messages that do not indicate damage. Any other error in Resift's own statements does.
+_TEMPORARY = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
+_ROW = "CAST(body AS BLOB), expires, CAST(indices AS BLOB)"  # as bytes, because damaged values may not be valid text
+# Whether a session refers to an index. A damaged list counts as empty.
+_HAS_INDEX = (
+    "EXISTS (SELECT 1 FROM json_each(CASE WHEN json_valid(indices) THEN indices ELSE '[]' END) WHERE value = ?)"
+)
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS session_log (id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, "
     "indices TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS session_log_expires ON session_log (expires)",
 )
 
-MAX_ROWS = 100_000  # of a kind; the oldest go first
+MAX_ROWS = 100_000  # maximum number of rows in each UBI table; the oldest rows are deleted first
 _LOG_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS ubi_events (number INTEGER PRIMARY KEY, client TEXT, session TEXT, at REAL NOT NULL, "
     "query TEXT, body TEXT NOT NULL)",
@@ -50,19 +52,26 @@ _LOG_SCHEMA = (
     "CREATE TABLE IF NOT EXISTS ubi_queries (number INTEGER PRIMARY KEY, query TEXT NOT NULL, body TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS ubi_queries_query ON ubi_queries (query)",
 )
-# of several rows of one query, as a second page makes one, the first
+# In descending order, so that a dictionary of the rows keeps the first row of each query. A second page of hits adds
+# another row with the same query id.
 _QUERY = "SELECT query, body FROM ubi_queries WHERE query IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
 _IDS = ", ".join(f"json_extract(body, '$.{name}') || ''" for name in ("client_id", "session_id", "user_id"))
-_PERSON = f"? IN ({_IDS})"
+_IS_CLIENT = f"? IN ({_IDS})"
 
 
 class Database:
-    """The file at ``path``, which threads and processes may share; it is created if there is none.
+    """An SQLite file that threads and processes can share. The file is created if it does not exist.
 
-    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. Raises ``unavailable`` if
-    the file cannot be opened and written or has another format, and ``corrupt``, as every method does, if it is
-    damaged. A commit is on the disk when it returns, or, if it is not ``durable``, survives a process that dies but not
-    a power cut.
+    Every method raises ``corrupt`` if the file is damaged. A finished commit is on the disk. Without ``durable`` it
+    survives the end of the process but not a power failure.
+
+    Args:
+        path: The path of the file.
+        table: The table whose existence shows that the schema exists.
+        schema: The statements that create the schema.
+        unavailable: The error to raise if the file cannot be opened and written, or has another format.
+        corrupt: The error to raise if the file is damaged.
+        durable: Whether commits survive a power failure.
     """
 
     def __init__(
@@ -74,64 +83,70 @@ class Database:
         corrupt: type[ResiftError],
         durable: bool = True,
     ) -> None:
-        self.path, self._durable = path, durable
-        self._unavailable, self._corrupt = unavailable, corrupt
+        self.path = path
+        self._durable = durable
+        self._unavailable = unavailable
+        self._corrupt = corrupt
         self._idle: dict[int, list[sqlite3.Connection]] = {}
-        # From Python 3.13 on a connection that nobody closed is a ResourceWarning, and not everybody who opens an
-        # engine closes it.
+        # Since Python 3.13, a connection that is not closed causes a ResourceWarning. Some callers never close their
+        # engine, so close the connections when this object is collected.
         weakref.finalize(self, _close, self._idle)
         with self._translated(), self._connection() as db:
             self._prepare(db, table, schema)
 
     @contextmanager
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
-        """A connection inside a transaction, which is committed at the end of the block, or undone by an exception.
+        """Return a context manager that yields a connection with an open transaction.
 
-        A reader sees the file all the while as it was at its first statement. ``seconds``: how long to wait for others,
-        if not as long as usual.
+        The transaction is committed at the end of the block and rolled back if the block raises. A reader sees the file
+        as it was at its first statement.
+
+        Args:
+            write: Whether the transaction writes.
+            seconds: How long to wait for other writers, 30 s by default.
         """
         with self._translated(), self._connection() as db:
             db.execute(f"PRAGMA busy_timeout = {round((seconds or _TIMEOUT) * 1000)}")
             if write:
                 db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-            # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
+            # IMMEDIATE waits here for other writers. A transaction that reads first and writes later would fail.
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db
             db.execute("COMMIT")
 
     def close(self) -> None:
-        """Close this process's connections."""
+        """Close the connections of this process."""
         _close(self._idle)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread is using."""
-        # By process: a connection must not be carried across a fork, since both processes would write by the same
-        # locks, and servers fork their workers after the file is open.
+        """Yield a connection that no other thread is using."""
+        # Connections are kept by process. They must not be used across a fork, because both processes would share the
+        # same locks, and servers fork their workers after the file was opened.
         idle = self._idle.setdefault(os.getpid(), [])
         try:
-            db = idle.pop()  # not asked first whether there is one: another thread may take the last
+            db = idle.pop()  # without a check before, because another thread may take the last connection
         except IndexError:
             db = self._connect()
         try:
             yield db
         except BaseException:
-            db.close()  # which undoes what was not committed, whatever state the error left the transaction in
+            db.close()  # rolls back uncommitted changes, regardless of the state of the transaction
             raise
         idle.append(db)
-        if self._idle.get(os.getpid()) is not idle:  # all were closed while this one was in use
+        if self._idle.get(os.getpid()) is not idle:  # close() was called while this connection was in use
             _close_each(idle)
 
     def _connect(self) -> sqlite3.Connection:
         if self.path != ":memory:" and not os.path.exists(self.path):
-            with suppress(OSError):  # SQLite says better what is wrong
+            with suppress(OSError):  # let SQLite report the error
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         return sqlite3.connect(self.path, timeout=_TIMEOUT, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
-        """Make what is missing."""
+        """Create the schema if it does not exist."""
         if not self._is_new(db) and _has_table(db, table):
-            return  # nothing to write, so no waiting for those who write
+            return  # without a write lock, so that opening the file does not wait for writers
         _use_write_ahead_log(db)
         db.execute("BEGIN IMMEDIATE")
         self._is_new(db)
@@ -141,30 +156,31 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Whether the file has no format yet. Raises ``unavailable`` for one that is not ours."""
+        """Return whether the file has no format version yet. Raise ``unavailable`` if it has another format."""
         ((version,),) = db.execute("PRAGMA user_version")
         if version not in (0, FORMAT):
-            message = f"{self.path} has format {version}, and this version of Resift reads {FORMAT}"
-            raise self._unavailable(message, value=self.path, expected="a newer Resift, or another file")
+            message = f"{self.path} has format {version}, but this version of Resift reads format {FORMAT}"
+            raise self._unavailable(message, value=self.path, expected="a newer version of Resift, or another file")
         return not version
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Our errors in place of SQLite's."""
+        """Translate SQLite's errors into Resift's errors."""
         try:
             yield
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter where SQLite's message quotes damage
+        # SQLite's error message may quote damaged text, which raises UnicodeDecodeError.
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             if "unable to open" in str(error):
                 expected = "a file in a folder that exists and can be written"
                 raise self._unavailable(f"{self.path} cannot be opened", value=self.path, expected=expected) from error
-            if any(phrase in str(error) for phrase in _PASSING):
+            if any(phrase in str(error) for phrase in _TEMPORARY):
                 raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
-            expected = "a copy of the file, or the documents indexed again into a new one"
+            expected = "a backup of the file, or a new file into which the documents are indexed again"
             raise self._corrupt(f"{self.path} is damaged: {error}", value=self.path, expected=expected) from error
 
 
 def _close(idle: dict[int, list[sqlite3.Connection]]) -> None:
-    """Close this process's connections."""
+    """Close the connections of this process."""
     _close_each(idle.pop(os.getpid(), []))
 
 
@@ -179,9 +195,9 @@ def _has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:
-    """Let readers and a writer work at the same time."""
-    # SQLite does not wait here as it does elsewhere: of two processes that open a new file one is told that it is
-    # locked, at once.
+    """Set the journal mode in which readers and a writer can work at the same time."""
+    # SQLite's busy timeout does not apply to this statement. If two processes open a new file at the same time, one of
+    # them fails at once with "locked", so retry here.
     end = time.monotonic() + _TIMEOUT
     while True:
         try:
@@ -194,10 +210,15 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
 
 
 class SqliteSessionStore(SessionStore):
-    """Sessions in the SQLite file at ``path``, which threads and processes of one machine may share.
+    """A session store in an SQLite file, which the threads and processes of a machine can share.
 
-    A power cut may take the last marks, unless they are ``durable``, and wait for the disk. Raises BadInput if the file
-    cannot be opened, is a newer version's, or is damaged.
+    Args:
+        path: The path of the file.
+        durable: Whether writes wait for the disk, and so survive a power failure. Otherwise a power failure may lose
+            the latest marks.
+
+    Raises:
+        BadInput: If the file cannot be opened, has the format of a newer version, or is damaged.
     """
 
     def __init__(self, path: str, durable: bool = False) -> None:
@@ -211,11 +232,13 @@ class SqliteSessionStore(SessionStore):
         self.close()
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
+        """Return the latest version of a session, or None."""
         with self._database.transaction(False, None if wait else SEARCH_TIMEOUT) as db:
             row = db.execute(f"SELECT {_ROW}, version FROM session_log WHERE id = ?", (id,)).fetchone()
         return None if row is None else _stored(*row)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
+        """Write a session if the stored version is unchanged. Return whether it was written."""
         values = (session.expires, _json(session.indices), _json(session.body))
         with self._database.transaction(True, None if wait else SEARCH_TIMEOUT) as db:
             if session.version is None:
@@ -228,42 +251,47 @@ class SqliteSessionStore(SessionStore):
             return db.execute(sql, (*values, id, session.version)).rowcount == 1
 
     def delete(self, id: str) -> bool:
+        """Delete a session. Return whether it existed."""
         return self._delete("id = ?", id) == 1
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
+        """Return the ids and contents of all sessions, or of the sessions that refer to ``index``."""
         with self._database.transaction(write=False) as db:
-            sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_NAMES} ORDER BY id"
+            sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_HAS_INDEX} ORDER BY id"
             rows = db.execute(sql, (index, index)).fetchall()
         return ((id, _stored(*row)) for id, *row in rows)
 
     def delete_index(self, index: str) -> int:
-        return self._delete(_NAMES, index)
+        """Delete the sessions that refer to an index. Return their number."""
+        return self._delete(_HAS_INDEX, index)
 
     def purge(self, before: float, wait: bool = True) -> int:
-        # In portions: one statement over hundreds of thousands would keep every other writer out for as long.
-        portion, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
+        """Delete the sessions that expired before a time (Unix seconds). Return their number."""
+        # Delete in batches. A single statement for hundreds of thousands of sessions would block all writers.
+        batch, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
         while True:
-            deleted = self._delete(portion, before, PURGE_BATCH)
+            deleted = self._delete(batch, before, PURGE_BATCH)
             purged += deleted
             if not wait or deleted < PURGE_BATCH:
                 return purged
 
     def close(self) -> None:
+        """Close the connections."""
         self._database.close()
 
     def _delete(self, condition: str, *values: Any) -> int:
-        """Delete the sessions that fit; return how many."""
+        """Delete the sessions that match an SQL condition. Return their number."""
         with self._database.transaction() as db:
             return db.execute(f"DELETE FROM session_log WHERE {condition}", values).rowcount
 
 
 def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
-    """A session of its row."""
+    """Return the session in a row."""
     return SessionRecord(_value(body), expires, _value(indices), version)
 
 
 def _value(text: bytes) -> Any:
-    """The value of JSON text; None of what is none."""
+    """Return the value of JSON text, or None if it is not valid JSON."""
     try:
         return json.loads(text)
     except (RecursionError, ValueError):
@@ -275,9 +303,12 @@ def _json(value: Any) -> str:
 
 
 class SqliteUbiLog(UbiLog):
-    """The log in the SQLite file at ``path``, which threads and processes of one machine may share.
+    """A UBI log in an SQLite file, which the threads and processes of a machine can share.
 
-    Raises EngineUnavailable if the file cannot be opened, and as every method does, if it is damaged.
+    The constructor and every method raise EngineUnavailable if the file cannot be opened or is damaged.
+
+    Args:
+        path: The path of the file.
     """
 
     def __init__(self, path: str) -> None:
@@ -285,6 +316,7 @@ class SqliteUbiLog(UbiLog):
         self._database = Database(path, "ubi_queries", _LOG_SCHEMA, kind, kind, durable=False)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
+        """Add documents of a kind. Return how many were refused."""
         rows = [row for row in map(_event_row if kind == EVENTS else _query_row, sources) if row is not None]
         table, columns = ("ubi_events", 5) if kind == EVENTS else ("ubi_queries", 2)
         with self._database.transaction() as db:
@@ -293,38 +325,45 @@ class SqliteUbiLog(UbiLog):
         return len(sources) - len(rows)
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        part = "SELECT number, at, body FROM ubi_events WHERE {} = ? AND at BETWEEN ? AND ?"
-        sql = f"{part.format('client')} UNION {part.format('session')} ORDER BY at DESC, number DESC LIMIT ?"
+        """Return the latest events of a client or a session, oldest first."""
+        select = "SELECT number, at, body FROM ubi_events WHERE {} = ? AND at BETWEEN ? AND ?"
+        sql = f"{select.format('client')} UNION {select.format('session')} ORDER BY at DESC, number DESC LIMIT ?"
         with self._database.transaction(False, SEARCH_TIMEOUT) as db:
             rows = db.execute(sql, (client, since, until, client, since, until, MAX_CLIENT_EVENTS)).fetchall()
-        read = (UbiEvent.read(json.loads(body)) for _, _, body in reversed(rows))
-        return [event for event in read if event is not None]
+        events = (UbiEvent.read(json.loads(body)) for _, _, body in reversed(rows))
+        return [event for event in events if event is not None]
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
+        """Return the queries with these ids, by id."""
         with self._database.transaction(False, SEARCH_TIMEOUT) as db:
             rows = db.execute(_QUERY, (json.dumps(list(ids)),)).fetchall()
         return {id: UbiQuery.read(json.loads(body)) for id, body in rows}
 
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
+        """Return all events between two times (Unix seconds)."""
         rows = self._rows("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
         return (event for event in map(UbiEvent.read, rows) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+        """Return the query documents of an application between two times (Unix seconds)."""
         rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
         return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_PERSON}", client) for kind in KINDS}
+        """Return all documents with this client id, session id or user id, by kind."""
+        return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_IS_CLIENT}", client) for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
+        """Delete all documents with this client id, session id or user id. Return their number."""
         with self._database.transaction() as db:
-            return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_PERSON}", (client,)).rowcount for kind in KINDS)
+            return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS)
 
     def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         with self._database.transaction(write=False) as db:
             return [json.loads(body) for (body,) in db.execute(sql, values).fetchall()]
 
     def close(self) -> None:
+        """Close the connections."""
         self._database.close()
 
 

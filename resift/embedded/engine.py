@@ -1,4 +1,4 @@
-"""The embedded engine: BM25 by SQLite's FTS5 and exact k-NN over vectors, all in one file."""
+"""The embedded engine: BM25 with SQLite's FTS5 and exact k-NN, in a single file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resift.contracts.documents import (
 )
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
-from resift.embedded.clauses import Kept, View
+from resift.embedded.clauses import IndexCache, View
 from resift.embedded.database import Database
 from resift.embedded.fields import count_values, exact_names
 from resift.embedded.query import parse_query
@@ -46,77 +46,95 @@ from resift.embedded.tables import (
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
 from resift.query.dsl import VECTOR_FIELD, Body, filter_source
 
-_PAGE = 500  # documents that are read together
-_LOOKED_AT = 200  # documents, for the names of their fields
+_PAGE = 500  # number of documents that are read together
+_FIELD_SAMPLE = 200  # number of documents that are inspected for the names of their fields
 
 
 class SqliteEngine(Engine):
-    """An engine in the SQLite file at ``path``, which is created if there is none.
+    """An engine in an SQLite file, which is created if it does not exist.
 
-    A bulk request is a transaction. Threads and processes may share the file and the engine. Raises EngineUnavailable
-    if the file cannot be opened or is a newer version's, and CorruptEngine, as every method does, if it is damaged.
+    Each bulk request is a transaction. Threads and processes may share the file and the engine.
+
+    Args:
+        path: The path of the file.
+
+    Raises:
+        EngineUnavailable: If the file cannot be opened or has the format of a newer version.
+        CorruptEngine: If the file is damaged. Every method raises this error, too.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)
-        self._kept: dict[int, Kept] = {}  # by index number
+        self._caches: dict[int, IndexCache] = {}  # by index number
 
     def close(self) -> None:
         """Close the connections."""
         self._database.close()
 
     def ping(self) -> str:
+        """Return SQLite's version."""
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
+        """Create an index."""
         check_index(index, fields, analyzer)
         meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
         with self._database.transaction() as db:
             create_tables(db, index, meta)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
+        """Return the record of an index."""
         with self._database.transaction(write=False) as db:
             return find_tables(db, index).info()
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
+        """Store the tuning of an index. None deletes it."""
         with self._database.transaction() as db:
             tune(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
+        """Return the name of the index in a list."""
         return [self.info(index, headers).name]
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
+        """Return the records of all indices by name. The patterns are ignored."""
         with self._database.transaction(write=False) as db:
             names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
             return [find_tables(db, name).info() for name in names]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        hits = self.sample(index, _LOOKED_AT, headers=headers).hits
+        """Return the fields whose values are exact in a sample of documents."""
+        hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
         return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
+        """Return the most frequent values of each field among the documents that match ``query``."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        """Return the number of documents that each clause matches."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view = self._view(db, tables)
-            return [parse_query(one, tables, whole=True).clause.count(view) for one in clauses]
+            return [parse_query(clause, tables, whole=True).clause.count(view) for clause in clauses]
 
     def drop(self, index: str) -> None:
+        """Delete an index with all its documents."""
         with self._database.transaction() as db:
             drop_tables(db, find_tables(db, index))
 
     def refresh(self, index: str) -> None:
+        """Check that the index exists. Writes are visible at once."""
         self.info(index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
+        """Index documents in a single transaction. Return the rejected documents."""
         rejected = []
         with self._database.transaction() as db:
             tables = find_tables(db, index)
@@ -130,6 +148,7 @@ class SqliteEngine(Engine):
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
+        """Return the fields and the version of a document."""
         for document in self.scan(index, ids=[id]):
             return document.source, document.version
         raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
@@ -137,12 +156,13 @@ class SqliteEngine(Engine):
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
+        """Replace the vectors of documents that still have the given versions."""
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
             count_change(db, tables)
         reason = "changed or deleted since it was read"
-        return [Rejection(i, vectors[i][0], 409, reason) for i, done in enumerate(written) if not done]
+        return [Rejection(i, vectors[i][0], 409, reason) for i, success in enumerate(written) if not success]
 
     def scan(
         self,
@@ -153,24 +173,28 @@ class SqliteEngine(Engine):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
+        """Yield the documents of an index."""
         if query is not None:
-            found = self._found(index, query)
-            for start in range(0, len(found), _PAGE):
-                held = {one.id: one for one in self.scan(index, fields=fields, ids=found[start : start + _PAGE])}
-                yield from (held[id] for id in found[start : start + _PAGE] if id in held)
+            matching_ids = self._matching_ids(index, query)
+            for start in range(0, len(matching_ids), _PAGE):
+                page = matching_ids[start : start + _PAGE]
+                documents = {document.id: document for document in self.scan(index, fields=fields, ids=page)}
+                yield from (documents[id] for id in page if id in documents)
             return
         last = 0
-        wanted = " AND vector IS NULL" if missing else ""
-        # as one value: SQLite takes a limited number of them
-        wanted += "" if ids is None else " AND id IN (SELECT value FROM json_each(?))"
-        values = () if ids is None else (json.dumps(list(ids)),)
-        # By pages instead of one cursor, since the caller may write to the index between two documents, and a read that
-        # stays open keeps SQLite from clearing its log.
+        condition = " AND vector IS NULL" if missing else ""
+        values: tuple[str, ...] = ()
+        if ids is not None:
+            # Pass the ids as a JSON array, because SQLite limits the number of parameters of a statement.
+            condition += " AND id IN (SELECT value FROM json_each(?))"
+            values = (json.dumps(list(ids)),)
+        # Read pages instead of using a cursor. The caller may write to the index between two documents, and an open
+        # read would keep SQLite from truncating its log.
         while True:
             with self._database.transaction(write=False) as db:
                 tables = find_tables(db, index)
                 columns = "row, id, source, vector, version"
-                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{wanted} ORDER BY row LIMIT {_PAGE}"
+                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{condition} ORDER BY row LIMIT {_PAGE}"
                 rows = db.execute(sql, (last, *values)).fetchall()
             for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
@@ -183,6 +207,7 @@ class SqliteEngine(Engine):
             last = rows[-1][0]
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
+        """Delete the documents with these ids. Return how many existed."""
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             deleted = sum(delete_document(db, tables, id) for id in ids)
@@ -190,13 +215,14 @@ class SqliteEngine(Engine):
         return deleted
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
+        """Run a search body."""
         started = time.perf_counter()
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view, search = self._view(db, tables), parse_search(body, tables)
             (rows, scores), total = search.ranking(view)
             page = slice(search.start, search.start + search.size)
-            hits, found_vectors = search.hits(view, rows[page], scores[page], vectors is not None)
+            hits, hit_vectors = search.hits(view, rows[page], scores[page], vectors is not None)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
@@ -207,7 +233,7 @@ class SqliteEngine(Engine):
                 "hits": hits,
             },
         }
-        return SearchResult(response, found_vectors)
+        return SearchResult(response, hit_vectors)
 
     def sample(
         self,
@@ -219,20 +245,21 @@ class SqliteEngine(Engine):
         query: Body | None = None,
         seed: int = 7,
     ) -> SearchResult:
+        """Return random documents."""
         if query is not None:
-            found = self._found(index, query)
-            ids = np.random.default_rng(seed).permutation(found)[:size].tolist()
+            matching_ids = self._matching_ids(index, query)
+            ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
         else:
             with self._database.transaction(write=False) as db:
                 tables = find_tables(db, index)
-                # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
+                # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
                 sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
                 ids = [id for (id,) in db.execute(sql, (size,))]
         body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
         return self.search(index, body, vectors, headers=headers)
 
-    def _found(self, index: str, query: Body) -> list[str]:
-        """The ids of all documents that a query finds, best first."""
+    def _matching_ids(self, index: str, query: Body) -> list[str]:
+        """Return the ids of all documents that match a query, best first."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view, search = self._view(db, tables), parse_search({"query": query, "_source": False}, tables)
@@ -241,8 +268,8 @@ class SqliteEngine(Engine):
             return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
     def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
-        """An index as a transaction sees it; what is kept of it in memory is read again when it changed."""
-        kept = self._kept.get(tables.number)
-        if kept is None or kept.changes != tables.changes:
-            kept = self._kept[tables.number] = Kept(db, tables)
-        return View(db, tables, kept)
+        """Return the state of an index in a transaction. Cached data is read again if the index has changed."""
+        cache = self._caches.get(tables.number)
+        if cache is None or cache.changes != tables.changes:
+            cache = self._caches[tables.number] = IndexCache(db, tables)
+        return View(db, tables, cache)

@@ -1,7 +1,8 @@
-"""Documents' fields: has one of them a value that is asked for, which values has it, and how often does each occur?
+"""Tests, values and value counts of document fields.
 
-A field has the type of what stands in the document: a number is compared as a number, a text as a whole, also where the
-query writes the one as the other. A name with dots stands for an inner field, and a list for all its items.
+The type of a field is the type of its value in each document. Numbers are compared as numbers and strings as a whole,
+even if the query writes a number as a string or vice versa. A name with dots refers to an inner field, and a list to
+all its items.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from typing import Any
 from resift.errors import BadInput
 from resift.query.dsl import is_ours, leaves, values_of
 
-_MAX_VALUE = 256  # characters of a text that is taken for one value, and not for words
+_MAX_VALUE = 256  # longer strings (in characters) are texts rather than exact values
 Scalar = str | int | float | bool
-FieldTest = Callable[[Any], bool]  # whether a document passes
+FieldTest = Callable[[Any], bool]  # returns whether a document's source passes
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 
 
 def scalar(value: Any, what: str) -> Scalar:
-    """A value that a query compares with. Raises BadInput if it is none, such as a list."""
+    """Return ``value`` if a query can compare fields with it.
+
+    Args:
+        value: The value in the query.
+        what: The name of the field or setting, for error messages.
+
+    Raises:
+        BadInput: If the value is not a string, number or boolean, such as a list, or is too large.
+    """
     if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
-        raise BadInput(f"the value of {what!r} holds a lone surrogate", value=value, expected="Unicode text")
-    too_large = isinstance(value, int) and not -(2**63) <= value < 2**63  # OpenSearch's whole numbers have 64 bits
+        raise BadInput(f"the value of {what!r} contains a lone surrogate", value=value, expected="Unicode text")
+    too_large = isinstance(value, int) and not -(2**63) <= value < 2**63  # integers of OpenSearch have 64 bits
     if not isinstance(value, (str, int, float)) or value != value or too_large:
         raise BadInput(f"malformed value of {what!r}", value=value, expected="a text, a number, true or false")
     return value
 
 
-def one_of(name: str, values: Iterable[Scalar]) -> FieldTest:
-    """Whether a field has one of some values."""
-    both = [(value_text(value), _as_number(value)) for value in values]
-    texts, numbers = {text for text, _ in both}, {number for _, number in both if number is not None}
+def has_any_value(name: str, values: Iterable[Scalar]) -> FieldTest:
+    """Return a test whether a field has any of the given values."""
+    values = list(values)
+    texts = {value_text(value) for value in values}
+    numbers = {number for value in values if (number := _as_number(value)) is not None}
     return lambda source: any(
         value_text(value) in texts if isinstance(value, (str, bool)) else value in numbers
         for value in _scalars(source, name)
@@ -41,12 +51,17 @@ def one_of(name: str, values: Iterable[Scalar]) -> FieldTest:
 
 
 def in_range(name: str, bounds: Sequence[tuple[str, Scalar]]) -> FieldTest:
-    """Whether a field has a value within bounds: pairs of gt, gte, lt or lte, and the bound."""
+    """Return a test whether a field has a value within bounds.
+
+    Args:
+        name: The name of the field.
+        bounds: Pairs of an operator (gt, gte, lt or lte) and its limit.
+    """
     return lambda source: any(all(_compares(*bound, value) for bound in bounds) for value in _scalars(source, name))
 
 
 def exists(name: str) -> FieldTest:
-    """Whether a field has any value; an object has one if a field in it does."""
+    """Return a test whether a field has any value. An object counts if any field in it has a value."""
     return lambda source: any(map(_is_something, _values(source, name)))
 
 
@@ -68,7 +83,10 @@ def _is_something(value: Any) -> bool:
 
 
 def _as_number(value: Scalar) -> int | float | None:
-    """A value as a number; None if it is none. Whole numbers stay whole: beyond 2⁵³ floats are not exact."""
+    """Return a value as a number, or None if it is not numeric.
+
+    Integers stay integers, because floats are inexact beyond 2⁵³.
+    """
     if isinstance(value, bool):
         return None
     for kind in (int, float):
@@ -80,14 +98,16 @@ def _as_number(value: Scalar) -> int | float | None:
 
 
 def _values(source: Any, name: str) -> Iterator[Any]:
-    # Strings are whole values here already, which OpenSearch's default mapping has under NAME.keyword.
+    # Strings are compared as a whole here, as OpenSearch's default mapping does for the field NAME.keyword.
     return values_of(source, name.removesuffix(".keyword"))
 
 
 def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
-    """The names of the fields with values that are compared as a whole, in the order in which documents have them.
+    """Return the names of the fields with exact values, in the order in which they occur in the documents.
 
-    ``texts`` are the index's text fields, whose words are compared. A name with dots stands for an inner field.
+    Args:
+        sources: The sources of the documents.
+        texts: The text fields of the index, which are left out.
 
     >>> exact_names([{"text": "a fire", "year": 2001, "at": {"place": "Sydney"}, "score": 0.5}], ["text"])
     ['year', 'at.place']
@@ -106,11 +126,16 @@ def _is_exact(value: Any) -> bool:
 def count_values(
     sources: Iterable[Mapping[str, Any]], fields: Sequence[str], size: int
 ) -> dict[str, list[tuple[Any, int]]]:
-    """Of each field its ``size`` most frequent values with the number of documents that have them; of equally frequent
-    ones the smaller first.
+    """Return the most frequent values of each field with their document counts.
 
-    Where documents have texts in a field, all its values are texts, as in one that is mapped as keywords: a number and
-    what is written like it are one value, as they are to a ``term`` query.
+    Values with equal counts are in ascending order. If any document has a string in the field, all values are strings,
+    as in a field that is mapped as keyword. A number and the string that represents it are then the same value, as they
+    are for a ``term`` query.
+
+    Args:
+        sources: The sources of the documents.
+        fields: The names of the fields.
+        size: The maximum number of values of each field.
 
     >>> count_values([{"year": 2001}, {"year": [2002, 2001]}, {}], ["year"], 5)
     {'year': [(2001, 2), (2002, 1)]}
@@ -121,24 +146,31 @@ def count_values(
     values: dict[str, set[tuple[str, Any]]] = {name: set() for name in fields}
     for source in sources:
         for name, count in counts.items():
-            every = _values(source, name)
-            found = {(value_text(value), value) for value in every if isinstance(value, float) or _is_exact(value)}
-            count.update({text for text, _ in found})
-            values[name] |= found
-    return {name: _largest(counts[name], values[name], size) for name in fields}
+            exact = [value for value in _values(source, name) if isinstance(value, float) or _is_exact(value)]
+            count.update({value_text(value) for value in exact})
+            values[name] |= {(value_text(value), value) for value in exact}
+    return {name: _most_frequent(counts[name], values[name], size) for name in fields}
 
 
 def only_value(source: Mapping[str, Any], name: str) -> Any:
-    """The text or number of a field that has at most one; None if it has none. Raises BadInput for anything else."""
+    """Return the string or number of a field, or None if the field has no value.
+
+    Raises:
+        BadInput: If the field has several values or another type.
+    """
     values = [value for value in _values(source, name) if value is not None]
     single = [value for value in values if isinstance(value, (str, int, float)) and not isinstance(value, bool)]
     if len(values) > 1 or len(single) < len(values):
-        raise BadInput(f"a document has {values[:5]} in {name!r}", value=values[:5], expected="one text or number")
+        message = f"field {name!r} of a document has the values {values[:5]}"
+        raise BadInput(message, value=values[:5], expected="a single text or number in each document")
     return values[0] if values else None
 
 
 def value_text(value: Any) -> str:
-    """A value as a text; 2001.0 is 2001, while true, which is 1 to Python, is another value to everybody else."""
+    """Return a value as a string.
+
+    The float 2001.0 gives "2001". True gives "true", although it equals 1 in Python.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -146,7 +178,8 @@ def value_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _largest(count: Counter[str], values: set[tuple[str, Any]], size: int) -> list[tuple[Any, int]]:
+def _most_frequent(count: Counter[str], values: set[tuple[str, Any]], size: int) -> list[tuple[Any, int]]:
     have_texts = any(isinstance(value, str) for _, value in values)
     shown = {text: text if have_texts else value for text, value in values}
-    return sorted(((shown[text], number) for text, number in count.items()), key=lambda one: (-one[1], one[0]))[:size]
+    pairs = [(shown[text], number) for text, number in count.items()]
+    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:size]

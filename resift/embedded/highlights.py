@@ -1,4 +1,4 @@
-"""Highlights: the words of a query between tags, in the texts of a hit."""
+"""Highlighting of query terms in the texts of a hit."""
 
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ from resift.errors import BadInput
 from resift.query.dsl import values_of
 from resift.schema import convert
 
-_FRAGMENTS, _FRAGMENT_WORDS = 5, 40
-_LENGTH = 1_000_000  # characters: beyond as many OpenSearch refuses a search that does not say how far to look
-_BLANKS = "".join(map(chr, range(33)))  # what Java trims
+_FRAGMENTS = 5  # default maximum number of fragments
+_FRAGMENT_WORDS = 40  # maximum number of words in a fragment
+_LEADING_WORDS = 5  # number of words before the first highlighted term of a fragment
+# OpenSearch refuses to highlight longer texts (in characters) unless max_analyzer_offset is set.
+_LENGTH = 1_000_000
+_BLANKS = "".join(map(chr, range(33)))  # the characters that Java's trim() removes
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """How hits are highlighted: by field the ``terms`` that stand between two tags, in at most ``fragments`` fragments
-    of it (0: all text).
+    """Settings for highlighting hits.
 
-    Of a longer text only the first ``length`` characters are looked at.
+    Attributes:
+        terms: The terms to highlight in each field.
+        before: The tag before a highlighted word.
+        after: The tag after a highlighted word.
+        escape: The function that escapes the text around the tags.
+        fragments: The maximum number of fragments of each field. 0 returns the whole text.
+        length: The number of characters of a text that are considered.
     """
 
     terms: Mapping[str, frozenset[str]]
@@ -39,61 +47,82 @@ class Highlight:
     fragments: int
     length: int
 
-    def of(self, source: Mapping[str, Any], analyzer: str) -> dict[str, list[str]]:
-        """The fragments of a document: by field, of each text that holds a term, one."""
-        found = {}
+    def fragments_of(self, source: Mapping[str, Any], analyzer: str) -> dict[str, list[str]]:
+        """Return the highlighted fragments of a document by field: one fragment of each text that contains a term."""
+        highlights = {}
         for field, terms in self.terms.items():
             values = (value for value in values_of(source, field) if isinstance(value, (str, int, float)))
             texts = (str(value)[: self.length] for value in values)
-            tried = (self._fragment(text, analyzer, terms) for text in texts)
-            found[field] = [fragment.strip(_BLANKS) for fragment in tried if fragment][: self.fragments or None]
-        return {field: fragments for field, fragments in found.items() if fragments}
+            fragments = (self._fragment(text, analyzer, terms) for text in texts)
+            stripped = [fragment.strip(_BLANKS) for fragment in fragments if fragment]
+            if stripped:
+                highlights[field] = stripped[: self.fragments or None]
+        return highlights
 
     def _fragment(self, text: str, analyzer: str, terms: frozenset[str]) -> str | None:
-        """The part of a text with the most different terms, or all of it; None if it holds none."""
+        """Return the part of a text with the most different terms, or the whole text.
+
+        Returns None if the text contains no term.
+        """
         words, places = words_of(text, analyzer)
         if terms.isdisjoint(words):
             return None
-        kept = [at for at, term in enumerate(words) if term]
-        first, end = 0, len(kept)
+        indexed = [position for position, term in enumerate(words) if term]  # positions of words, without stop words
+        first, end = 0, len(indexed)
         if self.fragments and end > _FRAGMENT_WORDS:
-            found = [place for place, at in enumerate(kept) if words[at] in terms]
-            first = _densest(found, [words[kept[place]] for place in found])
+            matches = [number for number, position in enumerate(indexed) if words[position] in terms]
+            first = _densest(matches, [words[indexed[number]] for number in matches])
             end = min(first + _FRAGMENT_WORDS, end)
-        start = places[kept[first]][0] if first else 0
-        stop = places[kept[end - 1]][1] if end < len(kept) else len(text)
-        tagged = self._tagged(text, start, stop, [places[at] for at in kept[first:end] if words[at] in terms])
+        start = places[indexed[first]][0] if first else 0
+        stop = places[indexed[end - 1]][1] if end < len(indexed) else len(text)
+        highlighted = [places[position] for position in indexed[first:end] if words[position] in terms]
+        tagged = self._tagged(text, start, stop, highlighted)
         return f"{'…' if start else ''}{tagged}{'…' if stop < len(text) else ''}"
 
     def _tagged(self, text: str, start: int, end: int, words: Sequence[tuple[int, int]]) -> str:
-        parts, at = [], start
+        parts, position = [], start
         for begin, stop in words:
-            parts += [self.escape(text[at:begin]), self.before, self.escape(text[begin:stop]), self.after]
-            at = stop
-        return "".join([*parts, self.escape(text[at:end])])
+            parts += [self.escape(text[position:begin]), self.before, self.escape(text[begin:stop]), self.after]
+            position = stop
+        return "".join([*parts, self.escape(text[position:end])])
 
 
 def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
-    """The first word of the window that holds most different ``terms``, and of these most often, a few words before the
-    first of them; ``places`` are where they stand."""
-    # each place comes into the window and leaves it once: a long text has 100,000 of them
-    held, best, first, end = Counter[str](), (0, 0), 0, 0
+    """Return the first word of the best window of a text.
+
+    The best window contains the most different terms, and among equals the most occurrences. It starts a few words
+    before its first term.
+
+    Args:
+        places: The positions of the terms in the text, ascending.
+        terms: The term at each of these positions.
+    """
+    # A sliding window, so that each position is added and removed once. A long text can have 100,000 of them.
+    window = Counter[str]()
+    best, first, end = (0, 0), 0, 0
     for start, place in enumerate(places):
-        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - 5:
-            held[terms[end]] += 1
+        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - _LEADING_WORDS:
+            window[terms[end]] += 1
             end += 1
-        if (len(held), end - start) > best:
-            best, first = (len(held), end - start), place
-        held[terms[start]] -= 1
-        if not held[terms[start]]:
-            del held[terms[start]]
-    return max(0, first - 5)
+        if (len(window), end - start) > best:
+            best, first = (len(window), end - start), place
+        window[terms[start]] -= 1
+        if not window[terms[start]]:
+            del window[terms[start]]
+    return max(0, first - _LEADING_WORDS)
 
 
 def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight | None:
-    """What a body's ``highlight`` asks for, alike for all fields. Raises BadInput if it is malformed.
+    """Return the settings in the ``highlight`` of a search body, or None without highlighting.
 
-    The words are those of ``clause``, the search's query, or of a ``highlight_query``.
+    Args:
+        body: The value of ``highlight``.
+        clause: The query of the search, whose terms are highlighted unless there is a ``highlight_query``.
+        tables: The tables of the index.
+
+    Raises:
+        BadInput: If the settings are malformed.
+        UnsupportedQuery: If a field has settings of its own.
     """
     if not body:
         return None
@@ -104,14 +133,14 @@ def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight
         unsupported("settings of a single field in highlight", "settings of the highlight as a whole")
     if "highlight_query" in body:
         clause = parse_query(body["highlight_query"], tables, whole=True).clause
-    asked = [name for name in tables.meta.fields if any(fnmatchcase(name, pattern) for pattern in fields)]
+    names = [name for name in tables.meta.fields if any(fnmatchcase(name, pattern) for pattern in fields)]
     return Highlight(
-        {name: frozenset(clause.words(name)) for name in asked},
-        _tag(body, "pre_tags", "<em>"),
-        _tag(body, "post_tags", "</em>"),
-        html.escape if body.get("encoder") == "html" else str,
-        convert("number_of_fragments", body.get("number_of_fragments", _FRAGMENTS), Natural),
-        convert("max_analyzer_offset", body.get("max_analyzer_offset", _LENGTH), Natural),
+        terms={name: frozenset(clause.words(name)) for name in names},
+        before=_tag(body, "pre_tags", "<em>"),
+        after=_tag(body, "post_tags", "</em>"),
+        escape=html.escape if body.get("encoder") == "html" else str,
+        fragments=convert("number_of_fragments", body.get("number_of_fragments", _FRAGMENTS), Natural),
+        length=convert("max_analyzer_offset", body.get("max_analyzer_offset", _LENGTH), Natural),
     )
 
 

@@ -1,7 +1,7 @@
-"""OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
+"""Parser of OpenSearch's query language. It creates the clauses of the embedded engine.
 
-Known are the clauses that rewriting makes, and what a person needs to try it, inside each other to any depth that a
-person writes; ``hybrid`` stands at the top alone. They mean what they mean on OpenSearch, scores included.
+The parser supports the clauses that query rewriting generates and the most common others, nested to any practical
+depth. ``hybrid`` is allowed at the top level only. Clauses have the same meaning and the same scores as in OpenSearch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ import msgspec
 import numpy as np
 
 from resift.embedded.analysis import terms_of
-from resift.embedded.clauses import Bool, Clause, Constant, Nearest, Query, Scored, Scripted, Text, Weighted
-from resift.embedded.fields import COMPARISONS, FieldTest, exists, in_range, one_of, scalar
+from resift.embedded.clauses import (
+    Bool,
+    Clause,
+    ConstantScore,
+    FunctionScore,
+    Knn,
+    Query,
+    RowFilter,
+    ScriptScore,
+    TextMatch,
+)
+from resift.embedded.fields import COMPARISONS, FieldTest, exists, has_any_value, in_range, scalar
 from resift.embedded.scoring import checked_numbers, parse_script
 from resift.embedded.tables import IndexTables
 from resift.errors import BadInput, UnsupportedQuery
@@ -25,25 +35,28 @@ from resift.query.dsl import MAX_RESULTS, VECTOR_FIELD
 from resift.schema import convert
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
-UpToAll = Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)]  # how many documents are looked for
+ResultCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)]  # a number of documents to retrieve
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Weight = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max, title="a finite number, 0 or more")]
-MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
-MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
+# Limits of OpenSearch on the clauses of a query and on the values of a terms query.
+MAX_CLAUSES = 1024
+MAX_TERMS = 65_536
+MAX_DEPTH = 100  # within Python's recursion limit; OpenSearch accepts about 300
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
-_MAX_QUERIES = 5  # in a hybrid query
-_COMMON = ("boost", "_name")
-# The settings that each kind of clause knows beside these; of a knn query some have no effect, since every
-# index of this engine has the field, and its k-NN is exact.
-_ABOUT_FIELDS: dict[str, tuple[str, ...]] = {  # they stand under the name of a field
+_MAX_QUERIES = 5  # maximum number of sub-queries of a hybrid query, in OpenSearch and here
+_COMMON = ("boost", "_name")  # settings of all kinds of clauses
+# Further settings of clauses that are nested under a field name. Some settings of a knn query have no effect, because
+# every index of this engine has the vector field, and its k-NN is exact.
+_FIELD_CLAUSES: dict[str, tuple[str, ...]] = {
     "match": ("query", "operator", "zero_terms_query", "lenient"),
     "term": ("value",),
     "terms": ("values",),
     "range": tuple(COMPARISONS),
     "knn": ("vector", "k", "filter", "ignore_unmapped", "method_parameters", "rescore"),
 }
-_ALONE = {"match": "query", "term": "value"}  # what can stand there alone
-_OTHERS: dict[str, tuple[str, ...]] = {
+_SHORTHANDS = {"match": "query", "term": "value"}  # the setting that a plain value in place of the settings sets
+# Further settings of the other clauses.
+_OTHER_CLAUSES: dict[str, tuple[str, ...]] = {
     "match_all": (),
     "match_none": (),
     "multi_match": ("query", "operator", "zero_terms_query", "lenient", "fields", "type", "tie_breaker"),
@@ -58,10 +71,16 @@ _OTHERS: dict[str, tuple[str, ...]] = {
 
 
 def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
-    """A query over an index, checked in every part.
+    """Parse and check a query.
 
-    ``whole``: whether it is that of a search body, which may be hybrid. Raises UnsupportedQuery for what the embedded
-    engine does not know, and BadInput for what no engine does.
+    Args:
+        query: The query as JSON.
+        tables: The tables of the index.
+        whole: Whether this is the query of a search body, which may be hybrid.
+
+    Raises:
+        UnsupportedQuery: If the embedded engine does not support a part of the query.
+        BadInput: If the query is malformed.
     """
     parser = _Parser(tables)
     if whole and isinstance(query, Mapping) and query.keys() == {"hybrid"}:
@@ -70,49 +89,53 @@ def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
 
 
 class _Parser:
-    """Query clauses to :class:`Clause`, one method for each kind."""
+    """A parser with a method for each kind of clause."""
 
     def __init__(self, tables: IndexTables) -> None:
-        self.tables, self.count, self.depth = tables, 0, 0
+        self.tables = tables
+        self.count = 0  # number of leaf clauses so far
+        self.depth = 0  # nesting depth of the current clause
         self.names: dict[str, Clause] = {}
 
     def clause(self, query: Any) -> Clause:
+        """Parse a clause."""
         kind, settings = single(query, "query")
-        about: tuple[str, ...] = ()
-        if kind == "terms" and isinstance(settings, Mapping):  # whose boost stands beside the field
+        field_argument: tuple[str, ...] = ()
+        if kind == "terms" and isinstance(settings, Mapping):  # its boost is next to the field name
             common = {name: value for name, value in settings.items() if name in _COMMON}
             field, values = single(
                 {name: value for name, value in settings.items() if name not in _COMMON}, "terms query"
             )
             settings = {field: {"values": values, **common}}
-        if kind in _ABOUT_FIELDS:
+        if kind in _FIELD_CLAUSES:
             field, settings = single(settings, f"{kind} query")
-            about = (field,)
-            if kind in _ALONE and not isinstance(settings, Mapping):
-                settings = {_ALONE[kind]: settings}
-        elif kind not in _OTHERS:
-            unsupported(f"query {kind!r}", " | ".join([*_ABOUT_FIELDS, *_OTHERS]))
-        known = (_ABOUT_FIELDS | _OTHERS)[kind]
+            field_argument = (field,)
+            if kind in _SHORTHANDS and not isinstance(settings, Mapping):
+                settings = {_SHORTHANDS[kind]: settings}
+        elif kind not in _OTHER_CLAUSES:
+            unsupported(f"query {kind!r}", " | ".join([*_FIELD_CLAUSES, *_OTHER_CLAUSES]))
+        known = (_FIELD_CLAUSES | _OTHER_CLAUSES)[kind]
         settings = settings_of(settings, kind, *known, *_COMMON)
-        made: Clause = getattr(self, f"_{kind}")(*about, settings, _weight("boost", settings.get("boost", 1.0)))
-        return self._named(settings, made)
+        parse = getattr(self, f"_{kind}")
+        clause: Clause = parse(*field_argument, settings, _weight("boost", settings.get("boost", 1.0)))
+        return self._named(settings, clause)
 
     def _named(self, settings: Mapping[str, Any], clause: Clause) -> Clause:
-        """A clause, which is noted if its settings give it a name."""
+        """Return the clause, and register it if its settings contain a name."""
         if "_name" in settings:
             self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
     def _counted(self, count: int = 1) -> None:
-        """Count what MAX_CLAUSES limits: clauses without others in them, each word in each field by itself."""
+        """Add to the number of leaf clauses, which MAX_CLAUSES limits. Each word in each field counts."""
         self.count += count
         if self.count > MAX_CLAUSES:
             raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
 
     def _inner(self, query: Any) -> Clause:
-        """A clause inside another one."""
+        """Parse a clause inside another clause."""
         if self.depth == MAX_DEPTH:
-            expected = f"at most {MAX_DEPTH} of them"
+            expected = f"at most {MAX_DEPTH} levels"
             raise BadInput("queries are nested too deep", value=MAX_DEPTH + 1, expected=expected)
         self.depth += 1
         clause = self.clause(query)
@@ -133,11 +156,11 @@ class _Parser:
 
     def _by_id(self, ids: frozenset[str] | None, boost: float) -> Clause:
         self._counted()
-        return Constant(lambda view, within: view.rows(ids, within), boost=boost)
+        return RowFilter(lambda view, within: view.rows(ids, within), boost=boost)
 
     def _passing(self, test: FieldTest, boost: float) -> Clause:
         self._counted()
-        return Constant(lambda view, within: view.passing(test, within), boost=boost)
+        return RowFilter(lambda view, within: view.passing(test, within), boost=boost)
 
     def _knn(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         if name != VECTOR_FIELD or not {"vector", "k"} <= settings.keys():
@@ -146,10 +169,10 @@ class _Parser:
         vector = checked_numbers("query vector", settings["vector"], self.tables.meta.dim).astype(np.float32)
         self._counted()
         condition = None if settings.get("filter") is None else self._inner(settings["filter"])
-        return Nearest(vector, convert("k", settings["k"], UpToAll), condition, boost=boost)
+        return Knn(vector, convert("k", settings["k"], ResultCount), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
-        """A hybrid query, which stands at the top of a body alone."""
+        """Parse a hybrid query, which is only allowed at the top level of a search body."""
         body = settings_of(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
         queries = _as_list(body.get("queries", []))
         if not 0 < len(queries) <= _MAX_QUERIES:
@@ -157,23 +180,28 @@ class _Parser:
             raise BadInput(f"a hybrid query has {len(queries)} queries", value=len(queries), expected=expected)
         condition = body.get("filter")
         clauses = tuple(self._inner(query if condition is None else _filtered(query, condition)) for query in queries)
-        depth = convert("pagination_depth", body["pagination_depth"], UpToAll) if "pagination_depth" in body else None
-        return Query(self._named(body, Bool(should=clauses, least=1)), self.names, clauses, depth)
+        depth = (
+            convert("pagination_depth", body["pagination_depth"], ResultCount) if "pagination_depth" in body else None
+        )
+        combined = self._named(body, Bool(should=clauses, minimum_should_match=1))
+        return Query(combined, self.names, clauses, depth)
 
     def _constant_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return Scored(self._inner(settings.get("filter")), boost=boost)
+        return ConstantScore(self._inner(settings.get("filter")), boost=boost)
 
     def _script_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
         script = parse_script(settings.get("script"), self.tables.meta.dim)
-        return Scripted(self._inner(settings.get("query")), script, boost=boost)
+        return ScriptScore(self._inner(settings.get("query")), script, boost=boost)
 
     def _function_score(self, settings: Mapping[str, Any], boost: float) -> Clause:
         mode = convert("score_mode", settings.get("score_mode", "multiply"), Literal["multiply", "first"])
         functions = _as_list(settings.get("functions", []))
-        if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
+        if not all(isinstance(entry, Mapping) and entry.keys() == {"filter", "weight"} for entry in functions):
             unsupported("these functions of function_score", '{"filter", "weight"}')
-        weights = tuple((self._inner(one["filter"]), _weight("weight", one["weight"])) for one in functions)
-        return Weighted(self._inner(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost)
+        weights = tuple((self._inner(entry["filter"]), _weight("weight", entry["weight"])) for entry in functions)
+        return FunctionScore(
+            self._inner(settings.get("query", {"match_all": {}})), weights, mode == "first", boost=boost
+        )
 
     def _term(self, name: str, settings: Mapping[str, Any], boost: float) -> Clause:
         return self._one_of(name, [settings.get("value")], boost)
@@ -188,16 +216,18 @@ class _Parser:
     def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
         checked = [scalar(value, name) for value in values]
         if name not in self.tables.meta.fields:
-            return self._passing(one_of(name, checked), boost)
-        # A text field has its words for values. Several are a filter with one score, and not each with one of its own.
-        texts = [Text({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
+            return self._passing(has_any_value(name, checked), boost)
+        # The values of a text field are its words. A single value has a BM25 score, several values a constant score.
+        texts = [TextMatch({name: 1.0}, (term,), boost=boost) for term in dict.fromkeys(map(str, checked))]
         self._counted(len(texts))
-        return texts[0] if len(checked) == 1 else Scored(Bool(should=tuple(texts), least=1), boost=boost)
+        if len(checked) == 1:
+            return texts[0]
+        return ConstantScore(Bool(should=tuple(texts), minimum_should_match=1), boost=boost)
 
     def _range(self, name: str, bounds: Mapping[str, Any], boost: float) -> Clause:
         limits = [(op, scalar(bounds[op], name)) for op in COMPARISONS if bounds.get(op) is not None]
         for _, limit in limits:
-            # dates are texts here, and as a text it would be compared letter by letter
+            # Dates are strings here, and date math would be compared as a string.
             if isinstance(limit, str) and _DATE_MATH.search(limit):
                 unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
         return self._passing(in_range(name, limits) if limits else exists(name), boost)
@@ -214,8 +244,8 @@ class _Parser:
         return self._words(self._boosts(_as_list(settings.get("fields") or ["*"])), settings, boost)
 
     def _words(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
-        """The clause for the words of a text in some fields."""
-        # lenient says what becomes of other fields' types, of which there are none here
+        """Return the clause that matches the words of a text in some fields."""
+        # The setting `lenient` has no effect, because all searched fields are text fields.
         operator = convert("operator", str(settings.get("operator", "or")).lower(), Literal["or", "and"])
         tie_breaker = convert("tie_breaker", settings.get("tie_breaker", 0.0), Share, strict=False)
         terms = terms_of(str(scalar(settings.get("query"), "query")), self.tables.meta.analyzer)
@@ -223,16 +253,16 @@ class _Parser:
             best = max(boosts.values())
             return self._by_id(None, boost * (best + tie_breaker * (sum(boosts.values()) - best)))
         self._counted(len(terms) * len(boosts))
-        return Text(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
+        return TextMatch(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
-        """The text fields that names or patterns stand for, each with the number after its ``^``, or 1."""
+        """Return the text fields that match names or patterns, with the boost after ``^`` (default 1)."""
         boosts: dict[str, float] = {}
         for name in names:
             pattern, _, boost = _text(name, "fields").partition("^")
             for field in self.tables.meta.fields:
                 if fnmatchcase(field, pattern):
-                    boosts[field] = _weight("boost", boost or 1.0)  # the last name of a field counts
+                    boosts[field] = _weight("boost", boost or 1.0)  # the last matching pattern applies
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
@@ -240,24 +270,35 @@ class _Parser:
         raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=expected)
 
     def _bool(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        # In OpenSearch's order, for of clauses with one name the last counts.
+        # Parse in OpenSearch's order. If several clauses have the same name, the last one keeps it.
         must, must_not, should, filtering = (
             self._inner_of(settings, name) for name in ("must", "must_not", "should", "filter")
         )
-        # Where nothing else has to match, one of the alternatives must.
-        alone = 0 if must or filtering or not should else 1
-        least = max(alone, convert("minimum_should_match", settings.get("minimum_should_match", alone), Natural))
+        # A bool with nothing but `should` clauses requires at least one match.
+        default = 0 if must or filtering or not should else 1
+        minimum = max(default, convert("minimum_should_match", settings.get("minimum_should_match", default), Natural))
         if not (must or should or filtering):
-            least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
+            minimum = 0  # OpenSearch ignores minimum_should_match if there are only must_not clauses
             must = () if must_not else (self._by_id(None, 1.0),)
-        return Bool(must, should, filtering, must_not, least, boost=boost)
+        return Bool(must, should, filtering, must_not, minimum, boost=boost)
 
     def _dis_max(self, settings: Mapping[str, Any], boost: float) -> Clause:
-        return Bool(should=self._inner_of(settings, "queries"), least=1, best=True, boost=boost)
+        queries = self._inner_of(settings, "queries")
+        return Bool(should=queries, minimum_should_match=1, take_maximum=True, boost=boost)
 
 
 def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
-    """A part of a body that is an object. Raises UnsupportedQuery for a setting that is not ``known``."""
+    """Return a part of a search body after checking that it is an object with known keys.
+
+    Args:
+        value: The part of the body.
+        what: The name of the part, for error messages.
+        known: The supported keys.
+
+    Raises:
+        BadInput: If the value is not an object.
+        UnsupportedQuery: If it has an unknown key.
+    """
     if not isinstance(value, Mapping):
         raise BadInput(f"malformed {what}", value=value, expected="an object")
     unknown = sorted(map(str, value.keys() - set(known)))
@@ -267,13 +308,13 @@ def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
 
 
 def _weight(name: str, value: Any) -> float:
-    """A setting of a clause that is a number, or its text. Raises BadInput for others."""
+    """Return a numeric setting, which may be written as a string. Raise BadInput if it is not a number."""
     number: float = convert(name, value, Weight, strict=False)
     return number
 
 
 def single(query: Any, what: str) -> tuple[str, Any]:
-    """The key and the value of an object that has one."""
+    """Return the key and the value of an object with a single key. Raise BadInput for anything else."""
     if not isinstance(query, Mapping) or len(query) != 1:
         raise BadInput(f"malformed {what}", value=query, expected="an object with one key")
     ((kind, body),) = query.items()
@@ -281,7 +322,7 @@ def single(query: Any, what: str) -> tuple[str, Any]:
 
 
 def _text(value: Any, what: str) -> str:
-    """A value that has to be a text, or for an id a whole number."""
+    """Return a value that must be a string or, for ids, an integer."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise BadInput(f"malformed {what}: {value!r}", value=value, expected="a text")
     return str(scalar(value, what))
@@ -292,7 +333,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:
-    """A sub-query under the filter of a hybrid query, in the place where OpenSearch puts it."""
+    """Return a sub-query with the filter of its hybrid query, in the place where OpenSearch puts it."""
     kind, body = single(query, "query")
     if kind == "bool" and isinstance(body, Mapping):
         return {kind: {**body, "filter": [*_as_list(body.get("filter", [])), condition]}}
@@ -300,11 +341,11 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
     if not isinstance(settings, Mapping):
         return {"bool": {"must": query, "filter": condition}}
     conditions = [] if settings.get("filter") is None else [settings["filter"]]
-    # OpenSearch forgets the boost and the name of a knn query here
-    kept = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
-    return {kind: {VECTOR_FIELD: {**kept, "filter": {"bool": {"filter": [*conditions, condition]}}}}}
+    # OpenSearch drops the boost and the name of a knn query here.
+    remaining = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
+    return {kind: {VECTOR_FIELD: {**remaining, "filter": {"bool": {"filter": [*conditions, condition]}}}}}
 
 
 def unsupported(what: str, expected: str) -> NoReturn:
-    """Raise UnsupportedQuery."""
-    raise UnsupportedQuery(f"the embedded engine does not know {what}", value=what, expected=expected)
+    """Raise UnsupportedQuery with the unsupported part and the supported alternatives."""
+    raise UnsupportedQuery(f"the embedded engine does not support {what}", value=what, expected=expected)

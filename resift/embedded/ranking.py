@@ -1,10 +1,11 @@
-"""What a search body asks for beside its query: which of its hits, in which order, with which scores, and what is
-shown of them.
+"""Ranking and presentation of hits according to a search body.
 
-``rescore``: the first hits get other scores, as OpenSearch's ``QueryRescorer`` computes them. ``collapse`` leaves all
-hits out but the best of those with one value in a field. ``search_pipeline``: how the scores of a hybrid query's
-sub-queries are made comparable and combined, as OpenSearch's neural-search plugin does. All is in 32-bit floats, as
-there, so that documents which tie there tie here.
+- ``rescore`` changes the scores of the first hits, like OpenSearch's ``QueryRescorer``.
+- ``collapse`` keeps only the best hit for each value of a field.
+- ``search_pipeline`` normalizes and combines the scores of a hybrid query's sub-queries, like OpenSearch's
+  neural-search plugin.
+
+Like OpenSearch, all computations use 32-bit floats, so that ties are the same as there.
 """
 
 from __future__ import annotations
@@ -32,53 +33,71 @@ _BODY_KEYS = (
     *("query", "size", "from", "_source", "highlight", "track_total_hits"),
     *("rescore", "search_pipeline", "collapse"),
 )
-_Window = Annotated[int, msgspec.Meta(ge=0, le=MAX_RESULTS)]
-_Constant = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-_LARGEST = float(np.finfo(np.float32).max)
-_LEAST = np.float32(0.001)  # what a hit has that would have nothing: others were not found at all
+_WindowSize = Annotated[int, msgspec.Meta(ge=0, le=MAX_RESULTS)]
+_RankConstant = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+_MAX_SCORE = float(np.finfo(np.float32).max)
+# The lowest normalized score of a hit. It is above 0, the score of a document that the sub-query does not match.
+_MIN_NORMALIZED_SCORE = np.float32(0.001)
 
 
 @dataclass(frozen=True)
 class Rescore:
-    """The scores of the first ``window`` hits and those of a query for them, made into one."""
+    """A rescoring of the first hits with a second query.
+
+    Attributes:
+        window: The number of hits to rescore (``window_size``).
+        query: The query that computes the second scores.
+        combine: The function that combines first and second scores.
+    """
 
     window: int
     query: Query
     combine: Callable[[Scores, Scores], Scores]
 
-    def of(self, view: View, ranking: Matches) -> Matches:
-        """A ranking after this: rows and scores, best first."""
+    def apply(self, view: View, ranking: Matches) -> Matches:
+        """Return the rescored ranking: rows and scores, best first."""
         rows, scores = ranking[0], ranking[1].copy()
         first = rows[: self.window]
         matched, second = self.query.clause.matches(view, np.sort(first))
-        # A hit that the query does not match keeps what it has.
+        # A hit that the query does not match keeps its score.
         places = np.flatnonzero(np.isin(first, matched, assume_unique=True))
         scores[places] = self.combine(scores[places], second[np.searchsorted(matched, first[places])])
-        scores = np.nan_to_num(scores, nan=0, posinf=_LARGEST, neginf=-_LARGEST)  # JSON knows no others
-        # All hits, also those beyond the window, are ordered together.
+        # JSON cannot represent NaN and infinity.
+        scores = np.nan_to_num(scores, nan=0, posinf=_MAX_SCORE, neginf=-_MAX_SCORE)
+        # Sort all hits together, including the hits beyond the window.
         order = np.lexsort((rows, -scores))
         return rows[order], scores[order]
 
 
-Normalize = Callable[[Scores], Scores]  # scores (n,) of one sub-query, best first → comparable ones
+# Maps the scores (n,) of a sub-query, best first, to scores that are comparable between sub-queries.
+Normalize = Callable[[Scores], Scores]
 
 
 def _combined(
     rankings: Sequence[Matches], normalize: Normalize, weights: Sequence[float] = (), mean: bool = True
 ) -> Matches:
-    """One ranking of those of a hybrid query's sub-queries, each best first.
+    """Combine the rankings of a hybrid query's sub-queries into a single ranking.
 
-    A document has the ``mean`` or the sum of its normalized scores, by the ``weights`` of sub-queries, alike without
-    any; where one did not find it, 0. Raises BadInput if the weights are not as many as sub-queries.
+    The score of a document is the weighted mean or sum of its normalized scores. A sub-query that does not match the
+    document contributes 0.
+
+    Args:
+        rankings: The ranking of each sub-query, best first.
+        normalize: The normalization of a sub-query's scores.
+        weights: The weight of each sub-query. By default all weights are equal.
+        mean: Whether to compute the mean rather than the sum.
+
+    Raises:
+        BadInput: If the number of weights differs from the number of sub-queries.
     """
     if weights and len(weights) != len(rankings):
-        expected = f"as many as sub-queries: {len(rankings)}"
+        expected = f"{len(rankings)} weights, one for each sub-query"
         raise BadInput(f"there are {len(weights)} weights", value=list(weights), expected=expected)
-    rows = np.unique(np.concatenate([found for found, _ in rankings]))
+    rows = np.unique(np.concatenate([ranked for ranked, _ in rankings]))
     table = np.zeros((len(rankings), len(rows)), np.float32)
-    for line, (found, scores) in zip(table, rankings, strict=True):
-        if len(found):
-            line[np.searchsorted(rows, found)] = normalize(scores)
+    for line, (ranked, scores) in zip(table, rankings, strict=True):
+        if len(ranked):
+            line[np.searchsorted(rows, ranked)] = normalize(scores)
     shares = np.array(weights or [1] * len(rankings), np.float32)
     scores = np.add.reduce(table * shares[:, None], axis=0)
     return _best_first(rows, scores / np.add.reduce(shares) if mean else scores)
@@ -89,7 +108,7 @@ def _min_max(scores: Scores) -> Scores:
     if low == high:
         return np.ones_like(scores)
     scaled = (scores - low) / (high - low)
-    return np.asarray(np.where(scaled == 0, _LEAST, scaled))
+    return np.asarray(np.where(scaled == 0, _MIN_NORMALIZED_SCORE, scaled))
 
 
 def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
@@ -97,14 +116,25 @@ def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
 
 
 def _best_first(rows: Rows, scores: Scores) -> Matches:
-    """Rows in ascending order and their scores, best first; of equal ones the first written first."""
+    """Sort rows, which are ascending, and their scores, best first. Ties are in ascending order of the rows."""
     order = np.argsort(-scores, kind="stable")
     return rows[order], scores[order]
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search body: the page, what is ranked for it, the field that hits are grouped by, and what is shown of them."""
+    """A parsed search body.
+
+    Attributes:
+        query: The query.
+        start: The number of hits to skip (``from``).
+        size: The number of hits to return.
+        rescores: The rescorings, in order.
+        combine: The function that combines the rankings of a hybrid query's sub-queries.
+        group: The field by which hits are collapsed, or None.
+        source: The ``_source`` parameter.
+        highlight: The settings for highlighting, or None.
+    """
 
     query: Query
     start: int
@@ -116,9 +146,14 @@ class Search:
     highlight: Highlight | None
 
     def ranking(self, view: View) -> tuple[Matches, int]:
-        """The rows and scores of the hits, best first, those of the page among them, and how many there are in all.
+        """Compute the ranking of the hits.
 
-        Raises BadInput for a page of a hybrid query's hits that none of its sub-queries reaches.
+        Returns:
+            The rows and scores of the hits, best first, at least up to the end of the page; and the total number of
+            hits.
+
+        Raises:
+            BadInput: If the page of a hybrid query starts after the last hit that the sub-queries retrieved.
         """
         if not self.query.queries:
             ranking = _best_first(*self.query.clause.matches(view))
@@ -127,28 +162,39 @@ class Search:
                 window = max(self.start + self.size, *(rescore.window for rescore in self.rescores))
                 ranking = self._rescored(view, ranking, window)
             return self._collapsed(view, ranking), total
-        found = [_best_first(*clause.matches(view)) for clause in self.query.queries]
-        found = [(rows[scores > 0], scores[scores > 0]) for rows, scores in found]
-        total = len(np.unique(np.concatenate([rows for rows, _ in found])))
+        rankings = [_best_first(*clause.matches(view)) for clause in self.query.queries]
+        rankings = [(rows[scores > 0], scores[scores > 0]) for rows, scores in rankings]
+        total = len(np.unique(np.concatenate([rows for rows, _ in rankings])))
         depth = self.query.depth or self.size
-        ranking = self.combine([self._rescored(view, one, depth) for one in found])
-        ranking = self._collapsed(view, ranking)
-        reached = len(ranking[0])
-        if total and self.start > reached:
-            raise BadInput(f"from is {self.start}", value=self.start, expected=f"at most {reached}, at this depth")
-        return ranking, total
+        combined = self.combine([self._rescored(view, ranking, depth) for ranking in rankings])
+        combined = self._collapsed(view, combined)
+        available = len(combined[0])
+        if total and self.start > available:
+            expected = f"at most {available} with this pagination_depth"
+            raise BadInput(f"from is {self.start}", value=self.start, expected=expected)
+        return combined, total
 
     def hits(
         self, view: View, rows: Rows, scores: Scores, vectors: bool
     ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
-        """The hits of a page, for its rows and their scores, and their vectors (K,) if these are wanted."""
+        """Return the hits of a page and their vectors.
+
+        Args:
+            view: The index.
+            rows: The rows of the hits.
+            scores: The scores of the hits.
+            vectors: Whether to return the vectors (K,). Otherwise each vector is None.
+
+        Raises:
+            CorruptEngine: If a document is missing or damaged.
+        """
         tables, names = view.tables, self._names(view, rows)
-        # Ids alone are read alone: of a page of thousands the rest takes longer than the search.
-        ids_alone = self.source is False and not (self.highlight or self.group or vectors)
-        read = "'{}', NULL" if ids_alone else "source, vector"
-        sql = f"SELECT row, id, {read} FROM {tables.documents} WHERE row IN ({', '.join(map(str, rows))})"
+        # Read only the ids if nothing else is needed. Reading thousands of sources takes longer than the search.
+        ids_only = self.source is False and not (self.highlight or self.group or vectors)
+        columns = "'{}', NULL" if ids_only else "source, vector"
+        sql = f"SELECT row, id, {columns} FROM {tables.documents} WHERE row IN ({', '.join(map(str, rows))})"
         stored = {row: rest for row, *rest in view.db.execute(sql)}
-        hits, found_vectors = [], []
+        hits, hit_vectors = [], []
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             if row not in stored:
                 raise CorruptEngine(f"{tables.name!r} is damaged: row {row} has no document", value=row)
@@ -157,44 +203,52 @@ class Search:
             fields, vector = stored_object(text, where), stored_vector(blob, tables.meta.dim, where)
             hit = {"_index": tables.name, "_id": id, "_score": score, **self._shown(view, fields, vector)}
             hits.append(hit | {"matched_queries": names[row]} if names[row] else hit)
-            found_vectors.append(vector if vectors else None)
-        return hits, found_vectors
+            hit_vectors.append(vector if vectors else None)
+        return hits, hit_vectors
 
     def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
-        """The parts of a hit that are taken from its document."""
+        """Return the parts of a hit that come from its document: source, collapsed field and highlights."""
         shown: dict[str, Any] = {}
-        named = vector is not None and VECTOR_FIELD in source_parts(self.source)[0]
-        wanted = filter_source(fields | {VECTOR_FIELD: np.asarray(vector).tolist()} if named else fields, self.source)
-        if wanted is not None:
-            shown["_source"] = wanted
+        if vector is not None and VECTOR_FIELD in source_parts(self.source)[0]:
+            source = filter_source(fields | {VECTOR_FIELD: np.asarray(vector).tolist()}, self.source)
+        else:
+            source = filter_source(fields, self.source)
+        if source is not None:
+            shown["_source"] = source
         if self.group and (value := only_value(fields, self.group)) is not None:
             shown["fields"] = {self.group: [value]}
-        if self.highlight and (fragments := self.highlight.of(fields, view.tables.meta.analyzer)):
+        if self.highlight and (fragments := self.highlight.fragments_of(fields, view.tables.meta.analyzer)):
             shown["highlight"] = fragments
         return shown
 
     def _names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
-        """The names of clauses that each row of a page matches; of clauses with one name the last counts."""
-        found: dict[int, list[str]] = {row: [] for row in page.tolist()}
+        """Return the names of the clauses that each row of a page matches.
+
+        If several clauses have the same name, the last one counts.
+        """
+        matched_names: dict[int, list[str]] = {row: [] for row in page.tolist()}
         queries = [self.query, *(rescore.query for rescore in self.rescores)]
         clauses: dict[str, Clause] = {name: clause for query in queries for name, clause in query.names.items()}
         for name, clause in sorted(clauses.items()):
-            # What the whole search asked for, all of its hits match.
+            # All hits match the query of the whole search.
             rows = page if clause is self.query.clause else clause.matches(view, np.sort(page))[0]
             for row in rows.tolist():
-                found[row].append(name)
-        return found
+                matched_names[row].append(name)
+        return matched_names
 
     def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
-        """The first hits of a ranking after one rescore after the other; OpenSearch has not collected the others."""
+        """Return the first hits of a ranking after all rescorings.
+
+        As in OpenSearch, hits beyond the window are dropped.
+        """
         ranking = ranking[0][:window], ranking[1][:window]
         with np.errstate(over="ignore", invalid="ignore"):
             for rescore in self.rescores:
-                ranking = rescore.of(view, ranking)
+                ranking = rescore.apply(view, ranking)
         return ranking
 
     def _collapsed(self, view: View, ranking: Matches) -> Matches:
-        """The first hit with each value of the field that hits are grouped by, and the first that has none."""
+        """Return the first hit with each value of the collapsed field, and the first hit without a value."""
         if self.group is None:
             return ranking
         sources = stored_sources(view.db, view.tables, ranking[0].tolist())
@@ -207,9 +261,15 @@ class Search:
 
 
 def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
-    """What a search body asks for.
+    """Parse and check a search body.
 
-    Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what it does not give.
+    Args:
+        body: The search body.
+        tables: The tables of the index.
+
+    Raises:
+        UnsupportedQuery: If the embedded engine does not support a part of the body.
+        BadInput: If the body is malformed.
     """
     settings_of(body, "a search body", *_BODY_KEYS)
     size, start = convert("size", body.get("size", 10), Natural), convert("from", body.get("from", 0), Natural)
@@ -217,23 +277,31 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
         raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")
     query = parse_query(body.get("query", {"match_all": {}}), tables, whole=True)
     if start and query.queries and query.depth is None:
-        raise BadInput(f"from is {start}", value=start, expected="0, or a pagination_depth in the hybrid query")
+        raise BadInput(f"from is {start}", value=start, expected="from 0, or a pagination_depth in the hybrid query")
     rescore = body.get("rescore", [])
     rescores = [_rescore(part, tables) for part in (rescore if isinstance(rescore, list) else [rescore])]
     group = _group(body["collapse"], tables) if "collapse" in body else None
     if group and rescores:
-        raise BadInput("hits that are rescored cannot be collapsed", value=group, expected="collapse or rescore")
-    source_parts(source := body.get("_source"))  # raises BadInput for a malformed one
-    highlight = parse_highlight(body.get("highlight"), query.clause, tables)
-    combination = _combination(body.get("search_pipeline"))
-    return Search(query, start, size, rescores, combination, group, source, highlight)
+        raise BadInput("rescored hits cannot be collapsed", value=group, expected="either collapse or rescore")
+    source = body.get("_source")
+    source_parts(source)  # raises BadInput if it is malformed
+    return Search(
+        query=query,
+        start=start,
+        size=size,
+        rescores=rescores,
+        combine=_combination(body.get("search_pipeline")),
+        group=group,
+        source=source,
+        highlight=parse_highlight(body.get("highlight"), query.clause, tables),
+    )
 
 
 def _group(collapse: Any, tables: IndexTables) -> str:
-    """The field that hits are grouped by."""
+    """Return the field by which hits are collapsed."""
     name = settings_of(collapse, "collapse", "field").get("field")
     if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
-        expected = "a field with one text or number that is compared as a whole"
+        expected = "a keyword or number field with a single value"
         raise BadInput(f"hits cannot be collapsed by {name!r}", value=name, expected=expected)
     return name
 
@@ -241,22 +309,25 @@ def _group(collapse: Any, tables: IndexTables) -> str:
 def _rescore(body: Any, tables: IndexTables) -> Rescore:
     body = settings_of(body, "rescore", "query", "window_size")
     settings = settings_of(body.get("query"), "the query of rescore", "rescore_query", "score_mode")
-    window = convert("window_size", body.get("window_size", 10), _Window)
+    window = convert("window_size", body.get("window_size", 10), _WindowSize)
     mode = convert("score_mode", settings.get("score_mode", "total"), Literal["total", "multiply"])
     return Rescore(window, parse_query(settings.get("rescore_query"), tables), _MODES[mode])
 
 
 def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
-    """How a body's ``search_pipeline`` combines the scores of a hybrid query; by min-max where it does not say."""
-    if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
-        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
-    asked = {} if pipeline in (None, "_none") else pipeline
-    settings = settings_of(asked, "search_pipeline", "phase_results_processors", "description", "version")
+    """Return the function with which a body's ``search_pipeline`` combines the scores of a hybrid query.
+
+    The default is min-max normalization with an arithmetic mean.
+    """
+    if isinstance(pipeline, str) and pipeline != "_none":  # the embedded engine stores no pipelines
+        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that is defined in the body, or _none")
+    definition = {} if pipeline in (None, "_none") else pipeline
+    settings = settings_of(definition, "search_pipeline", "phase_results_processors", "description", "version")
     processors = settings.get("phase_results_processors")
     if processors is None:
         return partial(_combined, normalize=_min_max)
     if not isinstance(processors, list) or len(processors) != 1:
-        unsupported("several phase_results_processors", "one of them")
+        unsupported("several phase_results_processors", "a single processor")
     kind, config = single(processors[0], "phase_results_processors")
     without_effect = ("tag", "description", "ignore_failure")
     if kind == "normalization-processor":
@@ -270,13 +341,13 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
     ranked = settings_of(config, kind, "combination", *without_effect).get("combination", {})
     combination = settings_of(ranked, "combination", "technique", "rank_constant", "parameters")
     _only(combination, "rrf")
-    constant = convert("rank_constant", combination.get("rank_constant", 60), _Constant)
+    constant = convert("rank_constant", combination.get("rank_constant", 60), _RankConstant)
     rank = partial(_reciprocal_rank, constant=constant)
     return partial(_combined, normalize=rank, weights=_weights(combination), mean=False)
 
 
 def _only(settings: Mapping[str, Any], technique: str) -> None:
-    """Raise UnsupportedQuery if a processor's part names another technique."""
+    """Raise UnsupportedQuery if a part of a processor names another technique."""
     if settings.get("technique", technique) != technique:
         unsupported(f"the technique {settings['technique']!r} here", technique)
 
@@ -285,5 +356,5 @@ def _weights(combination: Mapping[str, Any]) -> tuple[float, ...]:
     weights = settings_of(combination.get("parameters", {}), "parameters of combination", "weights").get("weights", [])
     shares: tuple[float, ...] = convert("weights", weights, tuple[Share, ...])
     if shares and abs(sum(shares) - 1) > 0.01:
-        raise BadInput(f"weights are {weights}", value=weights, expected="numbers whose sum is 1")
+        raise BadInput(f"the weights are {weights}", value=weights, expected="numbers whose sum is 1")
     return shares

@@ -1,10 +1,11 @@
-"""How documents are scored, from the tables of an index: BM25 as Lucene computes it, exact k-NN, and our own two
-Painless files, which are the scripts that the embedded engine knows, in numpy.
+"""Scoring of documents: BM25 as in Lucene, exact k-NN, and Resift's two Painless scripts in NumPy.
 
-A term in a field scores boost · idf · tf / (tf + k1 · (1 − b + b · length / mean length)) with k1 = 1.2, b = 0.75 and
-idf = ln(1 + (n − df + 0.5) / (df + 0.5)), where n documents have the field and df of them the term. All of it is in
-32-bit floats and lengths are rounded as in Lucene's index, and the sums of scripts are of 64-bit floats, number by
-number, as in Painless, so that documents which tie there tie here.
+The BM25 score of a term in a field is boost · idf · tf / (tf + k1 · (1 − b + b · length / mean length)) with k1 = 1.2,
+b = 0.75 and idf = ln(1 + (n − df + 0.5) / (df + 0.5)). Here n is the number of documents that have the field, and df
+the number of documents that have the term in it.
+
+All computations round as in OpenSearch, so that ties are the same as there: BM25 uses 32-bit floats and Lucene's lossy
+encoding of lengths, and scripts add 64-bit floats sequentially as Painless does.
 """
 
 from __future__ import annotations
@@ -30,22 +31,28 @@ from resift.schema import convert, read_struct
 from resift.vectors.weights import MAX_BETA
 
 _K1, _B = np.float32(1.2), np.float32(0.75)
-_EXACT_LENGTHS, _KEPT_BITS = 24, 4
-_KEPT_POSTINGS = 1_000_000  # of 12 bytes
+_EXACT_LENGTHS = 24  # smaller lengths are stored exactly
+_MANTISSA_BITS = 4  # bits with which larger lengths are stored
+_CACHED_POSTINGS = 1_000_000  # of 12 bytes each
 
 
 class Bm25:
-    """The scores of an index's text fields as these are at a count of its changes.
+    """Computes BM25 scores from the state of an index at a certain change count.
 
-    Of each field it knows in how many documents there is a term, and how many terms there are together; postings that
-    were read are kept, since a session asks for the same words in each search.
+    Postings that were read stay in a cache, since a session searches for the same words again and again.
+
+    Args:
+        db: The connection to the database.
+        tables: The tables of the index.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
         sums = ", ".join(f"total({column} > 0), total({column})" for column in tables.columns)
-        (found,) = db.execute(f"SELECT {sums} FROM {tables.lengths}").fetchall()
-        self._tables, self._documents, self._terms = tables, found[::2], found[1::2]
-        self._kept = TtlCache[Matches](_KEPT_POSTINGS, math.inf)  # by column and term
+        (totals,) = db.execute(f"SELECT {sums} FROM {tables.lengths}").fetchall()
+        self._tables = tables
+        self._documents = totals[::2]  # number of documents that have each text field
+        self._terms = totals[1::2]  # number of terms in each text field
+        self._cache = TtlCache[Matches](_CACHED_POSTINGS, math.inf)  # by column and term
 
     def matches(
         self,
@@ -56,9 +63,17 @@ class Bm25:
         boost: float,
         within: Rows | None,
     ) -> Matches:
-        """The rows that hold one of the ``terms`` in a field, or ``every`` one, among those ``within`` if these are
-        given, in ascending order, and their scores there."""
-        found, column = [], self._tables.meta.fields.index(field)
+        """Return the rows that contain terms in a field, in ascending order, and their scores.
+
+        Args:
+            db: The connection to the database.
+            field: The text field.
+            terms: The terms, repeated as often as they occur in the query.
+            every: Whether a document must contain all terms. Otherwise a single term suffices.
+            boost: The factor of the scores.
+            within: Restrict the result to these rows.
+        """
+        term_matches, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
             rows, saturations = self._postings(db, column, term)
             if len(rows):
@@ -67,43 +82,47 @@ class Bm25:
                     places = np.minimum(np.searchsorted(rows, within), len(rows) - 1)
                     places = places[rows[places] == within]
                     rows, saturations = rows[places], saturations[places]
-                found.append((rows, np.asarray(weight - weight / (np.float32(1) + saturations), np.float32)))
-        if not found or (every and len(found) < len(set(terms))):
+                term_matches.append((rows, np.asarray(weight - weight / (np.float32(1) + saturations), np.float32)))
+        if not term_matches or (every and len(term_matches) < len(set(terms))):
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        return sum_by_row(found, len(found) if every else 1)
+        return sum_by_row(term_matches, len(term_matches) if every else 1)
 
     def rows(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
-        """The rows that hold a term in a field."""
+        """Return the rows that contain a term in a field."""
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:
-        """The rows of a term in a field, in ascending order, and tf / (k1 · (1 − b + b · length / mean length))."""
-        kept = self._kept.get((column, term))
-        if kept is not None:
-            return kept
+        """Return the rows of a term in a field, in ascending order, and the saturations.
+
+        The saturation is tf / (k1 · (1 − b + b · length / mean length)).
+        """
+        cached = self._cache.get((column, term))
+        if cached is not None:
+            return cached
         postings, lengths = self._tables.postings, self._tables.lengths
         sql = (
             f"SELECT p.doc, p.frequency, l.c{column} FROM "
             f"(SELECT doc, count(*) AS frequency FROM {postings} WHERE term = ? AND col = ? GROUP BY doc) p "
             f"JOIN {lengths} l ON l.row = p.doc ORDER BY p.doc"
         )
-        found = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
-        read = found[:, 0].copy(), found[:, 1].astype(np.float32)
-        if len(found):
+        table = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
+        rows, saturations = table[:, 0].copy(), table[:, 1].astype(np.float32)
+        if len(table):
             mean = np.float32(self._terms[column] / self._documents[column])
-            read = read[0], _saturations(read[1], found[:, 2], mean)
-        return self._kept.put((column, term), read, len(found) + 20)  # what a key and two empty arrays take
+            saturations = _saturations(saturations, table[:, 2], mean)
+        # A key and two empty arrays take as much memory as 20 postings.
+        return self._cache.put((column, term), (rows, saturations), len(table) + 20)
 
 
-def sum_by_row(found: list[Matches], least: int) -> Matches:
-    """The rows that at least ``least`` of several results have, in ascending order, and the sums of their scores."""
-    if len(found) == 1 == least:
-        return found[0]
+def sum_by_row(matches: list[Matches], minimum: int) -> Matches:
+    """Return the rows that occur in at least ``minimum`` results, in ascending order, and the sums of their scores."""
+    if len(matches) == 1 == minimum:
+        return matches[0]
     rows, places, counts = np.unique(
-        np.concatenate([rows for rows, _ in found]), return_inverse=True, return_counts=True
+        np.concatenate([rows for rows, _ in matches]), return_inverse=True, return_counts=True
     )
-    sums = np.bincount(places, np.concatenate([scores for _, scores in found]), len(rows)).astype(np.float32)
-    return rows[counts >= least], sums[counts >= least]
+    sums = np.bincount(places, np.concatenate([scores for _, scores in matches]), len(rows)).astype(np.float32)
+    return rows[counts >= minimum], sums[counts >= minimum]
 
 
 def _idf(documents: float, frequency: int) -> np.float32:
@@ -112,16 +131,19 @@ def _idf(documents: float, frequency: int) -> np.float32:
 
 
 def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
-    """As in Lucene's ``BM25Similarity``, in the same order of operations."""
+    """Return the term saturation as Lucene's ``BM25Similarity`` computes it, in the same order of operations."""
     inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _rounded(lengths).astype(np.float32) / mean))
     return np.asarray(frequencies * inverse, np.float32)
 
 
 def _rounded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Lengths as Lucene keeps them, in one byte: exact below 24, above with the four highest bits of the rest."""
+    """Return lengths as Lucene encodes them in a byte.
+
+    Lengths below 24 are exact. Of larger lengths, the excess over 24 keeps only its four highest bits.
+    """
     rest = np.maximum(lengths - _EXACT_LENGTHS, 0)
     _, bits = np.frexp(rest)  # the number of binary digits
-    shift = np.maximum(bits - _KEPT_BITS, 0)
+    shift = np.maximum(bits - _MANTISSA_BITS, 0)
     return np.where(lengths < _EXACT_LENGTHS, lengths, _EXACT_LENGTHS + ((rest >> shift) << shift))
 
 
@@ -130,9 +152,14 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Script:
-    """A similarity of the vector in ``field`` with ``query`` (K,), both weighted by ``mask`` (K,).
+    """Parameters of a script that scores documents by the similarity of their vectors.
 
-    With ``beta`` a score is exp(beta · similarity), where cosines are counted from 0 up, as 1 + cosine.
+    Attributes:
+        name: The name of the script's file.
+        field: The vector field.
+        query: The query vector (K,).
+        mask: The weights (K,) that multiply both vectors.
+        beta: If not None, the score is exp(beta · similarity). The similarity of cosine is then 1 + cosine.
     """
 
     name: str
@@ -143,25 +170,31 @@ class Script:
 
 
 def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
-    """1 + cosine of ``query`` (K,) with each column of ``vectors`` (K, n); 1 where either is zero."""
+    """Return 1 + cosine of ``query`` (K,) with each column of ``vectors`` (K, n).
+
+    The cosine with a zero vector is 0.
+    """
     squares = _sum(vectors**2) * _sum((query**2)[:, None])
     cosines = np.divide(_sum(query[:, None] * vectors), np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
     return np.asarray(np.maximum(1 + cosines, 0))
 
 
 def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
-    """Fuzzy Jaccard of ``query`` (K,) with each column of ``vectors`` (K, n)."""
+    """Return the fuzzy Jaccard similarity of ``query`` (K,) with each column of ``vectors`` (K, n)."""
     a, b = np.maximum(query, 0)[:, None], np.maximum(vectors, 0)
     shared, total = _sum(np.minimum(a, b)), _sum(np.maximum(a, b))
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0))
 
 
 def _sum(numbers: Doubles) -> Doubles:
-    """The sums of columns. ``np.sum`` of a row would pair numbers up, and round otherwise than a loop does."""
+    """Return the sums of the columns, computed sequentially.
+
+    ``np.sum`` of a row uses pairwise summation, which rounds differently than a loop.
+    """
     return np.asarray(np.add.reduce(np.ascontiguousarray(numbers), axis=0))
 
 
-# File → similarity, and what it is of a document that is similar to nothing.
+# For each script file: the similarity, and its value for a document that is similar to nothing.
 _SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
     "masked_cosine": (_plus_cosine, 1.0),
     "fuzzy_jaccard": (_jaccard, 0.0),
@@ -169,12 +202,21 @@ _SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
 
 
 def parse_script(script: Any, dim: int) -> Script:
-    """The script of a ``script_score`` over vectors of ``dim`` numbers. Raises UnsupportedQuery for any but ours."""
+    """Parse the script of a ``script_score`` query.
+
+    Args:
+        script: The script as JSON.
+        dim: The length of the vectors.
+
+    Raises:
+        UnsupportedQuery: If the script is not one of Resift's scripts.
+        BadInput: If its parameters are malformed.
+    """
     source = script.get("source") if isinstance(script, Mapping) else None
     name = next((name for name in _SCRIPTS if source == script_source(name)), None)
     if name is None or set(script) - {"lang", "source", "params"} or script.get("lang", "painless") != "painless":
         expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
-        message = "the embedded engine runs no scripts but Resift's own"
+        message = "the embedded engine only runs Resift's own scripts"
         raise UnsupportedQuery(message, value=str(script)[:200], expected=expected)
     params = read_struct(_Params, convert("params of a script", script.get("params"), dict[str, Any]))
     mask = np.ones(dim) if params.mask is None else checked_numbers("mask", params.mask, dim)
@@ -189,28 +231,44 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
-    """``values`` as an array (``dim``,). Raises BadInput if they are anything else."""
+    """Return ``values`` as an array of shape (``dim``,).
+
+    Args:
+        name: The name of the values, for error messages.
+        values: The numbers.
+        dim: The expected number of values.
+
+    Raises:
+        BadInput: If there are not ``dim`` finite numbers that fit into 32-bit floats.
+    """
     try:
         numbers = np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         numbers = np.empty(0)
-    # also those that 32 bits do not hold
+    # This comparison is also false for NaN.
     if numbers.shape != (dim,) or not (np.abs(numbers) <= np.finfo(np.float32).max).all():
-        raise BadInput(f"{name} of shape {numbers.shape}", value=str(values)[:200], expected=f"{dim} finite numbers")
+        message = f"the {name} has the shape {numbers.shape} or is not finite"
+        raise BadInput(message, value=str(values)[:200], expected=f"{dim} finite numbers")
     return numbers
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors (n, K) of an index as they are at a count of its changes, and their rows, in ascending order."""
+    """All vectors of an index at a certain change count.
+
+    Attributes:
+        space: The k-NN space.
+        rows: The rows (n,) of the documents with a vector, in ascending order.
+        vectors: Their vectors (n, K).
+    """
 
     space: str
     rows: Rows
     vectors: Floats
 
     @classmethod
-    def of(cls, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
-        """All vectors of an index."""
+    def load(cls, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
+        """Read all vectors of an index."""
         sql = f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
         stored = db.execute(sql).fetchall()
         vectors = np.empty((len(stored), tables.meta.dim), np.float32)
@@ -219,7 +277,13 @@ class Vectors:
         return cls(tables.meta.space, np.array([row for row, _ in stored], np.int64), vectors)
 
     def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
-        """The rows of the ``k`` nearest documents, in ascending order, and Lucene's scores; ``allowed`` may be hits."""
+        """Return the rows of the ``k`` nearest documents, in ascending order, and Lucene's scores.
+
+        Args:
+            vector: The query vector (K,).
+            k: The number of documents.
+            allowed: Restrict the result to these rows, unless None.
+        """
         if self.space == "l2":
             scores = 1 / (1 + ((self.vectors - vector) ** 2).sum(axis=1))
         else:
@@ -232,11 +296,16 @@ class Vectors:
         return self.rows[order], scores[order].astype(np.float32)
 
     def scripted(self, script: Script, rows: Rows) -> Scores:
-        """The scores that a script gives documents; of any other field than VECTOR_FIELD none has a vector."""
-        held = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
-        similarity, without = _SCRIPTS[script.name]
-        # A document without a vector is as good as any that is similar to nothing, where scores are to be multiplied.
-        found = np.full(len(rows), 0.0 if script.beta is None else without)
-        vectors = self.vectors[np.searchsorted(self.rows, rows[held])]
-        found[held] = similarity(script.mask * script.query, (script.mask * vectors).T)
-        return (found if script.beta is None else np.exp(script.beta * found)).astype(np.float32)
+        """Return the scores (n,) that a script gives to documents.
+
+        Documents have vectors in VECTOR_FIELD only. A script for another field treats all documents as having no
+        vector.
+        """
+        has_vector = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
+        similarity, neutral = _SCRIPTS[script.name]
+        # If scores are multiplied, a document without a vector counts like a document that is similar to nothing.
+        similarities = np.full(len(rows), 0.0 if script.beta is None else neutral)
+        vectors = self.vectors[np.searchsorted(self.rows, rows[has_vector])]
+        similarities[has_vector] = similarity(script.mask * script.query, (script.mask * vectors).T)
+        scores = similarities if script.beta is None else np.exp(script.beta * similarities)
+        return np.asarray(scores, np.float32)

@@ -1,8 +1,13 @@
-"""The tables of the embedded engine: a row of ``indices`` for each index, and four tables of its own.
+"""The tables of the embedded engine.
 
-``documents_N`` holds the documents of index number N. ``words_N``, an FTS5 table, holds the terms of their text fields
-in the order of the text, joined by blanks, one column c0, c1, … a field; ``postings_N`` reads it term by term; and
-``lengths_N`` says how many terms each field has. The same document has the same row everywhere.
+The table ``indices`` has a row for each index. The index with the number N has four tables of its own, in which a
+document has the same row number:
+
+- ``documents_N`` contains the documents.
+- ``words_N``, an FTS5 table, contains the terms of the text fields in the order of the text, joined by blanks. Its
+  columns c0, c1, … are the text fields.
+- ``postings_N`` gives access to ``words_N`` by term.
+- ``lengths_N`` contains the number of terms of each text field.
 """
 
 from __future__ import annotations
@@ -24,24 +29,33 @@ from resift.embedded.analysis import terms_of
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.query.dsl import VECTOR_FIELD, document_text
 
-Rows = NDArray[np.int64]  # of documents
+Rows = NDArray[np.int64]  # row numbers of documents
 Scores = NDArray[np.float32]
-Matches = tuple[Rows, Scores]  # the rows that match something, and their scores
+Matches = tuple[Rows, Scores]  # the rows of matching documents, and their scores
 
-FORMAT = 2  # of the whole file, kept as user_version; it counts up when what is stored changes
+FORMAT = 2  # version of the file format, stored as user_version
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, "
     "meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0)",
 )
-_ROWS_AT_ONCE = 500
-# The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
-_SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
-_TOKENIZER = "ascii tokenchars '{}'".format(_SIGNS.replace("'", "''"))
+_ROWS_AT_ONCE = 500  # number of documents that are read with a single statement
+# Texts are already analyzed. FTS5 must split them at blanks only, so all other ASCII characters are part of a term.
+_TOKEN_CHARACTERS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
+_TOKENIZER = "ascii tokenchars '{}'".format(_TOKEN_CHARACTERS.replace("'", "''"))
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an index records of itself: its text fields, the hash and the name of its model, the length K and the k-NN
-    space of its vectors, its analyser, and what was chosen for its searches (:class:`Tuning`), if anything."""
+    """The stored settings of an index.
+
+    Attributes:
+        fields: The text fields.
+        model: The hash of the model.
+        model_name: The name of the model.
+        dim: The length K of the vectors.
+        space: The k-NN space of the vectors.
+        analyzer: The analyzer of the text fields.
+        tuning: The stored tuning (:class:`resift.contracts.tuning.Tuning`) as JSON, or None.
+    """
 
     fields: tuple[str, ...]
     model: str
@@ -53,34 +67,56 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexTables:
-    """An index's row of ``indices``: its number, what it records of itself, and its count of changes; and the names of
-    its tables, and of the text fields' columns in them."""
+    """The row of an index in the table ``indices``, and the names of its tables.
+
+    Attributes:
+        name: The name of the index.
+        number: The number of the index.
+        meta: The settings of the index.
+        changes: The number of write requests so far.
+        documents: The name of the table of documents.
+        words: The name of the FTS5 table.
+        postings: The name of the table of postings.
+        lengths: The name of the table of lengths.
+        columns: The names of the text fields' columns in ``words`` and ``lengths``.
+    """
 
     def __init__(self, name: str, number: int, meta: Meta, changes: int) -> None:
-        self.name, self.number, self.meta, self.changes = name, number, meta, changes
-        self.documents, self.words = f"documents_{number}", f"words_{number}"
-        self.postings, self.lengths = f"postings_{number}", f"lengths_{number}"
+        self.name = name
+        self.number = number
+        self.meta = meta
+        self.changes = changes
+        self.documents = f"documents_{number}"
+        self.words = f"words_{number}"
+        self.postings = f"postings_{number}"
+        self.lengths = f"lengths_{number}"
         self.columns = [f"c{i}" for i in range(len(meta.fields))]
 
     def info(self) -> IndexInfo:
-        """What the index records about itself."""
-        meta, own = self.meta, (self.name,)
-        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=meta.dim, space=meta.space)}
-        tuning = Tuning.from_json(meta.tuning)
+        """Return the record of the index."""
+        meta = self.meta
         return IndexInfo(
-            self.name, meta.fields, meta.model, meta.model_name, meta.dim, own, vector_fields=mapped, tuning=tuning
+            name=self.name,
+            fields=meta.fields,
+            model=meta.model,
+            model_name=meta.model_name,
+            dim=meta.dim,
+            indices=(self.name,),
+            vector_fields={VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=meta.dim, space=meta.space)},
+            tuning=Tuning.from_json(meta.tuning),
         )
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: Meta) -> None:
-    """Create the tables of an index. Raises EngineError with status 400 if there is another one of that name.
+    """Create the tables of an index. An existing index with the same settings is left unchanged.
 
-    One that has the same ``meta`` is left as it is.
+    Raises:
+        EngineError: With status 400 if an index of this name exists with other settings.
     """
     row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, _json(meta)))
     if row.rowcount == 0:
         if replace(find_tables(db, index).meta, tuning=None) != meta:
-            raise EngineError(f"index {index!r} exists already, and is another one", status=400, value=index)
+            raise EngineError(f"index {index!r} already exists with other settings", status=400, value=index)
         return
     tables = IndexTables(index, int(row.lastrowid or 0), meta, 0)
     db.execute(
@@ -100,11 +136,16 @@ def _json(meta: Meta) -> str:
 
 
 def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
-    """The tables of an index. Raises IndexNotFound."""
+    """Return the tables of an index.
+
+    Raises:
+        IndexNotFound: If the index does not exist.
+        CorruptEngine: If its settings are damaged.
+    """
     row = db.execute("SELECT number, meta, changes FROM indices WHERE name = ?", (index,)).fetchone()
     if row is None:
         names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name LIMIT 20")]
-        expected = " | ".join(map(str, names)) or "an index made by: resift index"
+        expected = " | ".join(map(str, names)) or "an index created with: resift index"
         raise IndexNotFound(f"no index {index!r}", value=index, expected=expected)
     try:
         meta = msgspec.json.decode(row[1], type=Meta)
@@ -114,28 +155,28 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
-    """Keep what was chosen for an index; None: forget it."""
+    """Store the tuning of an index. None deletes it."""
     meta = replace(tables.meta, tuning=None if tuning is None else tuning.to_json())
     db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Drop the tables of an index, and forget it."""
+    """Drop the tables of an index and delete its row in ``indices``."""
     for table in (tables.postings, tables.words, tables.lengths, tables.documents):
         db.execute(f"DROP TABLE {table}")
     db.execute("DELETE FROM indices WHERE number = ?", (tables.number,))
 
 
 def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Note that documents changed, so that every process reads vectors and lengths again."""
+    """Increase the change count of an index, so that every process reads its vectors and lengths again."""
     db.execute("UPDATE indices SET changes = changes + 1 WHERE number = ?", (tables.number,))
 
 
 def write_document(db: sqlite3.Connection, tables: IndexTables, document: Document) -> None:
-    """Write a document, over the one with its id if there is one."""
+    """Insert a document, or replace the document with the same id."""
     vector = None if document.vector is None else np.asarray(document.vector, "<f4").tobytes()
     source = json.dumps(document.source, ensure_ascii=False)
-    # RETURNING gives the row of an updated document too, which lastrowid does not.
+    # Unlike lastrowid, RETURNING also returns the row of an updated document.
     ((row,),) = db.execute(
         f"INSERT INTO {tables.documents} (id, source, vector, version) VALUES (?, ?, ?, 1) "
         "ON CONFLICT (id) DO UPDATE SET source = excluded.source, vector = excluded.vector, "
@@ -146,13 +187,13 @@ def write_document(db: sqlite3.Connection, tables: IndexTables, document: Docume
 
 
 def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: int, vector: Floats) -> bool:
-    """Give a document another vector if it still has ``version``; whether it had."""
+    """Replace the vector of a document if it still has ``version``. Return whether it was replaced."""
     sql = f"UPDATE {tables.documents} SET vector = ?, version = version + 1 WHERE id = ? AND version = ?"
     return db.execute(sql, (np.asarray(vector, "<f4").tobytes(), id, version)).rowcount == 1
 
 
 def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: dict[str, Any]) -> None:
-    """Index the text fields of a document, in place of what was indexed of its row."""
+    """Index the text fields of a document, replacing the terms of its row."""
     terms = [terms_of(document_text(source, [name]), tables.meta.analyzer) for name in tables.meta.fields]
     columns, marks = ", ".join(tables.columns), ", ".join("?" * (len(terms) + 1))
     db.execute(f"DELETE FROM {tables.words} WHERE rowid = ?", (row,))
@@ -161,7 +202,7 @@ def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: 
 
 
 def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> bool:
-    """Delete a document; whether there was one."""
+    """Delete a document. Return whether it existed."""
     rows = db.execute(f"DELETE FROM {tables.documents} WHERE id = ? RETURNING row", (id,)).fetchall()
     db.executemany(f"DELETE FROM {tables.words} WHERE rowid = ?", rows)
     db.executemany(f"DELETE FROM {tables.lengths} WHERE row = ?", rows)
@@ -169,27 +210,27 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
 
 
 def stored_object(text: Any, where: str) -> dict[str, Any]:
-    """A JSON object as it was stored. Raises CorruptEngine if it is none."""
+    """Return the JSON object in a stored text. Raise CorruptEngine if the text is damaged."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError) as error:
         raise CorruptEngine(f"{where} is damaged: {error}", value=where) from error
     if not isinstance(value, dict):
-        raise CorruptEngine(f"{where} is damaged: no JSON object", value=where)
+        raise CorruptEngine(f"{where} is damaged: not a JSON object", value=where)
     return value
 
 
 def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """The fields of the documents in these rows, in their order."""
+    """Yield the fields of the documents in these rows, in the order of the rows."""
     for start in range(0, len(rows), _ROWS_AT_ONCE):
-        chosen = rows[start : start + _ROWS_AT_ONCE]
-        sql = f"SELECT row, source FROM {tables.documents} WHERE row IN ({', '.join(map(str, chosen))})"
+        batch = rows[start : start + _ROWS_AT_ONCE]
+        sql = f"SELECT row, source FROM {tables.documents} WHERE row IN ({', '.join(map(str, batch))})"
         sources = dict(db.execute(sql).fetchall())
-        yield from (stored_object(sources.get(row), f"row {row}") for row in chosen)
+        yield from (stored_object(sources.get(row), f"row {row}") for row in batch)
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
-    """A vector (K,) as it was stored. Raises CorruptEngine if it has not ``dim`` numbers."""
+    """Return a stored vector (K,), or None. Raise CorruptEngine if it does not have ``dim`` numbers."""
     if blob is None:
         return None
     if not isinstance(blob, bytes) or len(blob) != 4 * dim:

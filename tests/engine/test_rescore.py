@@ -309,7 +309,7 @@ def embedded(tmp_path: Path, model: Model) -> Iterator[Engine]:
     ],
 )
 def test_other_scripts_are_unknown_to_the_embedded_engine(embedded: Engine, script: Any) -> None:
-    with pytest.raises(UnsupportedQuery, match="no scripts but"):
+    with pytest.raises(UnsupportedQuery, match="only runs Resift's own scripts"):
         embedded.search("docs", {"query": {"script_score": {"query": MATCH, "script": script}}})
 
 

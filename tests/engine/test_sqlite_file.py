@@ -107,7 +107,7 @@ def test_what_is_no_database(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(CorruptEngine, match="is damaged") as caught:
         SqliteEngine(str(path))
     assert caught.value.value == str(path)
-    assert "copy" in str(caught.value.expected)
+    assert "backup" in str(caught.value.expected)
     with pytest.raises(BadInput, match="is damaged"):
         SqliteSessionStore(str(path))
     assert path.read_bytes() == content
@@ -154,7 +154,7 @@ def test_another_format_is_refused(path: Path, number: int) -> None:
     set_format(path, number)
     with pytest.raises(EngineUnavailable, match=f"format {number}") as caught:
         SqliteEngine(str(path))
-    assert caught.value.expected == "a newer Resift, or another file"
+    assert caught.value.expected == "a newer version of Resift, or another file"
     with pytest.raises(BadInput, match=f"format {number}"):
         SqliteSessionStore(str(path))
 
