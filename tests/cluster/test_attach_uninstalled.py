@@ -138,7 +138,8 @@ def test_five_commands_take_less_than_five_minutes_from_nothing(
     wanted = json.loads(search.partition("-d '")[2].rstrip().removesuffix("'"))
     before = [hit["_id"] for hit in blog.search(index="blog", body=wanted)["hits"]["hits"]]
     assert before[0] != "3"
-    shutil.copytree(ROOT / "resift", here / "resift", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for package in ("resift", "resift_lab"):
+        shutil.copytree(ROOT / package, here / package, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, here)
     served = re.sub(r"^resift serve &.*$", f"resift serve 2> serve.log &\n{WAIT}", first, flags=re.MULTILINE)

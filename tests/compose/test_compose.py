@@ -54,7 +54,8 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         pytest.skip(f"needs containers: {error}")
     for name in (*COPIED, "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    shutil.copytree(ROOT / "resift", folder / "resift", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("resift", "resift_lab"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     ports = dict(zip(("9200", "8080"), free_ports(2), strict=True))
     (folder / "Dockerfile").write_text(dockerfile.replace(base, python))
     published = re.sub(r"127\.0\.0\.1:(\d+):", lambda found: f"127.0.0.1:{ports[found[1]]}:", compose)
