@@ -194,14 +194,6 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
     is_flag=True,
     help="Rewrite all searches of the index; with --vectors encode all writes, unless it has another final pipeline.",
 )
-@click.option(
-    "--copy-to",
-    metavar="NEW",
-    help="Copy INDEX, which has no index.knn, into one with a graph, and put that in its place behind --alias.",
-)
-@click.option(
-    "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."
-)
 @dry_run_option
 @yes_option
 @cluster_option
@@ -221,8 +213,7 @@ def attach(
     """Have the searches of INDEX rewritten by their sessions: an index, an alias, a pattern or a data stream.
 
     One processor is added to the search pipeline that they use, and nothing is written to the index. With --vectors its
-    documents get vectors of ours as well, in place; with --copy-to INDEX stays as it is, and a copy that can be asked
-    for the nearest vectors among all documents takes its place.
+    documents get vectors of ours as well, in place.
 
     It first shows what it will do. Clients go on writing and searching meanwhile. If it is interrupted, run it again
     and it continues where it was; resift detach undoes everything.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -38,18 +37,6 @@ def wait(attempt: int, sleep: Callable[[float], None]) -> None:
     """Wait after an attempt that failed, the first being 1: 0.5 s, then twice as long each time, up to 30 s, give or
     take a quarter."""
     sleep(min(30, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
-
-
-def retry_temporary_errors(ask: Callable[[], T]) -> T:
-    """The answer of ``ask``, which is called again after errors that are temporary, up to :data:`ATTEMPTS` times."""
-    for attempt in range(1, ATTEMPTS):
-        try:
-            return ask()
-        except ResiftError as error:
-            if not is_temporary(error.status):
-                raise
-            wait(attempt, time.sleep)
-    return ask()
 
 
 class BatchWriter(ABC):

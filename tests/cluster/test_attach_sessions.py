@@ -570,8 +570,6 @@ OF_VECTORS = [
     ["--fields", "text"],
     ["--field", "dense"],
     ["--out", "folder"],
-    ["--copy-to", "copy"],
-    ["--alias", "posts"],
 ]
 
 

@@ -63,25 +63,13 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
         resift.detach(opensearch_url, shop.name)
 
 
-def test_a_copy_takes_the_place_of_an_index_and_is_detached_and_dropped(
-    shop: Index, own: tuple[Model, str], opensearch_url: str
-) -> None:
-    before, copy = contents(shop), f"{shop.name}-copy"
-    plan = resift.attach(
-        opensearch_url, shop.name, vectors=True, model=own[1], copy_to=copy, aliases=[f"{shop.name}-odd"]
-    )
-    copied = plan.run().to_dict()
-    assert (copied["documents"], list(copied["aliases"])) == (COUNT, [f"{shop.name}-odd"])
-    (detached,) = resift.detach(opensearch_url, copy).run().indices
-    assert (detached.index, detached.documents) == (copy, COUNT)
-    assert [one for at, one in enumerate(contents(shop)) if at != 2] == [
-        one for at, one in enumerate(before) if at != 2
-    ]
-    dropping = resift.drop(opensearch_url, copy)
-    assert dropping.to_dict() == {"index": copy, "documents": COUNT}
-    assert str(dropping.run()) == f"{copy} deleted, {COUNT} documents"
+def test_an_index_is_dropped(shop: Index, opensearch_url: str) -> None:
+    assert len(shop.documents()) == COUNT  # refreshed
+    dropping = resift.drop(opensearch_url, shop.name)
+    assert dropping.to_dict() == {"index": shop.name, "documents": COUNT}
+    assert str(dropping.run()) == f"{shop.name} deleted, {COUNT} documents"
     with pytest.raises(IndexNotFound):
-        resift.drop(opensearch_url, copy)
+        resift.drop(opensearch_url, shop.name)
 
 
 def test_what_takes_long_shows_a_bar_for_each_step(
@@ -146,8 +134,6 @@ def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
 
 
 def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:
-    with pytest.raises(BadInput, match="without --alias"):
-        resift.attach(opensearch_url, shop.name, vectors=True, copy_to="copy")
     with pytest.raises(BadInput, match="not an OpenSearch cluster"):
         resift.attach("docs.db", shop.name)
     with pytest.raises(IndexNotFound):

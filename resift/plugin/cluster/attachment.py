@@ -82,7 +82,8 @@ class Target:
             self._check_own(own, model)
         if graph and not self.has_graph:
             message = f"index {self.name!r} can have no graph: index.knn is not set, which is final"
-            raise BadInput(message, value=self.name, expected="--copy-to NEW --alias NAME instead of --graph")
+            expected = "no --graph, or a new index with index.knn and the same documents (docs/graph.md)"
+            raise BadInput(message, value=self.name, expected=expected)
         if found is None:
             made = IndexInfo.from_model(model, fields, self.name, own or self._free_field(model, graph))
             return replace(made, has_hnsw=graph or (own is not None and self.has_graph))
@@ -184,13 +185,12 @@ class Target:
         return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
 
 
-def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
+def targets(cluster: Cluster, name: str) -> list[Target]:
     """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
 
-    Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that
-    cannot be attached: nothing was changed then.
+    Raises IndexNotFound if there is none, and BadInput for one that cannot be attached: nothing was changed then.
     """
-    return [_target(cluster, own, settings, own == blocked) for own, settings in settings_of(cluster, name).items()]
+    return [_target(cluster, own, settings) for own, settings in settings_of(cluster, name).items()]
 
 
 def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
@@ -210,10 +210,10 @@ def _is_system(index: str) -> bool:
     return index.startswith(".") and not index.startswith(".ds-")
 
 
-def _target(cluster: Cluster, name: str, settings: dict[str, str], is_blocked: bool) -> Target:
+def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
     path = f"/{quote(name, safe='')}"
     for block in _BLOCKS:
-        if settings.get(f"index.blocks.{block}") == "true" and not (is_blocked and block == "write"):
+        if settings.get(f"index.blocks.{block}") == "true":
             message = f"index {name!r} may not be written to: index.blocks.{block} is set"
             expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
             if block == _FLOOD:  # which comes back at once where the disk is as full

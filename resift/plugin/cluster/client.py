@@ -50,11 +50,6 @@ class Cluster:
         """Change settings of an index; None unsets one."""
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
 
-    def aliases(self, index: str) -> dict[str, dict[str, Any]]:
-        """The aliases of an index: filter, routing and the like of each."""
-        found: dict[str, dict[str, Any]] = self.request("GET", f"/{quote(index, safe='')}/_alias")[index]["aliases"]
-        return found
-
     def plugins(self) -> set[str]:
         """Return the names of the plugins that the nodes have."""
         return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}

@@ -167,14 +167,12 @@ class OpenSearchEngine(Engine):
             rejected += [replace(one, position=sent[one.position]) for one in refused]
         return sorted(rejected, key=lambda rejection: rejection.position)
 
-    def bulk_lines(
-        self, ids: Sequence[str], index: str, lines: Sequence[str], action: str, **params: str
-    ) -> list[Rejection]:
+    def bulk_lines(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
         """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return the refused.
 
         Raises EngineError if the caller lacks a right to write, which is no document's fault.
         """
-        params = {"filter_path": "items.*.status,items.*.error", **params}
+        params = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=params)
         results = [item[action] for item in answer["items"]]
         for result in results:

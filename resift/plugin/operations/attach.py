@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.contracts.documents import check_name
 from resift.errors import BadInput
 from resift.plugin.operations.attach_searches import SearchPlan
 from resift.plugin.operations.attach_vectors import AttachPlan, Options
-from resift.plugin.operations.copying import CopyPlan
 from resift.plugin.operations.detach import DetachPlan
 from resift.plugin.operations.install import open_cluster
 
-_OF_VECTORS = ("fields", "model", "graph", "field", "out", "no-adapt", "copy-to", "alias")
+_OF_VECTORS = ("fields", "model", "graph", "field", "out", "no-adapt")
 _TOGETHER = (
     *((f"--{name}", "--vectors") for name in _OF_VECTORS),
-    ("--alias", "--copy-to"),
-    ("--copy-to", "--alias"),
     ("--field", "--model"),
 )
-_APART = (("--no-adapt", "--model"), ("--field", "--copy-to"), ("--pipeline", "--copy-to"))
+_APART = (("--no-adapt", "--model"),)
 
 
 def attach(
@@ -36,9 +32,7 @@ def attach(
     graph: bool = False,
     field: str | None = None,
     out: str | None = None,
-    copy_to: str | None = None,
-    aliases: Sequence[str] = (),
-) -> SearchPlan | AttachPlan | CopyPlan:
+) -> SearchPlan | AttachPlan:
     """Plan to have the searches of an index, an alias, a pattern or a data stream rewritten by their sessions.
 
     One processor is added to the search ``pipeline`` that they use, by default that of the index, else a new one, and
@@ -51,18 +45,13 @@ def attach(
         graph: have vectors with a graph (``knn_vector``), which k-NN over the whole index needs, and not compact ones.
         field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
         out: where the model is saved that is learned; by default the folder ``INDEX-model``.
-        copy_to: leave an index without ``index.knn`` as it is, and copy it into one of this name that can have a graph.
-        aliases: with ``copy_to``, the names that clients use for the index, which the copy takes over.
 
     Raises BadInput for what cannot be done, and UnsupportedCluster where OpenSearch is too old for it.
     """
     options = Options(fields, model, adapt, graph, field, out, default_pipelines, pipeline)
-    others = {"vectors": vectors, "no-adapt": not adapt, "copy-to": copy_to, "alias": list(aliases)}
-    _check({**vars(options), **others})
+    _check({**vars(options), "vectors": vectors, "no-adapt": not adapt})
     if not vectors:
         return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
-    if copy_to is not None:
-        return CopyPlan(open_cluster(url), index, copy_to, aliases, options)
     return AttachPlan(open_cluster(url), index, options)
 
 
@@ -81,9 +70,6 @@ def _check(values: Mapping[str, Any]) -> None:
     for name, other in _APART:
         if name in given and other in given:
             raise BadInput(f"{name} with {shown(other)}", value=given[other], expected="one of them")
-    if "--copy-to" in given:
-        for name in (given["--copy-to"], *given["--alias"]):
-            check_name(name)
 
 
 def detach(url: str, index: str, *, model: str | None = None) -> DetachPlan:

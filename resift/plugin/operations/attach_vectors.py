@@ -159,14 +159,14 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
 
 
 class AttachPlan(Plan):
-    """What attaching is about to do to all indices that ``name`` stands for, of which ``blocked`` may refuse writes.
+    """What attaching is about to do to all indices that ``name`` stands for.
 
     Raises BadInput for what cannot be done.
     """
 
-    def __init__(self, engine: OpenSearchEngine, name: str, options: Options, blocked: str | None = None) -> None:
+    def __init__(self, engine: OpenSearchEngine, name: str, options: Options) -> None:
         self.engine, self.cluster, self.name, self.options = engine, Cluster(engine), name, options
-        self.targets = targets(self.cluster, name, blocked)
+        self.targets = targets(self.cluster, name)
         self.names = ", ".join(target.name for target in self.targets)
         self.question = f"Attach {self.names}?"
         for target in self.targets:
