@@ -1,12 +1,22 @@
-"""Late interaction: a document is compared with the query word by word, by one table of static word vectors.
+"""Score texts for a query by late interaction of static word vectors.
 
-score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c · |d| / mean length)
+The score of a document d for a query q is
 
-over the query's different words i and the document's words j. It is ColBERT's sum of maxima (Khattab and Zaharia 2020,
-eq. 3) with a weight for each query word and BM25's normalisation by length, and without a transformer. A query word may
-have a shift of its own ("when" need not be similar to "when", but to years). A word that the table lacks is similar to
-itself alone. A reranker needs the documents' texts, of which it reads the first 10,000 characters, and no vectors, so
-it works on any index as it is.
+    score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c · |d| / mean length)
+
+with the distinct query words i, the document words j, the weight w_i of a query word, a threshold t and a length
+penalty c. It differs from ColBERT's sum of maximum similarities in these points:
+
+- The vectors are static word vectors, so no transformer is needed.
+- Query words have weights, and the score is normalised by the document's length as in BM25.
+- A query word can have a shift, which is added to its vector in queries. For example, "when" in a query need not be
+  similar to "when" in a document, but to years.
+- A word without a vector is similar only to itself.
+
+A reranker of this kind needs the texts of the documents, of which it reads the first 10,000 characters. It needs no
+stored vectors, so it works on any index.
+
+Source: Khattab and Zaharia 2020 ("ColBERT"), eq. 3, for the sum of maximum similarities.
 """
 
 from __future__ import annotations
@@ -29,19 +39,28 @@ from resift.vectors.table import WordVectors
 from resift.vectors.weights import beta_from_alpha
 
 RERANKER_FILE = "reranker.json"
+"""Name of the JSON file in a reranker's folder."""
+
 RERANKER_ALPHA = 0.8
-_CHARACTERS, _SIMILARITIES = 2**19, 2**22  # of documents, and of word pairs, at a time
-_READ = 10_000  # characters of a text: a hundred hits of longer ones would take too long to read
+"""Default weight of the reranker's scores against the engine's scores."""
+
+_MAX_CHARACTERS = 2**19  # characters of documents that are prepared together
+_MAX_SIMILARITIES = 2**22  # word pairs that are compared together
+_READ_CHARACTERS = 10_000  # characters of a text that are read, because 100 longer hits would take too long
 
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """n texts ready to be scored; :meth:`LateInteraction.prepare` makes them.
+    """Tokenized texts that can be scored for several queries, from :meth:`LateInteraction.prepare`.
 
-    ``words`` (U,): the different words of all texts, as rows of the table, or from V on for words that it lacks, which
-    ``unknown_words`` numbers. ``positions`` (T,): the different words of one text after another, as positions in
-    ``words``. ``starts`` (n + 1,): where each text's begin in ``positions``. ``lengths`` (n,), float32: how many words
-    each text has, repeated ones too.
+    For n texts with U distinct words in total, and T distinct words when those of each text are counted separately:
+
+    Attributes:
+        words: The distinct words of all texts, shape (U,): rows of the table, or numbers from V on for unknown words.
+        positions: The distinct words of each text, as positions in ``words``, concatenated to shape (T,).
+        starts: Where the texts start and end in ``positions``, shape (n + 1,).
+        lengths: Number of words of each text, including repetitions, shape (n,), float32.
+        unknown_words: Number of each unknown word, as in ``words``.
     """
 
     words: NDArray[np.int64]
@@ -51,15 +70,50 @@ class PreparedDocuments:
     unknown_words: dict[str, int]
 
 
+@dataclass(frozen=True)
+class ScoringParameters:
+    """Parameters of the scores of :class:`LateInteraction`.
+
+    Attributes:
+        threshold: Threshold t, from 0 to 1. Smaller similarities count as 0.
+        length_penalty: Length penalty c, at least 0.
+        mean_length: Mean number of words of the documents, above 0.
+        alpha: Weight of the scores against the engine's scores, from 0 to 1. See :func:`score_factors`.
+
+    Raises:
+        BadInput: If a parameter is out of its range.
+    """
+
+    threshold: float = 0.05
+    length_penalty: float = 0.25
+    mean_length: float = 1.0
+    alpha: float = RERANKER_ALPHA
+
+    def __post_init__(self) -> None:
+        ranges = {
+            "threshold": (self.threshold, 0, 1),
+            "length_penalty": (self.length_penalty, 0, np.inf),
+            "alpha": (self.alpha, 0, 1),
+        }
+        for name, (value, low, high) in ranges.items():
+            if not low <= value <= high:
+                raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
+        if not 0 < self.mean_length < np.inf:
+            raise BadInput(f"mean_length is {self.mean_length}", value=self.mean_length, expected="more than 0")
+
+
 class LateInteraction:
-    """A reranker that scores texts for a query.
+    """A reranker that scores texts for a query, by late interaction of static word vectors.
 
-    ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
-    query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
-    ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
-    scores beside the engine's (:func:`score_factors`), and ``info`` says how the reranker was made.
+    Args:
+        name: Name of the reranker.
+        table: Word vectors, shape (V, D), and the weight of each word in a query. Vectors are compared by cosine.
+        shifts: By word, a vector of shape (D,) that is added to the word's vector in queries.
+        parameters: Parameters of the scores.
+        info: Provenance, as JSON, which is saved with the reranker.
 
-    Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
+    Raises:
+        DimensionMismatch: If a shift does not have D dimensions.
     """
 
     def __init__(
@@ -67,44 +121,39 @@ class LateInteraction:
         name: str,
         table: WordVectors,
         shifts: dict[str, Floats] | None = None,
-        *,
-        threshold: float = 0.05,
-        length: float = 0.25,
-        mean_length: float = 1.0,
-        alpha: float = RERANKER_ALPHA,
+        parameters: ScoringParameters | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
-        ranges = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
-        for setting, (value, low, high) in ranges.items():
-            if not low <= value <= high:
-                raise BadInput(f"{setting} is {value}", value=value, expected=f"{low} to {high}")
-        if not 0 < mean_length < np.inf:
-            raise BadInput(f"mean_length is {mean_length}", value=mean_length, expected="more than 0")
         self.name, self.table, self.shifts = name, table, dict(shifts or {})
+        self.parameters = parameters or ScoringParameters()
+        self.info = dict(info or {})
         for word, shift in self.shifts.items():
             if shift.shape != (table.dim,):
                 message = f"the shift of {word!r} has {shift.shape[-1]} dimensions"
                 raise DimensionMismatch(message, value=shift.shape[-1], expected=str(table.dim))
-        self.threshold, self.length, self.mean_length, self.alpha = threshold, length, mean_length, alpha
-        self.info = dict(info or {})
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the scores against the engine's scores, from 0 to 1."""
+        return self.parameters.alpha
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify settings, words and arrays."""
+        """16 hexadecimal digits that identify the settings, words and arrays."""
         return content_hash(self._settings(), self.table.words, self._arrays())
 
     @property
     def indices(self) -> Sequence[str]:
-        """Names of the indices that it is for, because its queries are theirs; none if nothing is known of that."""
+        """Names of the indices whose queries the reranker was trained on. Empty if they are not recorded."""
         return tuple(self.info.get("indices", ()))
 
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
-        """Texts as word numbers, which several queries can be scored against."""
+        """Tokenize texts and look up their words, so that they can be scored for several queries."""
         unknown_words: dict[str, int] = {}
-        known, first_unknown = self.table.index, len(self.table)
+        first_unknown = len(self.table)
 
         def number(word: str) -> int:
-            row = known[word]
+            row = self.table.index[word]
             return row if row >= 0 else unknown_words.setdefault(word, first_unknown + len(unknown_words))
 
         tokens = tokenize_documents(texts)
@@ -116,37 +165,56 @@ class LateInteraction:
         return PreparedDocuments(words, positions.ravel(), starts, lengths, unknown_words)
 
     def scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """How well each of n documents fits the query, (n,), float32, 0 to 1; 0 where one of them has no words."""
+        """Return the score of each of n documents for a query.
+
+        Args:
+            query: The query.
+            documents: The texts, or the result of :meth:`prepare`.
+
+        Returns:
+            Array of shape (n,), float32, with values from 0 to 1. The score is 0 if the query or document is empty.
+        """
         if not isinstance(documents, PreparedDocuments):
-            # a part of them at a time: words and their vectors take a hundred times the memory of the texts
-            parts = [self.scores(query, self.prepare(part)) for part in text_batches(documents, BATCH, _CHARACTERS)]
+            # In batches, because words and their vectors take about 100 times the memory of the texts.
+            batches = text_batches(documents, BATCH, _MAX_CHARACTERS)
+            parts = [self.scores(query, self.prepare(batch)) for batch in batches]
             return np.concatenate([np.zeros(0, np.float32), *parts])
-        prepared = documents
         words = list(dict.fromkeys(tokenize(query)))
-        if not words or not len(prepared.positions):
-            return np.zeros(len(prepared.lengths), np.float32)
+        if not words or not len(documents.positions):
+            return np.zeros(len(documents.lengths), np.float32)
         weights = self._weights(words)
-        total = weights @ self.matches(words, prepared)
-        return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(prepared), np.float32)
+        total = weights @ self.matches(words, documents)
+        return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(documents), np.float32)
 
     def trusted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """The scores (n,) of n documents, times the part of the query's weight that words of the table have.
+        """Return the scores of n documents times the share of the query's weight that known words have.
 
-        So a query in words that it has not learned, such as one in another language, is not its to decide.
+        The reranker thus has no influence on a query of unknown words, for example in another language.
+
+        Args:
+            query: The query.
+            documents: The texts, or the result of :meth:`prepare`.
+
+        Returns:
+            Array of shape (n,), float32, with values from 0 to 1.
         """
         words = list(dict.fromkeys(tokenize(query)))
-        weights, known = self._weights(words), self._ids(words) >= 0
-        share = float(weights[known].sum() / max(weights.sum(), 1e-12))
+        weights, is_known = self._weights(words), self._ids(words) >= 0
+        share = float(weights[is_known].sum() / max(weights.sum(), 1e-12))
         return np.asarray(np.float32(share) * self.scores(query, documents))
 
-    def rows(self, prepared: PreparedDocuments) -> Floats:
-        """The vectors, at length 1, of the documents' different words that the table knows, (U' <= U, D), float32."""
-        return self._unit_rows(prepared.words[prepared.words < len(self.table)])
+    def rows(self, documents: PreparedDocuments) -> Floats:
+        """Return the vectors of the documents' known words, for :meth:`matches`.
+
+        Returns:
+            Array of shape (number of known distinct words, D), float32, with rows of length 1.
+        """
+        return self._unit_rows(documents.words[documents.words < len(self.table)])
 
     @cached_property
     def _factors(self) -> Floats:
-        """What each row of the matrix is multiplied by to have length 1, (V,)."""
-        # in parts: einsum makes a float64 copy of what it is given
+        """Factor of each row of the table's matrix that scales it to length 1, shape (V,)."""
+        # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
         ]
@@ -158,35 +226,41 @@ class LateInteraction:
         rows *= self._factors.take(ids)[:, None]
         return rows
 
-    def matches(self, words: Sequence[str], prepared: PreparedDocuments, rows: Floats | None = None) -> Floats:
-        """max(0, max_j cos(q_i, d_j) - t) of each of m query ``words`` with each of n documents, (m, n), float32.
+    def matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats | None = None) -> Floats:
+        """Return max(0, max_j cos(q_i, d_j) - t) for each query word and document.
 
-        ``rows``: what :meth:`rows` gives for the documents, if it is at hand.
+        Args:
+            words: The m query words.
+            documents: The n documents.
+            rows: The result of :meth:`rows` for the documents, if it was computed before.
+
+        Returns:
+            Array of shape (m, n), float32.
         """
-        rows = self.rows(prepared) if rows is None else rows
-        # a part of the query's words at a time, for a long query and a long document
-        size = max(1, _SIMILARITIES // max(1, len(prepared.positions)))
-        parts = [self._matches(words[i : i + size], prepared, rows) for i in range(0, len(words), size)]
-        return np.concatenate([np.zeros((0, len(prepared.lengths)), np.float32), *parts])
+        rows = self.rows(documents) if rows is None else rows
+        # In parts, to limit the memory for long queries and long documents.
+        size = max(1, _MAX_SIMILARITIES // max(1, len(documents.positions)))
+        parts = [self._matches(words[i : i + size], documents, rows) for i in range(0, len(words), size)]
+        return np.concatenate([np.zeros((0, len(documents.lengths)), np.float32), *parts])
 
-    def _matches(self, words: Sequence[str], prepared: PreparedDocuments, rows: Floats) -> Floats:
-        known = prepared.words < len(self.table)
-        in_table = self._ids(words) >= 0
-        similarities = np.zeros((len(words), len(prepared.words)), np.float32)
-        query_rows = self._query_rows([word for word, there in zip(words, in_table, strict=True) if there])
-        similarities[np.ix_(in_table, known)] = query_rows @ rows.T
+    def _matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats) -> Floats:
+        known_document_words = documents.words < len(self.table)
+        known_query_words = self._ids(words) >= 0
+        similarities = np.zeros((len(words), len(documents.words)), np.float32)
+        query_rows = self._query_rows([word for word, known in zip(words, known_query_words, strict=True) if known])
+        similarities[np.ix_(known_query_words, known_document_words)] = query_rows @ rows.T
         for line, word in zip(similarities, words, strict=True):
-            if word in prepared.unknown_words:
-                line[prepared.words == prepared.unknown_words[word]] = 1
-        np.maximum(similarities - np.float32(self.threshold), 0, out=similarities)
-        best = np.zeros((len(words), len(prepared.lengths)), np.float32)
-        # reduceat gives a text without words the next text's value, so such texts are left out
-        filled = np.flatnonzero(np.diff(prepared.starts))
-        best[:, filled] = np.maximum.reduceat(similarities[:, prepared.positions], prepared.starts[filled], axis=1)
+            if word in documents.unknown_words:
+                line[documents.words == documents.unknown_words[word]] = 1
+        np.maximum(similarities - np.float32(self.parameters.threshold), 0, out=similarities)
+        best = np.zeros((len(words), len(documents.lengths)), np.float32)
+        # Texts without words are left out, because reduceat would give them the value of the next text.
+        filled = np.flatnonzero(np.diff(documents.starts))
+        best[:, filled] = np.maximum.reduceat(similarities[:, documents.positions], documents.starts[filled], axis=1)
         return best
 
     def _ids(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """The words' rows of the table, -1 for those that it lacks."""
+        """Return the table rows of words, -1 for unknown words."""
         return np.array([self.table.index[word] for word in words], np.int64)
 
     def _query_rows(self, words: Sequence[str]) -> Floats:
@@ -200,18 +274,19 @@ class LateInteraction:
         ids = self._ids(words).tolist()
         return np.array([self.table.weights[id] if id >= 0 else self.table.unknown_weight for id in ids], np.float32)
 
-    def _length_norms(self, prepared: PreparedDocuments) -> Floats:
-        return np.asarray(1 + self.length * prepared.lengths / self.mean_length, np.float32)
+    def _length_norms(self, documents: PreparedDocuments) -> Floats:
+        relative_lengths = documents.lengths / self.parameters.mean_length
+        return np.asarray(1 + self.parameters.length_penalty * relative_lengths, np.float32)
 
     def _settings(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "kind": "late interaction",
             "tokenizer": "words-1",
-            "threshold": self.threshold,
-            "length": self.length,
-            "mean_length": self.mean_length,
-            "alpha": self.alpha,
+            "threshold": self.parameters.threshold,
+            "length": self.parameters.length_penalty,
+            "mean_length": self.parameters.mean_length,
+            "alpha": self.parameters.alpha,
             "shifted": list(self.shifts),
             "vectors": self.table.info,
             **self.info,
@@ -222,27 +297,49 @@ class LateInteraction:
         return {**self.table.arrays(), "shifts": shifts}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the reranker to a folder, whole or not at all; returns the folder."""
+        """Save the reranker as a folder and return its path. The folder is written atomically.
+
+        Raises:
+            BadInput: If the folder contains other files or cannot be written.
+        """
         return write_folder(folder, RERANKER_FILE, self._settings(), self.table.words, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> LateInteraction:
-        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if it is damaged."""
+        """Load a reranker from a folder that :meth:`save` wrote.
+
+        Raises:
+            ModelNotFound: If the folder contains no reranker.
+            CorruptModel: If the files differ from the saved files.
+        """
         info, words, arrays = read_folder(folder, RERANKER_FILE)
         with corrupt_model_errors(folder):
             table = WordVectors.restore(words, arrays, info.pop("vectors"))
             shifts = dict(zip(info.pop("shifted"), arrays["shifts"], strict=True))
             name, _, _ = (info.pop(key) for key in ("name", "kind", "tokenizer"))
-            numbers = {key: info.pop(key) for key in ("threshold", "length", "mean_length", "alpha")}
-            return cls(name, table, shifts, **numbers, info=info)
+            parameters = ScoringParameters(
+                threshold=info.pop("threshold"),
+                length_penalty=info.pop("length"),
+                mean_length=info.pop("mean_length"),
+                alpha=info.pop("alpha"),
+            )
+            return cls(name, table, shifts, parameters, info)
 
 
 def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
-    """The words of each text, as far as they are read."""
-    return [tokenize(text[:_READ]) for text in texts]
+    """Return the words of each text, up to the maximum length that rerankers read."""
+    return [tokenize(text[:_READ_CHARACTERS]) for text in texts]
 
 
 def score_factors(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
-    """What the engine's scores are multiplied by for n similarities, 0 or more, of a weight ``alpha``: exp(beta ·
-    similarity), (n,)."""
+    """Return the factors of the engine's scores, exp(beta · similarity).
+
+    Args:
+        similarities: Scores of n hits, shape (n,), at least 0.
+        alpha: Weight of the scores, from 0 to 1, which gives beta by
+            :func:`resift.vectors.weights.beta_from_alpha`.
+
+    Returns:
+        Array of shape (n,).
+    """
     return np.asarray(np.exp(beta_from_alpha(alpha) * np.asarray(similarities, np.float64)))

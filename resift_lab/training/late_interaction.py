@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ class Trainer:
     def _parameters(self) -> Parameters:
         """Those of ``start``; of its shifts the ones of words that are frequent here too."""
         start, table = self.start, self.start.table
-        parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.threshold, start.length)
+        parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.parameters)
         for word, shift in start.shifts.items():
             if (row := parameters.shift_of[table.index[word]]) >= 0:
                 parameters.shifts[row] = shift
@@ -107,7 +108,8 @@ class Trainer:
         positive = self.relevant[query][rng.integers(len(self.relevant[query]))]
         negatives = rng.permutation(self.negatives[query])[: self.options.negatives]
         chosen = np.concatenate([[positive], negatives])
-        self.gradient.add_query(self.parameters, self.documents, self.start.mean_length, self.queries[query], chosen)
+        mean_length = self.start.parameters.mean_length
+        self.gradient.add_query(self.parameters, self.documents, mean_length, self.queries[query], chosen)
 
     def _move(self, queries: int) -> None:
         """One step of Adam by the gradients of so many queries, which are cleared."""
@@ -134,18 +136,15 @@ class Trainer:
     def export(self) -> LateInteraction:
         """The reranker as it is now."""
         table, parameters = self.start.table, self.parameters
-        threshold, length, _ = parameters.scalars[:, 0].tolist()
+        threshold, length_penalty, _ = parameters.scalars[:, 0].tolist()
         words = WordVectors(table.words, parameters.rows.copy(), np.exp(parameters.log_weights), info=table.info)
         shifts = {table.words[word]: parameters.shifts[row].copy() for row, word in enumerate(self.shifted)}
         return LateInteraction(
             self.start.name,
             words,
             shifts,
-            threshold=threshold,
-            length=length,
-            mean_length=self.start.mean_length,
-            alpha=self.start.alpha,
-            info=self.start.info,
+            replace(self.start.parameters, threshold=threshold, length_penalty=length_penalty),
+            self.start.info,
         )
 
 

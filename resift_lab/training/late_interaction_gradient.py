@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.late_interaction import PreparedDocuments
+from resift.encoders.late_interaction import PreparedDocuments, ScoringParameters
 
 _KAPPA = 25.0
 
@@ -40,7 +40,7 @@ class Parameters:
 
     @classmethod
     def initial(
-        cls, rows: Floats, weights: Floats, shifted: NDArray[np.int64], threshold: float, length: float
+        cls, rows: Floats, weights: Floats, shifted: NDArray[np.int64], scoring: ScoringParameters
     ) -> Parameters:
         """Parameters without shifts as yet; ``shifted`` are the words that may get one."""
         shift_of = np.full(len(rows), -1, np.int64)
@@ -50,7 +50,7 @@ class Parameters:
             np.log(np.maximum(weights, 1e-6)).astype(np.float32),
             np.zeros((max(1, len(shifted)), rows.shape[1]), np.float32),
             shift_of,
-            np.array([threshold, length, np.log(_KAPPA)], np.float32)[:, None],
+            np.array([scoring.threshold, scoring.length_penalty, np.log(_KAPPA)], np.float32)[:, None],
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:

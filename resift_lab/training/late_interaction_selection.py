@@ -247,9 +247,6 @@ def _finished(model: LateInteraction, alpha: float) -> LateInteraction:
         model.name,
         model.table if model.table.scales is not None else quantized(model.table),
         model.shifts,
-        threshold=model.threshold,
-        length=model.length,
-        mean_length=model.mean_length,
-        alpha=alpha,
-        info=model.info,
+        replace(model.parameters, alpha=alpha),
+        model.info,
     )

@@ -16,7 +16,7 @@ from test_train_reranker import table as table
 from resift import Model, WordVectors
 from resift.cli.main import main
 from resift.contracts.engine import Engine
-from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, score_factors
+from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, ScoringParameters, score_factors
 from resift.encoders.registry import load_model
 from resift.errors import CorruptModel, ModelNotFound
 from resift.feedback.judgements import Judgement
@@ -44,7 +44,7 @@ def late(vectors: WordVectors, tmp_path: Path) -> LateInteraction:
     rows = np.eye(len(vectors.words), dtype=np.float32)
     words = WordVectors(vectors.words, rows, np.ones(len(rows), np.float32))
     shift = {"fire": rows[vectors.index["army"]] * 3 - rows[vectors.index["fire"]]}
-    found = LateInteraction("late", words, shift, mean_length=6, alpha=0.9)
+    found = LateInteraction("late", words, shift, ScoringParameters(mean_length=6, alpha=0.9))
     found.save(tmp_path / "made")
     return found
 

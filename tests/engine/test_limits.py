@@ -21,7 +21,7 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from resift import Model, WordVectors
 from resift.contracts.engine import Engine
 from resift.encoders import late_interaction
-from resift.encoders.late_interaction import LateInteraction
+from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.errors import TextTooLong
 from resift.reranker import Config, create_app
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES, check_json_size
@@ -209,12 +209,12 @@ def test_late_interaction_holds_a_part_of_the_pairs_at_a_time(
     vectors: WordVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
-    reranker = LateInteraction("late", vectors, mean_length=5)
+    reranker = LateInteraction("late", vectors, parameters=ScoringParameters(mean_length=5))
     unknown = [f"w{number}" for number in range(40)]
     texts = [" ".join(rng.choice([*vectors.words, *unknown], 30)) for _ in range(60)] + ["", "fire"]
     query = " ".join(rng.choice([*vectors.words, *unknown], 20))
     whole = reranker.scores(query, reranker.prepare(texts))
-    monkeypatch.setattr(late_interaction, "_CHARACTERS", 300)
-    monkeypatch.setattr(late_interaction, "_SIMILARITIES", 500)
+    monkeypatch.setattr(late_interaction, "_MAX_CHARACTERS", 300)
+    monkeypatch.setattr(late_interaction, "_MAX_SIMILARITIES", 500)
     np.testing.assert_allclose(reranker.scores(query, texts), whole, rtol=1e-6)
     assert reranker.scores(query, []).shape == (0,)

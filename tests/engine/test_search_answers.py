@@ -17,7 +17,7 @@ from reranker_app import filled as filled
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.encoders.late_interaction import LateInteraction
+from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.answers import ServedReranker
 
@@ -99,7 +99,7 @@ def test_the_trained_reranker_reads_each_hit_in_its_own_index(
     client: FlaskClient, filled: str, others: list[str], engine: OpenSearchEngine, vectors: WordVectors, tmp_path: Path
 ) -> None:
     write(engine, others[0], bush="the river the river the river fire", war="fire fire fire")
-    late = LateInteraction("late", vectors, mean_length=6)
+    late = LateInteraction("late", vectors, parameters=ScoringParameters(mean_length=6))
     late.save(tmp_path / "late")
     service = client.application.extensions["resift"]
     service.served_reranker = ServedReranker(str(tmp_path / "late"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
-    start.threshold = 0.02
+    start.parameters = replace(start.parameters, threshold=0.02)
     given = (held, found.queries, [list(g) for g in found.grades], bm25_candidates(found, 20), options())
     trainer = Trainer(start, *given)
     parameters, gradient = trainer.parameters, trainer.gradient
@@ -118,7 +119,7 @@ def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
         logits = kappa * model.scores(found.queries[query], some_of(held, chosen)).astype(np.float64)
         return float(np.log(np.exp(logits - logits[0]).sum()))
 
-    gradient.add_query(parameters, held, start.mean_length, words, chosen)
+    gradient.add_query(parameters, held, start.parameters.mean_length, words, chosen)
     row = parameters.rows[words[0]].copy()
     along = gradient.rows[words[0]] - (gradient.rows[words[0]] @ row) * row
     own = parameters.shift_of[words[0]]

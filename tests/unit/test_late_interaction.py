@@ -1,4 +1,4 @@
-"""Late interaction: scores against their definition, unknown words, empty texts, and saving."""
+"""Tests of late interaction: scores, unknown words, empty texts, and saving."""
 
 from __future__ import annotations
 
@@ -8,82 +8,83 @@ import numpy as np
 import pytest
 
 from resift import WordVectors
-from resift.encoders.late_interaction import LateInteraction
+from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.errors import CorruptModel, ModelNotFound
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.late_interaction import CollectionScorer, some_of
 from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
+PARAMETERS = ScoringParameters(threshold=0.1, length_penalty=0.5, mean_length=3)
 TEXTS = ["the fire, the FIRE", "army army bush", "", "flame in 1999", "qux fire", "?!"]
 
 
 @pytest.fixture
 def model() -> LateInteraction:
-    """Seven words of four dimensions, and "when" shifted towards years."""
+    """Return a reranker with seven words of four dimensions, in which "when" is shifted towards years."""
     rows = unit_rows(np.random.default_rng(1).normal(size=(7, 4)))
     weights = np.array([2, 2, 2, 2, 0.1, 0.5, 3], np.float32)
     shift = {"when": np.asarray(rows[6] - rows[5], np.float32)}
-    return LateInteraction("late", WordVectors(WORDS, rows, weights), shift, threshold=0.1, length=0.5, mean_length=3)
+    return LateInteraction("late", WordVectors(WORDS, rows, weights), shift, PARAMETERS)
 
 
-def by_hand(model: LateInteraction, query: list[str], document: list[str]) -> float:
-    """The definition, word by word."""
+def expected_score(model: LateInteraction, query: list[str], document: list[str]) -> float:
+    """Return the score of a document, computed word by word from the definition."""
     rows = dict(zip(WORDS, unit_rows(model.table.rows()), strict=True))
     total = weight = 0.0
     for word in query:
         w = float(model.table.weights[WORDS.index(word)]) if word in rows else model.table.unknown_weight
         weight += w
         row = None if word not in rows else rows[word] + model.shifts.get(word, 0)
-        cosines = [
-            1.0
-            if word == other and word not in rows
-            else 0.0
-            if row is None or other not in rows
-            else row @ rows[other]
-            for other in document
-        ]
-        total += w * max(0.0, max(cosines) - model.threshold)
-    return total / weight / (1 + model.length * len(document) / model.mean_length)
+        cosines = []
+        for document_word in document:
+            if row is not None and document_word in rows:
+                cosines.append(row @ rows[document_word])
+            else:
+                cosines.append(float(word == document_word))
+        total += w * max(0.0, max(cosines) - PARAMETERS.threshold)
+    return total / weight / (1 + PARAMETERS.length_penalty * len(document) / PARAMETERS.mean_length)
 
 
-def test_scores_are_those_of_the_definition(model: LateInteraction) -> None:
+def test_scores_follow_the_definition(model: LateInteraction) -> None:
     scores = model.scores("When the bush fire? qux", TEXTS)
     query = ["when", "the", "bush", "fire", "qux"]
     documents = [["the", "fire", "the", "fire"], ["army", "army", "bush"], ["flame", "in", "1999"], ["qux", "fire"]]
-    np.testing.assert_allclose(scores[[0, 1, 3, 4]], [by_hand(model, query, words) for words in documents], atol=1e-5)
+    np.testing.assert_allclose(
+        scores[[0, 1, 3, 4]], [expected_score(model, query, words) for words in documents], atol=1e-5
+    )
     assert scores[2] == scores[5] == 0
     assert scores.dtype == np.float32
 
 
-def test_a_shift_counts_in_queries_only(model: LateInteraction) -> None:
-    plain = LateInteraction("late", model.table, threshold=0.1, length=0.5, mean_length=3)
+def test_a_shift_applies_to_queries_only(model: LateInteraction) -> None:
+    plain = LateInteraction("late", model.table, parameters=PARAMETERS)
     assert model.scores("when", ["1999"])[0] > plain.scores("when", ["1999"])[0]
     assert model.scores("1999", ["when"])[0] == plain.scores("1999", ["when"])[0]
 
 
-def test_nothing_to_compare(model: LateInteraction) -> None:
+def test_empty_queries_and_documents_score_0(model: LateInteraction) -> None:
     assert model.scores("", TEXTS).tolist() == [0] * 6
     assert model.scores("fire", []).shape == (0,)
     assert model.scores("fire", ["", "?"]).tolist() == [0, 0]
 
 
-def test_a_ranking_scores_as_the_reranker_does(model: LateInteraction) -> None:
-    ranking = CollectionScorer(model, TEXTS)
+def test_scoring_a_collection_gives_the_same_scores(model: LateInteraction) -> None:
+    scorer = CollectionScorer(model, TEXTS)
     queries = ["fire when", "qux", "", "fire 1999 army", "unheard of"]
     expected = np.stack([model.scores(query, TEXTS) for query in queries])
-    np.testing.assert_allclose(ranking.scores(queries), expected, atol=1e-6)
-    np.testing.assert_allclose(ranking.scores(queries[::-1]), expected[::-1], atol=1e-6)
+    np.testing.assert_allclose(scorer.scores(queries), expected, atol=1e-6)
+    np.testing.assert_allclose(scorer.scores(queries[::-1]), expected[::-1], atol=1e-6)
 
 
-def test_some_of_the_prepared_texts(model: LateInteraction) -> None:
+def test_a_selection_of_prepared_documents_has_the_same_scores(model: LateInteraction) -> None:
     prepared = model.prepare(TEXTS)
     chosen = np.array([4, 2, 1])
-    expected = model.scores("qux fire bush", [TEXTS[place] for place in chosen])
+    expected = model.scores("qux fire bush", [TEXTS[position] for position in chosen])
     np.testing.assert_allclose(model.scores("qux fire bush", some_of(prepared, chosen)), expected, atol=1e-6)
 
 
-def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
+def test_loading_restores_what_was_saved(model: LateInteraction, tmp_path: Path) -> None:
     model.info = {"seen": "".join(fingerprints(["a", "b"]))}
     model.save(tmp_path / "late")
     loaded = LateInteraction.load(tmp_path / "late")
@@ -102,7 +103,7 @@ def test_only_the_beginning_of_a_text_is_read(model: LateInteraction) -> None:
     assert model.scores("fire", ["? " * 6000 + "fire"])[0] == 0
 
 
-def test_a_query_is_decided_as_far_as_its_words_are_known(model: LateInteraction) -> None:
+def test_trusted_scores_are_reduced_by_unknown_query_words(model: LateInteraction) -> None:
     documents = ["qux fire", "qux", "fire"]
     assert model.trusted_scores("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
     assert (

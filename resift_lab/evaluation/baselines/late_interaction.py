@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.builders import build_model
-from resift.encoders.late_interaction import RERANKER_ALPHA, LateInteraction, PreparedDocuments, tokenize_documents
+from resift.encoders.late_interaction import (
+    RERANKER_ALPHA,
+    LateInteraction,
+    PreparedDocuments,
+    ScoringParameters,
+    tokenize_documents,
+)
 from resift.text import tokenize
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.similarity import unit_rows
@@ -118,7 +124,8 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
     weights = table.weights ** np.float32(IDF_POWER)
     units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
     lengths = list(map(len, tokenize_documents(documents)))
-    return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
+    parameters = ScoringParameters(mean_length=max(1.0, float(np.mean(lengths))))
+    return LateInteraction("late-interaction", units, parameters=parameters)
 
 
 class CollectionScorer:
