@@ -1,4 +1,7 @@
-"""What the service answers, as ``/openapi.json`` describes it. Answers are made elsewhere; tests hold them to this."""
+"""Types of the responses of the HTTP API, from which ``openapi.json`` is generated.
+
+The service does not use these types. Tests check its responses against the generated schemas.
+"""
 
 from __future__ import annotations
 
@@ -15,91 +18,94 @@ Hash = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-Grade = Annotated[float, documented("1 relevant, -1 irrelevant, 0.5 clicked, -0.25 skipped, 0 taken back", ge=-1, le=1)]
+Grade = Annotated[float, documented("1 relevant, -1 irrelevant, 0.5 clicked, -0.25 skipped, 0 withdrawn", ge=-1, le=1)]
 Seconds = Annotated[float, documented("Unix time, in seconds")]
 Title = Annotated[str, documented("the first line of the document's encoded text, cut at 80 characters")]
 Address = Annotated[str, Meta(max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://")]
 OutcomeCode = Annotated[
     str,
     documented(
-        "what became of the search that was to be rewritten; the codes are stable",
+        "the outcome of the rewriting; codes are stable",
         extra_json_schema={"enum": [outcome.code for outcome in Outcome]},
     ),
 ]
-Source = Annotated[str, documented("whence a judgement comes", extra_json_schema={"enum": list(SOURCES)})]
+Source = Annotated[str, documented("the source of a judgement", extra_json_schema={"enum": list(SOURCES)})]
 DidYouMean = Annotated[
     str | UnsetType,
-    documented("the query text, its misspelt words replaced; absent where none is known to be misspelt"),
+    documented("the query text with misspelt words corrected; absent if no word is misspelt"),
 ]
 
 
 class Reason(Struct):
-    """The judged document that is most like the hit, if it explains the way that the hit went against the engine's own
-    answer: a relevant one of a hit that is higher up, an irrelevant one of a hit that is further down."""
+    """The judged document that explains why a hit moved, relative to the engine's own ranking.
+
+    It is the most similar relevant document if the hit moved up, and the most similar irrelevant document if it moved
+    down."""
 
     index: str
     document: str
     grade: Grade
     title: Title
-    similarity: Annotated[float, documented("of the hit and the judged document, under the mask")]
-    moved: Annotated[
-        int, documented("how many places the hit won against the engine's own answer; its sign is the grade's")
-    ]
+    similarity: Annotated[float, documented("similarity of the hit and the judged document, with the session's mask")]
+    moved: Annotated[int, documented("number of ranks that the hit moved up; negative if it moved down")]
 
 
 class Card(Struct):
-    """What is shown of a document, in place of its _source."""
+    """A short form of a document, in place of its `_source`."""
 
-    title: Annotated[str, documented("of a document without one the first line of its text", max_length=500)]
-    text: Annotated[str, documented("its beginning", max_length=400)]
+    title: Annotated[str, documented("the title, or the first line of the text", max_length=500)]
+    text: Annotated[str, documented("the beginning of the text", max_length=400)]
     link: Address | UnsetType = UNSET
     image: Address | UnsetType = UNSET
     facts: Annotated[
         dict[str, Annotated[str, Meta(max_length=80)]] | UnsetType,
-        documented("short values of other fields, by their names"),
+        documented("field → value, for other fields with short values"),
     ] = UNSET
 
 
 class HitReport(Struct):
-    """On reranked hits similarity and because with reasons, and reranker with method late; card where it was asked
-    for."""
+    """Information about a hit.
+
+    `similarity` and `because` are returned for reranked hits if the request sets `reasons`, `reranker` for the method
+    `late`, and `card` if the request asks for cards."""
 
     card: Card | UnsetType = UNSET
     similarity: Annotated[
         float | UnsetType | None,
-        documented("with the query as the session moved it; null for a document without a vector"),
+        documented("similarity to the query vector, as moved by the session; null for a document without a vector"),
     ] = UNSET
-    reranker: Annotated[Share | UnsetType, documented("by how much the trained reranker is for the hit")] = UNSET
+    reranker: Annotated[Share | UnsetType, documented("relevance according to the trained reranker")] = UNSET
     because: Annotated[
-        Reason | UnsetType | None, documented("null where it stayed, or was moved by what others won or lost")
+        Reason | UnsetType | None, documented("null if the hit kept its rank, or if no judgement explains the move")
     ] = UNSET
 
 
 class Hit(Struct):
-    """A hit, as the engine gives it, and what there is to say of it."""
+    """A hit of the engine, with additional information in `resift`."""
 
     _index: str
     _id: str
     _score: Annotated[
         float | None,
         documented(
-            "the words' score · exp(beta · similarity), beta = alpha / (1 - alpha), at most 32, and 1 + similarity "
-            "for a cosine; beyond the window the engine's own. With method late that times exp(beta · reranker), by "
-            "the trained reranker's own weight"
+            "lexical score · exp(beta · similarity), with beta = alpha / (1 - alpha), at most 32 (for a cosine, "
+            "1 + similarity replaces similarity). Hits beyond the window keep the engine's score. The method `late` "
+            "multiplies this by exp(beta · reranker), with the trained reranker's own alpha"
         ),
     ]
     _source: Annotated[
-        dict[str, Any] | UnsetType, documented("without resift_vector, unless it was asked for by name")
+        dict[str, Any] | UnsetType, documented("without `resift_vector`, unless the request names this field")
     ] = UNSET
     highlight: dict[str, list[str]] | UnsetType = UNSET
     matched_queries: Annotated[
-        list[str] | UnsetType, documented("names of clauses that the hit matches; resift where the query was rewritten")
+        list[str] | UnsetType,
+        documented("names of the clauses that the hit matches; `resift` if the query was rewritten"),
     ] = UNSET
     resift: HitReport | UnsetType = UNSET
 
 
 class Total(Struct):
-    """How many documents match."""
+    """The number of documents that match."""
 
     value: int
     relation: Literal["eq", "gte"]
@@ -114,18 +120,18 @@ class HitList(Struct):
 
 
 class ValueCount(Struct):
-    """A value or a range of a field, and how many documents have it; an end that is null is open."""
+    """A value or range of a field, and the number of documents with it. An end of a range that is null is open."""
 
     count: Count
     value: str | float | bool | UnsetType = UNSET
-    from_: Annotated[float | str | UnsetType | None, documented("the least value of a range")] = field(
+    from_: Annotated[float | str | UnsetType | None, documented("the lower bound of a range, inclusive")] = field(
         default=UNSET, name="from"
     )
-    to: Annotated[float | str | UnsetType | None, documented("the first value beyond it")] = UNSET
+    to: Annotated[float | str | UnsetType | None, documented("the upper bound of a range, exclusive")] = UNSET
 
 
 class SearchReport(Struct):
-    """What became of a search; ``model`` to ``session`` where it was reranked."""
+    """The outcome of a search. `model`, `method`, `alpha`, `window` and `session` are returned if it was reranked."""
 
     reranked: bool
     outcome: OutcomeCode
@@ -133,29 +139,33 @@ class SearchReport(Struct):
     method: Literal["vectors", "late"] | UnsetType = UNSET
     alpha: float | UnsetType = UNSET
     window: int | UnsetType = UNSET
-    session: Annotated[str | UnsetType | None, documented("the session, if it has taught anything")] = UNSET
+    session: Annotated[
+        str | UnsetType | None, documented("the session, if it has learned something about the query")
+    ] = UNSET
     interleaved: Annotated[
-        Literal[True] | UnsetType, documented("the hits are those of a trial, and not in the order of their scores")
+        Literal[True] | UnsetType, documented("the hits belong to a trial, and are not in the order of their scores")
     ] = UNSET
     did_you_mean: DidYouMean = UNSET
     widened: Annotated[
         list[str] | UnsetType,
-        documented("the query's own words find little: documents were looked for by these as well"),
+        documented("further words that were searched for, since the query's own words have few hits"),
     ] = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
-        documented("of each field the most frequent values, or its ranges, and how many of what was found have them"),
+        documented("field → its most frequent values or its ranges, with numbers of matching documents"),
     ] = UNSET
     reason: Annotated[
-        str | UnsetType, documented("why the hits are in the engine's order, or what was left out, such as the session")
+        str | UnsetType,
+        documented("why the hits are in the engine's order, or which part of the rewriting was left out"),
     ] = UNSET
 
 
 class SearchResponse(Struct):
-    """The engine's answer to the rewritten search; aggregations and all else that is not listed come back untouched.
-    Where the search was widened, they and the total count the documents that came in by it too."""
+    """The engine's response to the rewritten search. Aggregations and other parts are returned unchanged.
 
-    took: Annotated[int, documented("the engine's milliseconds")]
+    If the search was widened, aggregations and the total include the additional documents."""
+
+    took: Annotated[int, documented("duration in the engine, in milliseconds")]
     timed_out: bool
     hits: HitList
     resift: Annotated[
@@ -175,57 +185,61 @@ class ListedIndex(Struct):
     """An index that can be searched."""
 
     index: str
-    documents: Annotated[Count, documented("how many the caller may read")]
+    documents: Annotated[Count, documented("number of documents that the caller may read")]
 
 
 class IndicesResponse(Struct):
-    """The indices by name, and the methods that a search may name."""
+    """The indices that can be searched, and the available search methods."""
 
     indices: Annotated[list[ListedIndex], Meta(max_length=200)]
-    methods: Annotated[list[Literal["vectors", "late"]], documented("late where a trained reranker is in service")]
+    methods: Annotated[
+        list[Literal["vectors", "late"]], documented("`late` is available if the service has a trained reranker")
+    ]
 
 
 class ShownIndex(Struct):
-    """The fields of an index and queries that find something in it."""
+    """Fields, facets and example queries of an index."""
 
     index: str
-    indices: Annotated[list[str], documented("the own names of all indices that the name stands for")]
-    documents: Annotated[Count, documented("how many the caller may read")]
-    fields: Annotated[list[str], documented("the text fields; none of an index of which nothing is recorded")]
-    vectors: Annotated[bool, documented("whether it has vectors of ours; without, words alone count")]
-    card: Annotated[dict[str, str | None], documented("the fields of title, text, link and image")]
-    facets: Annotated[list[str], documented("fields by which hits can be narrowed down, the most useful first")]
+    indices: Annotated[list[str], documented("names of the concrete indices that the name refers to")]
+    documents: Annotated[Count, documented("number of documents that the caller may read")]
+    fields: Annotated[list[str], documented("the text fields; empty if Resift has not recorded any for the index")]
+    vectors: Annotated[bool, documented("whether the index has vectors of Resift; if not, searches are lexical only")]
+    card: Annotated[dict[str, str | None], documented("the fields that are shown as title, text, link and image")]
+    facets: Annotated[list[str], documented("fields by which hits can be filtered, most useful first")]
     ranges: Annotated[
         dict[str, list[float | str]],
-        documented("where the ranges of numbers and dates begin, all but the first"),
+        documented("field → lower bounds of the ranges of numbers or dates; the first range has none"),
     ]
-    facts: Annotated[list[str], documented("the fields whose values cards show, at most four")]
-    examples: Annotated[list[str], documented("queries that find something", max_length=3)]
+    facts: Annotated[list[str], documented("at most four further fields that cards show")]
+    examples: Annotated[list[str], documented("example queries with hits", max_length=3)]
 
 
 class Suggestions(Struct):
-    """What a text that is being typed may become."""
+    """Completions of a text that a user is typing."""
 
-    suggestions: Annotated[list[str], documented("most frequent words first, then titles", max_length=8)]
+    suggestions: Annotated[list[str], documented("completed words, most frequent first, then titles", max_length=8)]
 
 
 class RewriteReport(Struct):
-    """What became of a body."""
+    """The outcome of rewriting a body."""
 
-    rewritten: Annotated[bool, documented("whether the body is another one")]
+    rewritten: Annotated[bool, documented("whether the body was changed")]
     outcome: OutcomeCode
-    reason: Annotated[str | UnsetType, documented("why the body was left as it was, or in part, for people")] = UNSET
+    reason: Annotated[str | UnsetType, documented("in English, why the body, or a part of it, was not rewritten")] = (
+        UNSET
+    )
 
 
 class RewriteResponse(Struct):
-    """The body, rewritten or as it was."""
+    """The rewritten or unchanged body."""
 
-    body: Annotated[dict[str, Any] | str, documented("a text that holds its JSON, where as_text was asked for")]
+    body: Annotated[dict[str, Any] | str, documented("a string of JSON if the request sets `as_text`")]
     resift: RewriteReport
 
 
 class Judgement(Struct):
-    """A judgement of a session."""
+    """A judgement in a session."""
 
     step: Positive
     at: Seconds
@@ -234,12 +248,13 @@ class Judgement(Struct):
     document: str
     grade: Grade
     source: Source
-    counts: Annotated[bool, documented("not where a later one took its place, or it took one back")]
+    counts: Annotated[
+        bool, documented("false if a later judgement replaces this one, or if this one withdraws another")
+    ]
 
 
 class Because(Struct):
-    """A judged document that counts, and those of its words that lie most in the direction in which it moves the
-    query."""
+    """A judged document, and its words that contribute most to the direction in which it moves the query."""
 
     index: str
     document: str
@@ -249,183 +264,188 @@ class Because(Struct):
 
 
 class Learned(Struct):
-    """What a session's judgements say, in words."""
+    """What a session's judgements taught, in words."""
 
     because: list[Because]
-    towards: Annotated[list[str], documented("words that the query is moved towards")]
-    away: Annotated[list[str], documented("words that it is moved away from; none without irrelevant documents")]
-    asked: Annotated[list[str], documented("words that the engine is asked for too, heaviest first")]
+    towards: Annotated[list[str], documented("words towards which queries are moved")]
+    away: Annotated[
+        list[str], documented("words from which queries are moved away; empty without irrelevant documents")
+    ]
+    asked: Annotated[list[str], documented("expansion words that are added to queries, highest weight first")]
 
 
 class Session(Struct):
-    """All that is kept of a session, and what was learned from it."""
+    """A session: its judgements and what they taught."""
 
     session: SessionId
     created: Seconds
-    expires: Annotated[Seconds, documented("using the session puts it off")]
+    expires: Annotated[Seconds, documented("Unix time, in seconds; postponed whenever the session is used")]
     steps: int
     judgements: list[Judgement]
-    learned: Annotated[Learned | None, documented("null where nothing counts, or none of the documents is there")]
+    learned: Annotated[Learned | None, documented("null if no judgement counts, or none of the documents exists")]
 
 
 class MarkedSession(Struct):
-    """A session after a mark. The judgements and what they taught are included if the request sets ``explain``."""
+    """A session after a mark. The judgements and what they taught are included if the request sets `explain`."""
 
     session: SessionId
     created: Seconds
-    expires: Annotated[Seconds, documented("using the session puts it off")]
+    expires: Annotated[Seconds, documented("Unix time, in seconds; postponed whenever the session is used")]
     steps: int
     judgements: list[Judgement] | UnsetType = UNSET
     learned: Annotated[
-        Learned | UnsetType | None, documented("null where nothing counts, or none of the documents is there")
+        Learned | UnsetType | None, documented("null if no judgement counts, or none of the documents exists")
     ] = UNSET
 
 
 class Deleted(Struct):
-    """A session is forgotten."""
+    """Confirmation that a session was deleted."""
 
     session: SessionId
     deleted: bool
 
 
 class Recall(Struct):
-    """How much of what is relevant was found, with a confidence of 95 %."""
+    """The share of relevant documents that were found: a confidence interval of 95 %."""
 
     least: Share
     most: Share
 
 
 class Progress(Struct):
-    """How far a review is, by what persons judged."""
+    """The progress of a review, according to judgements by people."""
 
-    total: Annotated[int, documented("how many documents there are")]
+    total: Annotated[int, documented("number of documents")]
     read: int
     relevant: int
     recall: Recall
     target: Share
-    p: Annotated[Share, documented("how likely it is that so few were found of late if the recall is below `target`")]
+    p: Annotated[Share, documented("probability of the recent results if the recall were below `target`")]
     may_stop: Annotated[bool, documented("whether `p` is at most 0.05")]
-    cost: Annotated[int | None, documented("about how many documents have to be read now to find one more")]
+    cost: Annotated[int | None, documented("estimated number of documents to read to find another relevant one")]
 
 
 class Sample(Struct):
-    """A control sample."""
+    """A random sample of unread documents."""
 
     drawn: int
     read: int
     relevant: int
-    unread: Annotated[int, documented("of how many it was drawn")]
-    least: Annotated[int | UnsetType, documented("how many of those are relevant, once all of it was read")] = UNSET
+    unread: Annotated[int, documented("number of unread documents from which it was drawn")]
+    least: Annotated[
+        int | UnsetType, documented("lower bound of the relevant documents among them, once the whole sample was read")
+    ] = UNSET
     most: int | UnsetType = UNSET
 
 
 class Conflict(Struct):
-    """A document that persons judged differently; the last of them counts."""
+    """A document that people judged differently. The last judgement counts."""
 
     document: str
     votes: dict[str, bool]
 
 
 class Review(Struct):
-    """A review, and how far it is."""
+    """A review and its progress."""
 
     review: str
     index: str
     topic: str
     query: dict[str, Any] | None
     progress: Progress
-    judged_by_models: Annotated[int, documented("documents that no person has judged")]
-    found_at: Annotated[list[int], documented("of each relevant document, how many had been read by then")]
+    judged_by_models: Annotated[int, documented("number of documents that models judged and no person has judged")]
+    found_at: Annotated[list[int], documented("for each relevant document, the number of documents read by then")]
     samples: list[Sample]
     conflicts: list[Conflict]
 
 
 class ListedReview(Struct):
-    """A review that was begun."""
+    """The id and index of a review."""
 
     review: str
     index: str
 
 
 class Reviews(Struct):
-    """The reviews that were begun."""
+    """All reviews."""
 
     reviews: list[ListedReview]
 
 
 class GivenDocument(Struct):
-    """A document to be read."""
+    """A document to read."""
 
     id: str
     fields: dict[str, Any]
-    words: Annotated[list[str], documented("words and pairs that speak most for it")]
+    words: Annotated[list[str], documented("words and word pairs that suggest most strongly that it is relevant")]
 
 
 class Batch(Struct):
-    """The documents to be read next."""
+    """The documents to read next."""
 
     documents: list[GivenDocument]
     progress: Progress
 
 
 class Judged(Struct):
-    """How far the review is now."""
+    """The review's progress after the judgement."""
 
     progress: Progress
 
 
 class DeletedReview(Struct):
-    """A review is deleted, with its judgements."""
+    """Confirmation that a review and its judgements were deleted."""
 
     review: str
     deleted: bool
 
 
 class Result(Struct):
-    """A document's relevance."""
+    """The relevance of a document."""
 
-    index: Annotated[int, documented("position in documents, from 0")]
-    relevance_score: Annotated[
-        Share, documented("(1 + similarity) / 2, in at most six digits; what is under 0.0001 is 0")
-    ]
-    document: Annotated[dict[str, str] | UnsetType, documented("its text, with return_documents")] = UNSET
+    index: Annotated[int, documented("position in the request's `documents`, from 0")]
+    relevance_score: Annotated[Share, documented("(1 + similarity) / 2, rounded to six digits; 0 below 0.0001")]
+    document: Annotated[dict[str, str] | UnsetType, documented("the text, if the request sets `return_documents`")] = (
+        UNSET
+    )
 
 
 class RerankResponse(Struct):
-    """The best documents, best first."""
+    """The documents, most relevant first."""
 
     model: str
     results: list[Result]
 
 
 class Embedding(Struct):
-    """A vector, or the base64 of its little-endian 32-bit floats."""
+    """A vector, as numbers or as base64 of little-endian 32-bit floats."""
 
     object: Literal["embedding"]
     index: int
-    embedding: Annotated[list[float], documented("as many numbers as the model has dimensions")] | str
+    embedding: Annotated[list[float], documented("one number per dimension of the model")] | str
 
 
 class EmbeddingsResponse(Struct):
-    """A vector for each text, in order."""
+    """A vector for each text, in the order of the request."""
 
     object: Literal["list"]
     model: str
     data: list[Embedding]
-    usage: Annotated[dict[str, Literal[0]], documented("nothing is counted")]
+    usage: Annotated[dict[str, Literal[0]], documented("always 0: tokens are not counted")]
 
 
 class UbiTaken(Struct):
-    """How many events or queries were stored, and how many dropped."""
+    """The numbers of events or queries that were stored and dropped."""
 
     stored: Count
     dropped: Annotated[
-        dict[str, Positive], documented("by reason: malformed, too_large, too_many, flood, refused (by the engine)")
+        dict[str, Positive],
+        documented("reason → number: `malformed`, `too_large`, `too_many`, `flood`, `refused` (by the engine)"),
     ]
 
 
 class Health(Struct):
-    """Alive."""
+    """The service is running."""
 
     status: Literal["ok"]
     version: str
@@ -434,31 +454,33 @@ class Health(Struct):
 
 
 class Readiness(Struct):
-    """Ready."""
+    """The service is running, and the engine answers."""
 
     status: Literal["ok"]
     engine: Annotated[str, documented("name and version")]
 
 
 class Problem(Struct):
-    """What is wrong."""
+    """The description of an error."""
 
-    code: Annotated[str, documented("stable: test this, not the message")]
+    code: Annotated[str, documented("stable; test the code, not the message")]
     message: str
     value: Annotated[
         str | int | bool | UnsetType,
-        documented("what was wrong, as text where it is no integer or boolean, cut at 200 characters"),
+        documented(
+            "the invalid value; values other than integers and booleans are converted to text of at most 200 characters"
+        ),
     ] = UNSET
     expected: str | UnsetType = UNSET
     request_id: Annotated[
         Annotated[str, Meta(pattern="^[!-~]{1,128}$")] | UnsetType,
         documented(
-            "the request's X-Opaque-Id or X-Request-Id, or one that it was given: every answer has it as X-Request-Id"
+            "the request's header X-Opaque-Id or X-Request-Id, or a new id; also returned in the header X-Request-Id"
         ),
     ] = UNSET
 
 
 class Error(Struct):
-    """Any error."""
+    """An error response."""
 
     error: Problem

@@ -1,6 +1,6 @@
-"""The HTTP API as OpenAPI 3.1, made of the types of its requests, answers and errors.
+"""Generate the OpenAPI 3.1 description of the HTTP API from the types of requests, responses and errors.
 
-``python docs/reference.py`` writes it to ``resift/reranker/openapi.json``, and a test holds that file to it.
+``python docs/reference.py`` writes it to ``resift/reranker/openapi.json``. A test checks that the file is current.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resift.errors import ResiftError
 from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import OPEN, SCOPES, scope_of
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
-from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
+from resift.reranker.collector import MAX_ITEM_BYTES, MAX_ITEMS, MAX_ITEMS_PER_MINUTE
 from resift.reranker.request_bodies import (
     BatchRequest,
     EmbeddingsRequest,
@@ -39,22 +39,30 @@ from resift.version import __version__
 Schema = dict[str, Any]
 _JSON, _TEMPLATE = "application/json", "#/components/schemas/{name}"
 _SECTIONS = re.compile(r"\n\n(?:Args|Attributes|Raises|Returns|Source|Yields):\n")
-_OPEN = ("SearchResponse", "Hit", "TextObject")  # others' fields may stand in them, too
-_OF_HTTP = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
+_EXTENSIBLE = ("SearchResponse", "Hit", "TextObject")
+"""Schemas of objects that may have further fields."""
+_HTTP_ERROR_STATUSES = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
 _DESCRIPTION = (
-    "Bodies are JSON objects, sent with Content-Type: application/json. Where the service has API keys, each call "
-    "needs one with the scope that its `security` names; without keys only this machine is served. NaN and Infinity "
-    "are refused. In requests null counts as missing, and fields that are not listed are refused. A body may have "
-    f"RESIFT_MAX_BODY bytes ({{max_body}} by default) and {MAX_VALUES} values, of which {MAX_CONTAINERS} may be lists "
-    f"and objects; a text RESIFT_MAX_TEXT characters ({MAX_TEXT} by default). A query or filter may have {MAX_DEPTH} "
-    f"levels of lists and objects, and {MAX_QUERY_VALUES} values."
+    "Bodies are JSON objects, sent with the header Content-Type: application/json. If the service has API keys, each "
+    "request needs a key with the scope in its `security`. Without keys, the service only answers requests to host "
+    "names of its own machine and those in RESIFT_HOSTS. In requests, null counts as missing. NaN, infinity and "
+    f"unknown fields are refused. A body may have RESIFT_MAX_BODY bytes (by default {{max_body}}) and {MAX_VALUES} "
+    f"values, including {MAX_CONTAINERS} lists and objects. A text may have RESIFT_MAX_TEXT characters (by default "
+    f"{MAX_TEXT}). A query or filter may have {MAX_DEPTH} levels of lists and objects, and {MAX_QUERY_VALUES} values."
 )
 
 
 class Operation(NamedTuple):
-    """What an endpoint of Flask's is: method and path as a ``call``, types of its ``answer`` and ``body``, and statuses
-    that it may have as ``errors``, beside those of all of its kind. A text's answer is its media type. What it is
-    ``about`` is what its view's docstring says, where there is one."""
+    """The description of a Flask endpoint.
+
+    Attributes:
+        call: HTTP method and path.
+        answer: Type of the response, or its media type if the response is text.
+        errors: Statuses of possible errors, in addition to those of all similar endpoints.
+        body: Type of the request body.
+        example: An example of the request body.
+        about: Summary and description, if the view has no docstring.
+    """
 
     call: str
     answer: Any
@@ -117,21 +125,31 @@ OPERATIONS = {
     "reviews.export_review": Operation(f"GET {_OF_REVIEW}/export", "text/csv", "404"),
     "ubi.events": Operation("POST /ubi_events", answers.UbiTaken, "429", list, [_CLICK]),
     "ubi.queries": Operation("POST /ubi_queries", answers.UbiTaken, "429", list, [{**_UBI, "user_query": "fire"}]),
-    "healthz": Operation("GET /healthz", answers.Health, about="The reranker is alive; the engine is not asked."),
-    "readyz": Operation("GET /readyz", answers.Readiness, "503", about="The engine answers too."),
-    "metrics": Operation("GET /metrics", "text/plain", about="Requests, seconds and outcomes, for Prometheus."),
-    "openapi": Operation("GET /openapi.json", dict, about="This document."),
-    "script": Operation("GET /resift.js", "text/javascript", about="What pages of one's own search and mark with."),
-    "review_page": Operation("GET /reviews/{review}", "text/html", about="The page of a review."),
-    "page": Operation("GET /", "text/html", about="The search page. Its scripts and style are under /static."),
+    "healthz": Operation(
+        "GET /healthz", answers.Health, about="Check that the service is running, without a request to the engine."
+    ),
+    "readyz": Operation(
+        "GET /readyz", answers.Readiness, "503", about="Check that the service is running and that the engine answers."
+    ),
+    "metrics": Operation(
+        "GET /metrics", "text/plain", about="Return metrics for Prometheus: requests, durations and outcomes."
+    ),
+    "openapi": Operation("GET /openapi.json", dict, about="Return this document."),
+    "script": Operation(
+        "GET /resift.js",
+        "text/javascript",
+        about="Return the script with which your own web pages can search and mark.",
+    ),
+    "review_page": Operation("GET /reviews/{review}", "text/html", about="Return the page of a review."),
+    "page": Operation("GET /", "text/html", about="Return the search page. Its scripts and styles are under /static."),
 }
-# where the engine is asked with the caller's own credentials
 _TAGS = {
     "/v1/(search|indices|rewrite)": "search",
     "/v1/reviews": "reviews",
     "/v1/(feedback|sessions)|/ubi": "sessions",
     "/v1": "models",
 }
+# Endpoints that call the engine with the caller's own credentials.
 _AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "undo")
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _PARAMETERS: dict[str, Schema] = {
@@ -159,21 +177,21 @@ _KEY_ONLY = {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "rsf_…",
-        "description": "An API key of the service, which is not handed on. The roles are its scopes: "
+        "description": "An API key of the service. It is not passed to the engine. The roles are scopes: "
         f"{', '.join(SCOPES)}.",
     },
     "key_header": {
         "type": "apiKey",
         "in": "header",
         "name": "X-Api-Key",
-        "description": "The same, beside an Authorization for the engine.",
+        "description": "An API key of the service, for requests whose Authorization header is meant for the engine.",
     },
 }
 _CREDENTIALS = {
     scheme: {
         "type": "http",
         "scheme": scheme,
-        "description": "Authorization that is no API key of the service is handed to the engine.",
+        "description": "Credentials other than API keys of the service are passed to the engine.",
     }
     for scheme in ("basic", "bearer")
 }
@@ -181,7 +199,7 @@ _CREDENTIALS = {
 
 @cache
 def document() -> Schema:
-    """The whole document."""
+    """Return the OpenAPI document."""
     paths: Schema = {}
     for endpoint, operation in OPERATIONS.items():
         method, path = operation.call.split()
@@ -192,7 +210,7 @@ def document() -> Schema:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "Resift's reranker",
+            "title": "Resift",
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "description": _DESCRIPTION.format(max_body=fields_of(Config)["max_body"].default),
@@ -241,8 +259,8 @@ def _operation(endpoint: str, operation: Operation) -> Schema:
 
 
 def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
+    first, *following = name.split("_")
+    return first + "".join(map(str.title, following))
 
 
 def _meaning(answer: Any) -> str:
@@ -273,12 +291,12 @@ def _kinds() -> list[type[ResiftError]]:
 
 
 def statuses() -> dict[str, int | None]:
-    """Every error code with its status; None where it varies."""
-    return {**{kind.code: kind("").status for kind in _kinds()}, **_OF_HTTP}
+    """Return the HTTP status of each error code; None if it varies."""
+    return {**{kind.code: kind("").status for kind in _kinds()}, **_HTTP_ERROR_STATUSES}
 
 
 def _refusal(status: int) -> Schema:
-    """The answer of a status: what its codes mean."""
+    """Return the description of responses with an error status: its codes and their meanings."""
     meanings = {
         kind.code: " ".join(_description(kind.__doc__).split()) for kind in _kinds() if kind("").status == status
     }
@@ -287,7 +305,7 @@ def _refusal(status: int) -> Schema:
         "content": {_JSON: {"schema": _reference(answers.Error)}},
     }
     if status == errors.QuotaExceeded.status:
-        wait = {"description": "Seconds until the next day of UTC.", "schema": {"type": "integer"}}
+        wait = {"description": "Seconds until the next day in UTC.", "schema": {"type": "integer"}}
         refusal["headers"] = {"Retry-After": wait}
     return refusal
 
@@ -301,26 +319,27 @@ def _schemas() -> Schema:
         [*requests, PipelineOptions, *kinds, answers.Error], ref_template=_TEMPLATE
     )
     schemas: Schema = _without_links(made)
-    for schema in schemas.values():  # a docstring's lines are indented before Python 3.13
+    for schema in schemas.values():
         schema["description"] = _description(schema.get("description"))
     for kind in [*requests, PipelineOptions]:
         _let_null_count_as_missing(schemas[kind.__name__])
-    for name in _OPEN:
+    for name in _EXTENSIBLE:
         schemas[name]["additionalProperties"] = True
     code = schemas["Problem"]["properties"]["code"]
     code |= {"enum": list(statuses()), "x-statuses": statuses()}
     schemas["UbiItems"] = {
         "type": "array",
-        "description": "Events or queries of UBI's schema 1.3. One that is malformed, has more than "
-        f"{MAX_ITEM} bytes, is beyond the first {MAX_ITEMS} of a request, or beyond {MAX_A_MINUTE} of its client in a "
-        "minute, is dropped and counted, and is no error. A time in the future, or none, becomes the present one.",
+        "description": "Events or queries in the format of UBI 1.3. Malformed items, items of more than "
+        f"{MAX_ITEM_BYTES} bytes, items beyond the first {MAX_ITEMS} of a request, and items beyond "
+        f"{MAX_ITEMS_PER_MINUTE} per client and minute are dropped and counted. They are not an error. A missing "
+        "timestamp, or one in the future, is replaced by the current time.",
         "items": {},
     }
     return schemas
 
 
 def _without_links(value: Any) -> Any:
-    """A schema whose descriptions keep the words of links, which lead to pages of docs/."""
+    """Return a schema in whose descriptions links are replaced by their text. The links refer to pages in docs/."""
     if isinstance(value, Mapping):
         return {name: _without_links(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -331,7 +350,7 @@ def _without_links(value: Any) -> Any:
 def _let_null_count_as_missing(schema: Schema) -> None:
     for name, its in schema["properties"].items():
         if its.get("default", "") is None:
-            del its["default"]  # what is missing says
+            del its["default"]  # same as a missing field
         if name in schema["required"]:
             continue
         if "anyOf" in its:

@@ -1,8 +1,8 @@
-"""Writes the tables of docs/ that say what may be said, and openapi.json: ``python docs/reference.py``.
+"""Write the reference tables in docs/, and openapi.json: ``python docs/reference.py``.
 
-Each table stands below a comment that names what it is of. All is made of the declarations that requests and settings
-are checked by, and a test holds the committed files to what this would write. The page of all commands' options is part
-of the site alone (``docs/site.py``): in a terminal ``--help`` says the same.
+Each table follows a comment with its name. Tables and openapi.json are generated from the declarations that check
+requests and settings. A test checks that the committed files are current. The page with the options of all commands is
+only part of the website (``docs/site.py``), since ``--help`` prints the same text in a terminal.
 """
 
 from __future__ import annotations
@@ -37,41 +37,40 @@ _TABLE = re.compile(r"(<!-- docs/reference.py: (\w+) -->\n)(?:\|.*\n)*")
 
 
 def page_with_tables(text: str) -> str:
-    """A page with each of its tables as it is to be."""
-    return _TABLE.sub(lambda found: found[1] + "".join(map(_line, _rows(found[2]))), text)
+    """Return a Markdown page with its tables updated."""
+    return _TABLE.sub(lambda match: match[1] + "".join(map(_line, _rows(match[2]))), text)
 
 
 def _line(cells: tuple[str, ...]) -> str:
     return f"| {' | '.join(cells)} |\n".replace("|  |", "| |")
 
 
-def _rows(name: str) -> Iterator[tuple[str, ...]]:
-    if name == "routes":
+def _rows(table: str) -> Iterator[tuple[str, ...]]:
+    if table == "routes":
         by_scope: dict[str, list[str]] = {}
         for path, methods in document()["paths"].items():
             for method, route in methods.items():
                 if method == "parameters":
                     continue
                 scopes = {scope for way in route["security"] for scope in way.get("key", ())}
-                scope = ", ".join(f"`{one}`" for one in sorted(scopes)) or "none"
+                scope = ", ".join(f"`{name}`" for name in sorted(scopes)) or "none"
                 by_scope.setdefault(scope, []).append(f"`{method.upper()} {path}`")
         yield from (("scope", "routes"), ("---", "---"))
         yield from ((scope, ", ".join(routes)) for scope, routes in by_scope.items())
         return
-    if name == "outcomes":
+    if table == "outcomes":
         yield from (("outcome", "`reason`"), ("---", "---"))
-        for one in Outcome:
-            yield f"`{one.code}`", one.english.format("…") if one.english else ""
+        for outcome in Outcome:
+            yield f"`{outcome.code}`", outcome.english.format("…") if outcome.english else ""
         return
-    settings = name == "settings"
+    settings = table == "settings"
     yield from (("variable" if settings else "field", "default", ""), ("---", "---", "---"))
-    kinds = (config.Config, ClientSettings) if settings else (_DECLARED[name],)
+    kinds = (config.Config, ClientSettings) if settings else (_DECLARED[table],)
     fields = [item for kind in kinds for item in fields_of(kind).items()]
-    for said, field in sorted(fields, key=lambda item: not item[1].required):
-        also = (
-            f" or `{config.ALTERNATIVE_VARIABLES[said]}`" if settings and said in config.ALTERNATIVE_VARIABLES else ""
-        )
-        shown = f"`RESIFT_{said.upper()}`{also}" if settings else f"`{said}`"
+    for name, field in sorted(fields, key=lambda item: not item[1].required):
+        shown = f"`RESIFT_{name.upper()}`" if settings else f"`{name}`"
+        if settings and name in config.ALTERNATIVE_VARIABLES:
+            shown += f" or `{config.ALTERNATIVE_VARIABLES[name]}`"
         schema = schema_of(field.type)
         yield shown, _default(field, settings), schema["description"] + _range(schema)
 
@@ -97,10 +96,10 @@ def _range(schema: dict[str, Any]) -> str:
 
 
 def options() -> str:
-    """A page of all commands with their options, in Markdown."""
+    """Return a Markdown page with the options of all commands."""
     sections = [
         "# Commands and options",
-        "Written from the commands themselves; `resift COMMAND --help` says the same.",
+        "`resift COMMAND --help` prints the same text.",
     ]
     return "\n\n".join([*sections, *_commands(command_line, click.Context(command_line, info_name="resift"))]) + "\n"
 
@@ -108,13 +107,14 @@ def options() -> str:
 def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            if (one := command.get_command(context, name)) is not None and not one.hidden:
-                yield from _commands(one, click.Context(one, parent=context, info_name=name))
+            subcommand = command.get_command(context, name)
+            if subcommand is not None and not subcommand.hidden:
+                yield from _commands(subcommand, click.Context(subcommand, parent=context, info_name=name))
         return
-    arguments = [one.make_metavar(context) for one in command.params if isinstance(one, click.Argument)]
+    arguments = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
     yield f"## {' '.join([context.command_path, *arguments])}"
     yield command.get_short_help_str(1000)
-    records = [one.get_help_record(context) for one in command.params if isinstance(one, click.Option)]
+    records = [param.get_help_record(context) for param in command.params if isinstance(param, click.Option)]
     cells = [
         [escape(cell).replace("|", "&#124;").replace("  ", " ") for cell in record] for record in records if record
     ]
@@ -129,7 +129,7 @@ def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def openapi() -> str:
-    """The text of openapi.json."""
+    """Return the text of openapi.json."""
     return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
 
 

@@ -31,7 +31,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
-from resift.reranker.access.requests import ANSWERED, request_id
+from resift.reranker.access.requests import REQUEST_ID_HEADER, request_id
 from resift.reranker.request_log import http_error, identified
 
 THREADS = 8
@@ -230,7 +230,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         id = _id_of(self.request)
         body = _json(identified(**found, id=id))
         self.status = f"{status.value} {status.phrase}"
-        self.response_headers += [("Content-Type", "application/json"), (ANSWERED, id)]
+        self.response_headers += [("Content-Type", "application/json"), (REQUEST_ID_HEADER, id)]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
@@ -317,7 +317,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
                 retry = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
-                    f"{ANSWERED}: {id}\r\n{retry}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    f"{REQUEST_ID_HEADER}: {id}\r\n{retry}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 )
                 with suppress(OSError):
                     self.socket.send(head.encode() + body)

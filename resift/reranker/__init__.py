@@ -1,4 +1,4 @@
-"""The reranker: a Flask application that searches, reranks and follows sessions."""
+"""The HTTP service: a Flask application that serves the API under ``/v1`` and the search page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Config", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    # the library searches by this package's parts and has no use for Flask
+    # Imported on first use, so that importing this package does not import Flask.
     if name == "create_app":
         from resift.reranker.app import create_app
 

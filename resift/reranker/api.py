@@ -1,6 +1,7 @@
-"""The HTTP API under /v1: its routes, how their bodies are read, and how answers are written.
+"""The HTTP API under ``/v1``: routes, and functions that read request bodies and write responses.
 
-What each request may say stands in its body's type, and all of it in ``openapi``.
+The types of request bodies are in :mod:`resift.reranker.request_bodies` and :mod:`resift.contracts.search_options`. The
+file ``openapi.json`` describes the whole API.
 """
 
 from __future__ import annotations
@@ -40,31 +41,36 @@ from resift.sessions.sessions import MAX_QUERY
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 S = TypeVar("S", bound=msgspec.Struct)
-# Bytes alone do not bound the work: a list of empty texts is short and its answer is long, and a small body can hold a
-# million lists, or words that are all compared with each other.
-MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
-MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
-_MARKS = (b",", b"[", b"{")
-_PART = 2**20  # bytes that are looked at together
-_CUT = ("input", "documents")  # texts that a request may have cut: see texts
+
+# A limit in bytes does not bound the work of a request: a list of empty texts is short but has a long response, and a
+# small body can contain a million lists.
+MAX_VALUES = 500_000
+"""Values in a JSON body, including lists and objects."""
+MAX_CONTAINERS = 100_000
+"""Lists and objects in a JSON body. They need more memory than other values."""
+_DELIMITERS = (b",", b"[", b"{")
+_CHUNK_SIZE = 2**20
+"""Bytes of a JSON body that are counted at once."""
+_TRUNCATED_FIELDS = ("input", "documents")
+"""Fields of request bodies whose length is checked by :func:`texts`, since the request may ask to cut them."""
 
 
 class JsonProvider(DefaultJSONProvider):
-    """Writes answers by orjson, which takes NumPy's arrays as they are and writes null for NaN and Infinity."""
+    """A JSON provider that uses orjson, which supports NumPy arrays and writes null for NaN and infinity."""
 
     sort_keys = False
 
     def response(self, *args: Any, **kwargs: Any) -> Response:
-        """The response to a view's return value."""
+        """Return the response for the return value of a view."""
         return Response(to_json(self._prepare_response_obj(args, kwargs)) + b"\n", mimetype=self.mimetype)
 
 
 def to_json(value: Any) -> bytes:
-    """The JSON of a value, in UTF-8."""
+    """Return a value as JSON in UTF-8."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     except orjson.JSONEncodeError:
-        # texts of an index may hold lone surrogates, which the standard library writes as escapes
+        # Documents may contain lone surrogates. The standard library writes them as escape sequences.
         return json.dumps(value, default=_plain).encode()
 
 
@@ -73,21 +79,28 @@ def _plain(value: Any) -> Any:
 
 
 def current_service() -> SearchService:
-    """The application's service."""
+    """Return the search service of the current application."""
     service: SearchService = current_app.extensions["resift"]
     return service
 
 
-def body_of(kind: type[S], data: bool = False) -> S:
-    """The request's body, as its type declares it. Raises MalformedJson unless it is a JSON object without NaN and
-    Infinity, and BadInput or TextTooLong for what the type or the configured limit of texts refuses.
+def read_body(kind: type[S], data: bool = False) -> S:
+    """Read the body of the current request.
 
-    ``data``: it holds texts or vectors, and is read by orjson, which is faster. Search bodies are not: orjson would
-    round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
-    asked for something else.
+    Search bodies are parsed by the standard library. orjson is faster, but rounds integers of more than 64 bits, and of
+    duplicate keys in an object takes the last. The engine would then run another query.
+
+    Args:
+        kind: The type of the body.
+        data: Whether the body contains texts or vectors only, and can be parsed by orjson.
+
+    Raises:
+        MalformedJson: The body is not a JSON object, or contains NaN or infinity.
+        BadInput: A field is unknown, missing or out of range.
+        TextTooLong: A text exceeds the configured limit.
     """
     body = schema.read_struct(kind, _json_value(data, dict, "a JSON object"))
-    for name in set(body.__struct_fields__).difference(_CUT):
+    for name in set(body.__struct_fields__).difference(_TRUNCATED_FIELDS):
         if isinstance(text := getattr(body, name), str):
             schema.check_text(name, text, _max_text())
     return body
@@ -98,48 +111,49 @@ def _max_text() -> int:
     return limit
 
 
-def json_items() -> list[Any]:
-    """The items of a request whose body is a JSON array. Raises MalformedJson for any other."""
+def read_items() -> list[Any]:
+    """Read the body of the current request as a JSON array. Raises MalformedJson for another body."""
     items: list[Any] = _json_value(True, list, "a JSON array")
     return items
 
 
 def _json_value(data: bool, kind: type, expected: str) -> Any:
-    """The request's body, as :func:`body_of` reads it, of this kind."""
+    """Parse the body of the current request, and check that it is a list or a dict."""
     raw = _raw_body()
     check_json_size(raw)
-    quoted = raw[:100].decode("utf-8", "replace")
+    excerpt = raw[:100].decode("utf-8", "replace")
     try:
         body = _parsed_fast(raw) if data else _parsed(raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
-        raise MalformedJson(f"the body is not JSON: {error}", value=quoted, expected=expected) from None
+        raise MalformedJson(f"the body is not JSON: {error}", value=excerpt, expected=expected) from None
     if not isinstance(body, kind):
-        raise MalformedJson(f"the body is a {type(body).__name__}", value=quoted, expected=expected)
+        raise MalformedJson(f"the body is a {type(body).__name__}", value=excerpt, expected=expected)
     return body
 
 
 def _raw_body() -> bytes:
-    """The body's bytes.
+    """Return the bytes of the current request's body.
 
-    Raises RequestEntityTooLarge beyond the configured limit, UnsupportedMediaType if it is compressed, and BadInput if
-    it is malformed.
+    Raises:
+        RequestEntityTooLarge: The body exceeds the configured limit.
+        UnsupportedMediaType: The body is compressed.
+        BadInput: The body is incomplete, or its chunks are malformed.
     """
     coding = request.headers.get("Content-Encoding", "").strip()
     if coding.lower() not in ("", "identity"):
-        expected = "a body that is not compressed"
+        expected = "an uncompressed body"
         raise UnsupportedMediaType(f"the Content-Encoding is {coding[:100]}", value=coding[:100], expected=expected)
     limit = current_app.config["RESIFT"].max_body
-    # One byte more than is allowed: of a body without a length, which comes in chunks, Werkzeug would drop the rest
-    # at its limit and say nothing.
+    # Werkzeug silently cuts chunked bodies at its limit. One more byte than allowed shows that the body is too large.
     request.max_content_length = limit + 1
     try:
         raw = request.get_data(cache=False)
     except RequestEntityTooLarge:
         raise
-    except Exception as error:  # the server's own kinds: of a malformed chunk, or of a connection that ended
-        reason = error.__context__ or error  # Werkzeug has one of its own for some of them, which says less
+    except Exception as error:  # server-specific exceptions for a malformed chunk or a closed connection
+        reason = error.__context__ or error  # Werkzeug replaces some of them by a less specific exception
         raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a complete body") from None
     if len(raw) > limit:
         raise RequestEntityTooLarge
@@ -147,7 +161,11 @@ def _raw_body() -> bytes:
 
 
 def _parsed_fast(raw: bytes) -> Any:
-    """JSON; what orjson refuses the standard library may read (other encodings, lone surrogates), or explain."""
+    """Parse JSON with orjson.
+
+    If orjson fails, the standard library may succeed (for other encodings and lone surrogates), or raises an error with
+    an explanation.
+    """
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -156,35 +174,42 @@ def _parsed_fast(raw: bytes) -> Any:
 
 def _parsed(raw: bytes) -> Any:
     return json.loads(
-        raw, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_object_of_different_keys
+        raw, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_object_without_duplicates
     )
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
-    # 1e400 is JSON, but as a number it would be sent to the engine as null: {"gte": null} has no limit
+    # 1e400 is valid JSON, but would be sent to the engine as null. {"gte": null} has no limit.
     return number if math.isfinite(number) else _refuse_number(digits)
 
 
 def _refuse_number(name: str) -> NoReturn:
-    raise MalformedJson(f"the body holds {name[:100]}", value=name[:100], expected="finite numbers")
+    raise MalformedJson(f"the body contains the number {name[:100]}", value=name[:100], expected="finite numbers")
 
 
-def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise MalformedJson(f"an object has {twice!r} twice", value=twice, expected="each key once")
-    return found
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
+        duplicate = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        message = f"an object contains the key {duplicate!r} twice"
+        raise MalformedJson(message, value=duplicate, expected="each key once")
+    return parsed
 
 
-def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
-    """Texts that a request brings; null among them counts as "", and one text as a list of one.
+def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
+    """Return the texts in a field of a request. Null becomes an empty text.
 
-    With ``truncate`` long texts are cut to the configured limit instead of refused, and lone surrogates are replaced.
-    Raises TextTooLong or BadInput for a text that does not fit.
+    Args:
+        name: The field's name, for error messages.
+        value: A text, or a list of texts and of objects with a text.
+        truncate: Whether to cut long texts to the configured limit, and to replace lone surrogates.
+
+    Raises:
+        TextTooLong: A text exceeds the configured limit.
+        BadInput: A text contains a lone surrogate.
     """
-    items = [given] if isinstance(given, str) else given
+    items = [value] if isinstance(value, str) else value
     strings = [(item.text if isinstance(item, TextObject) else item) or "" for item in items]
     limit = _max_text()
     if truncate:
@@ -193,23 +218,27 @@ def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: b
 
 
 def check_model(requested: str | None, model: Model) -> None:
-    """Raise ModelNotFound if a request names another model than the one in service."""
+    """Raise ModelNotFound if a request names another model, by name or hash, than the model in service."""
     if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
-            f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
+            f"this service does not have model {requested!r}",
+            value=requested,
+            expected=f"{model.name} | {model.hash}",
         )
 
 
 def check_json_size(raw: bytes) -> None:
-    """Raises TextTooLong for a JSON body of too many values, before it is parsed: they take up to fifty times the
-    memory that they take as text."""
-    # what stands in texts is counted as well at first: that is fast, and seldom makes a difference
-    if not _fits(*(raw.count(mark) for mark in _MARKS)):
-        counts = _count_outside_of_texts(raw)
+    """Raise TextTooLong for a JSON body with too many values.
+
+    The body is checked before it is parsed, since parsed values need up to 50 times the memory of their text.
+    """
+    # The first count includes delimiters within strings. It is fast, and almost always low enough.
+    if not _fits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):
+        counts = _count_outside_strings(raw)
         if not _fits(*counts):
             values, containers = sum(counts), sum(counts[1:])
             raise TextTooLong(
-                f"the body has {values} values, of which {containers} are lists and objects",
+                f"the body has {values} values, including {containers} lists and objects",
                 value=values,
                 expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
             )
@@ -219,24 +248,24 @@ def _fits(commas: int, lists: int, objects: int) -> bool:
     return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
 
 
-def _count_outside_of_texts(raw: bytes) -> list[int]:
-    """How many commas, lists and objects JSON has."""
-    # of a run of backslashes each second one is escaped itself
+def _count_outside_strings(raw: bytes) -> list[int]:
+    """Return the numbers of commas, opening brackets and opening braces that are not within a JSON string."""
+    # Escaped backslashes are replaced first, since the second backslash of a pair does not escape a quotation mark.
     plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    counts, inside = [0] * len(_MARKS), False
-    for start in range(0, len(plain), _PART):
-        part = np.frombuffer(plain, np.uint8, min(_PART, len(plain) - start), start)
-        in_text = np.logical_xor.accumulate(part == ord('"')) ^ inside
-        inside = bool(in_text[-1])
-        outside = part[~in_text].tobytes()
-        counts = [count + outside.count(mark) for count, mark in zip(counts, _MARKS, strict=True)]
+    counts, inside = [0] * len(_DELIMITERS), False
+    for start in range(0, len(plain), _CHUNK_SIZE):
+        chunk = np.frombuffer(plain, np.uint8, min(_CHUNK_SIZE, len(plain) - start), start)
+        in_string = np.logical_xor.accumulate(chunk == ord('"')) ^ inside
+        inside = bool(in_string[-1])
+        outside = chunk[~in_string].tobytes()
+        counts = [count + outside.count(delimiter) for count, delimiter in zip(counts, _DELIMITERS, strict=True)]
     return counts
 
 
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
-    """Vectors of texts, in OpenAI's shape."""
-    body, model = body_of(EmbeddingsRequest, data=True), current_service().model
+    """Encode texts as vectors, in OpenAI's format."""
+    body, model = read_body(EmbeddingsRequest, data=True), current_service().model
     check_model(body.model, model)
     if body.dimensions not in (None, model.dim):
         message = f"vectors cannot have {body.dimensions} dimensions"
@@ -245,18 +274,18 @@ def embeddings() -> dict[str, Any]:
     if body.encoding_format == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
-    # clients of OpenAI's read it, and some fail without it; nothing is counted here
+    # Some clients of OpenAI's API fail without this field. Tokens are not counted.
     usage = {"prompt_tokens": 0, "total_tokens": 0}
     return {"object": "list", "model": model.name, "data": data, "usage": usage}
 
 
 @api.post("/rerank")
 def rerank() -> dict[str, Any]:
-    """Documents by their similarity with a query, in Cohere's and Jina's shape.
+    """Rank documents by their similarity to a query, in the format of Cohere and Jina.
 
-    The engine's scores have no part in it, and so no alpha; /v1/rewrite has the engine mix both.
+    Scores of the engine are not used. To combine both, use `POST /v1/rewrite`.
     """
-    body, service = body_of(RerankRequest, data=True), current_service()
+    body, service = read_body(RerankRequest, data=True), current_service()
     check_model(body.model, service.model)
     documents = texts("documents", body.documents, body.truncate)
     late = service.served_reranker.get(body.method)
@@ -274,18 +303,19 @@ def rerank() -> dict[str, Any]:
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
-    """A result in Cohere's shape. Its number has at most six digits and none that JSON would write with an exponent:
-    ML Commons takes no other."""
+    """Return a result in Cohere's format.
+
+    The number is rounded to six digits, and to zero below 0.0001: ML Commons rejects numbers with an exponent.
+    """
     rounded = round(relevance, 6)
     return {"index": index, "relevance_score": rounded if rounded >= 1e-4 else 0.0}
 
 
 @api.get("/indices")
 def list_indices() -> dict[str, Any]:
-    """The indices that can be searched, and the methods that they can be searched by.
+    """List the indices that can be searched, and the search methods.
 
-    Where the engine lets the caller see no list, its own error comes back; indices can be searched by name all the
-    same.
+    If the caller has no right to list indices, the engine's error is returned. Indices can still be searched by name.
     """
     service = current_service()
     methods = ["vectors"] if service.served_reranker.get() is None else ["vectors", "late"]
@@ -294,10 +324,10 @@ def list_indices() -> dict[str, Any]:
 
 @api.get("/indices/<index>")
 def describe_index(index: str) -> dict[str, Any]:
-    """How an index is shown: the fields of its cards, its facets, and example queries.
+    """Return the fields, facets and example queries with which the search page shows an index.
 
-    The fields are those of RESIFT_PAGE_FIELDS or guessed from documents that the caller may read; queries and guesses
-    are remembered for ten minutes, for callers with the same Authorization.
+    The fields are those of RESIFT_PAGE_FIELDS, or are guessed from documents that the caller may read. The result is
+    cached for ten minutes for callers with the same Authorization header.
     """
     service, headers = current_service(), engine_headers()
     return service.catalogue.describe(service.info(index, headers), headers)
@@ -305,9 +335,10 @@ def describe_index(index: str) -> dict[str, Any]:
 
 @api.get("/indices/<index>/suggestions")
 def suggest(index: str) -> dict[str, Any]:
-    """What a text that is being typed, ``q``, may become by words of the index and its titles, at most four of either.
+    """Complete the text `q` that a user is typing: at most four words and four titles of the index.
 
-    They are of 3,000 of its documents that the caller may read, which the first call begins to look at.
+    They come from 3,000 documents that the caller may read. The first request starts to sample them in the background,
+    so the first answer is empty.
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()
@@ -316,8 +347,8 @@ def suggest(index: str) -> dict[str, Any]:
 
 @api.post("/search")
 def search() -> Response:
-    """The engine's answer to a search, rewritten by vectors and what the session taught."""
-    body, service = body_of(SearchRequest), current_service()
+    """Run a search that is rewritten with vectors and the session's judgements, and return the engine's response."""
+    body, service = read_body(SearchRequest), current_service()
     headers, listed_only = engine_headers(), not current_caller().may_send_bodies
     requested = Search(**msgspec.structs.asdict(body), listed_only=listed_only, headers=headers)
     answer = service.search(requested)
@@ -328,34 +359,34 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """A search body with the session's words and the similarity in it, as search pipelines have it rewritten.
+    """Rewrite a search body with vectors and the session's judgements, as search pipelines do.
 
-    The body that comes back is one that the engine runs by itself. What cannot be rewritten comes back as it was.
+    The engine can run the returned body without this service. A body that cannot be rewritten is returned unchanged.
     """
-    body, service = body_of(RewriteRequest), current_service()
+    body, service = read_body(RewriteRequest), current_service()
     check_model(body.model, service.model)
     rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
     changed = rewritten is not body.body
     count_rewrite(outcome)
-    # of an index without vectors of ours nothing has to be hidden, and its searches go out as they came
+    # An index without vectors of Resift has no fields to hide.
     if body.hide_vectors and service.info(body.index, engine_headers()).model is not None:
         rewritten = _without_vectors(rewritten)
-    return {
-        "body": as_text(rewritten) if body.as_text else rewritten,
-        "resift": {"rewritten": changed, "outcome": outcome.code, **({"reason": reason} if reason else {})},
-    }
+    report: dict[str, Any] = {"rewritten": changed, "outcome": outcome.code}
+    if reason:
+        report["reason"] = reason
+    return {"body": as_text(rewritten) if body.as_text else rewritten, "resift": report}
 
 
 def as_text(body: dict[str, Any]) -> str:
-    """The JSON text of a search body in which ML Commons finds no name of its own to fill in, such as ${body}."""
+    """Return a search body as JSON text, with ``$`` escaped. ML Commons would replace ``${name}`` by a parameter."""
     return to_json(body).decode().replace("$", "\\u0024")
 
 
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
-    """A search body whose hits do not show our vectors to clients that know nothing of them."""
+    """Return a search body that excludes vector fields from ``_source``."""
     try:
         return sent_body(body, None)
-    except BadInput:  # of a malformed _source OpenSearch says itself what is wrong
+    except BadInput:  # let OpenSearch report the malformed _source
         return body
 
 
@@ -366,7 +397,7 @@ def feedback() -> dict[str, Any]:
     With `explain` the answer is that of `GET /v1/sessions/{session}`: the session's judgements, and what they taught.
     A session keeps 100 judgements. Further marks remove its oldest steps.
     """
-    body, service, headers = body_of(FeedbackRequest), current_service(), engine_headers()
+    body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
     session = service.feedback(body.session, body.index, body.query, marks, headers)
     return service.describe(session, headers) if body.explain else session_summary(session)
@@ -374,23 +405,23 @@ def feedback() -> dict[str, Any]:
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """All that is kept of a session, and what was learned from it."""
+    """Return a session's judgements, and what they taught."""
     service = current_service()
     return service.describe(service.sessions.get(session), engine_headers())
 
 
 @api.delete("/sessions/<session>")
 def delete_session(session: str) -> dict[str, Any]:
-    """Forget a session."""
+    """Delete a session."""
     current_service().sessions.delete(session)
     return {"session": session, "deleted": True}
 
 
 @api.post("/sessions/<session>/undo")
 def undo(session: str) -> dict[str, Any]:
-    """Take a session's last step back.
+    """Take back a session's last step of marks.
 
-    Takes no body. A session without a step left answers 400.
+    The request has no body. If the session has no step, the answer is 400.
     """
     service = current_service()
     return service.describe(service.sessions.undo(session), engine_headers())

@@ -1,4 +1,4 @@
-"""The Flask application: its parts, errors as JSON, health and the search page."""
+"""The Flask application: assembly, error responses, health checks and HTML pages."""
 
 from __future__ import annotations
 
@@ -39,34 +39,44 @@ log = logging.getLogger(__name__)
 
 
 def create_app(config: Config | None = None, *, engine: Engine | None = None, model: Model | None = None) -> Flask:
-    """The application for a configuration, by default the environment's; with an ``engine`` and ``model`` if given.
+    """Create the Flask application.
 
-    Raises BadInput for a setting that does not fit, ModelNotFound or CorruptModel if the model cannot be loaded, and
-    EngineUnavailable or SessionsUnavailable if an SQLite file cannot be opened.
+    Args:
+        config: The settings, by default those of the environment.
+        engine: The search engine, by default the one that the settings name.
+        model: The model, by default the one that the settings name.
+
+    Raises:
+        BadInput: A setting is malformed or out of range.
+        ModelNotFound: There is no model in the folder.
+        CorruptModel: The model's files are damaged.
+        EngineUnavailable: The embedded engine's file cannot be opened.
+        SessionsUnavailable: The sessions' file cannot be opened.
     """
     config = config or Config.from_environment()
     app = Flask(__name__)
     app.json = JsonProvider(app)
-    app.url_map.merge_slashes = False  # or /v1//search is answered by a page of HTML that says where it should be sent
+    # Werkzeug would redirect /v1//search with an HTML page. Without merging, the answer is 404 as JSON.
+    app.url_map.merge_slashes = False
     app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
     engine = engine or open_engine(config.engine)
-    log = open_ubi_log(ubi_address(config.engine, config.store), config.ubi_events, config.ubi_queries)
+    ubi_log = open_ubi_log(ubi_address(config.engine, config.store), config.ubi_events, config.ubi_queries)
     quotas = Quotas(config.max_marks_per_day, config.max_sessions_per_day, config.max_bytes_per_day)
     store = open_session_store(config.store, config.session_index)
-    app.extensions["collector"] = Collector(log, quotas)
+    app.extensions["collector"] = Collector(ubi_log, quotas)
     app.extensions["resift"] = SearchService(
         engine,
         model or load_model(config.model),
         Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
         config,
-        Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
+        Clicks(ubi_log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
     )
     for blueprint in (api, reviews, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
     add_request_ids(app)
     add_metrics(app)
-    # everything that decides whether a request is answered: its host, its origin, its key
+    # These check the host, the origin and the API key of each request.
     keys = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
@@ -75,32 +85,35 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 
 def _add_errors(app: Flask) -> None:
+    """Answer all errors with a JSON object."""
+
     @app.errorhandler(ResiftError)
-    def known(error: ResiftError) -> tuple[dict[str, Any], int, dict[str, str]]:
-        # an engine's own faults are none of the reranker's: to its clients they are as if the engine were away
+    def handle_resift_error(error: ResiftError) -> tuple[dict[str, Any], int, dict[str, str]]:
+        # To clients, an internal error of the engine is the same as an engine that is unavailable.
         failed = isinstance(error, EngineError) and error.status >= 500
         headers = {"Retry-After": str(error.seconds)} if isinstance(error, QuotaExceeded) else {}
         return identified(error.to_dict()), EngineUnavailable.status if failed else error.status, headers
 
     @app.errorhandler(HTTPException)
-    def http(error: HTTPException) -> Response:
+    def handle_http_error(error: HTTPException) -> Response:
         status = error.code or 500
         body = identified(**http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
-        answer = Response(json.dumps(body), status, content_type="application/json")
+        response = Response(json.dumps(body), status, content_type="application/json")
         methods = getattr(error, "valid_methods", None)
         if methods:
-            answer.headers["Allow"] = ", ".join(sorted(methods))
-        return answer
+            response.headers["Allow"] = ", ".join(sorted(methods))
+        return response
 
     @app.errorhandler(Exception)
-    def unknown(error: Exception) -> tuple[dict[str, Any], int]:
+    def handle_unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
         log.exception("request to %s failed", request.path)
-        # without the error's own text, which may quote documents or addresses
-        message = "an error inside the reranker; its log has the details"
+        # The exception's message is left out, since it may quote documents or addresses.
+        message = "internal error; see the log of the service"
         return identified({"code": "internal_error", "message": message}), 500
 
 
 def _add_pages(app: Flask, keys: Keys) -> None:
+    """Add health checks, the API's description, and the HTML pages."""
     service: SearchService = app.extensions["resift"]
 
     @app.get("/healthz")
@@ -128,10 +141,11 @@ def _add_pages(app: Flask, keys: Keys) -> None:
 
     @app.get("/")
     def page() -> Response:
-        shown = {"index": service.config.index, "version": __version__, "is_open": not keys.required}
-        text = render_template("search.html", **shown)
-        # unlike all else that is answered, its cards show the images of documents, from wherever these are
-        return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
+        html = render_template(
+            "search.html", index=service.config.index, version=__version__, is_open=not keys.required
+        )
+        # Hits may show images from any website, which the policy of other responses does not allow.
+        return Response(html, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
 
     @app.get("/reviews/<review>")
     def review_page(review: str) -> str:

@@ -1,7 +1,7 @@
-"""The collector of UBI: ``POST /ubi_events`` and ``/ubi_queries``, as ``ubi.js`` sends them.
+"""Collect UBI (User Behavior Insights) events: ``POST /ubi_events`` and ``POST /ubi_queries``.
 
-Whoever sends an event is told of what is wrong with the request, and never of what is wrong with an event: it comes
-from a page that can do nothing about it. Such events are counted and dropped.
+Requests have the format of ``ubi.js``. A malformed request is an error. Malformed events within a request are counted
+and dropped, since the page that sent them could not do anything about an error.
 """
 
 from __future__ import annotations
@@ -17,94 +17,115 @@ from flask import Blueprint, current_app
 from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker.access.requests import count_ubi, current_caller
-from resift.reranker.api import json_items
+from resift.reranker.api import read_items
 from resift.sessions.clicks import CLOCK_TOLERANCE
 from resift.sessions.quotas import Quotas
 
-MAX_ITEMS = 1000  # of a request; the first ones count
-MAX_ITEM = 16_384  # bytes of one as JSON
-MAX_A_MINUTE = 600  # of one client, of each kind and in each worker
-_CLIENTS = 20_000
-_REQUIRED = {EVENTS: "action_name", QUERIES: "query_id"}
+MAX_ITEMS = 1000
+"""Items that are read from a request. Further items are dropped."""
+MAX_ITEM_BYTES = 16_384
+"""Size of an item as JSON."""
+MAX_ITEMS_PER_MINUTE = 600
+"""Items of each kind that a client may send per minute to each worker process."""
+_MAX_CLIENTS = 20_000
+"""Clients whose items are counted."""
+_REQUIRED_FIELD = {EVENTS: "action_name", QUERIES: "query_id"}
 
 ubi = Blueprint("ubi", __name__)
 
 
 class Collector:
-    """Takes events and queries into UBI's ``log``. ``clock`` gives Unix seconds. May be used from several threads."""
+    """Stores events and queries in the UBI log. May be used from several threads.
+
+    Args:
+        log: The UBI log.
+        quotas: Daily quotas of API keys. An item counts as a mark.
+        clock: A function that returns the Unix time in seconds.
+    """
 
     def __init__(self, log: UbiLog, quotas: Quotas, clock: Callable[[], float] = time.time) -> None:
         self.log, self.quotas, self.clock = log, quotas, clock
-        self._counts: TtlCache[int] = TtlCache(_CLIENTS, 60.0, clock)
+        self._counts: TtlCache[int] = TtlCache(_MAX_CLIENTS, 60.0, clock)
 
     def take(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
-        """Store what is in order; return how many items had what outcome. Raises QuotaExceeded: to an API key's quota
-        they are marks.
+        """Store the valid items of a request.
 
-        ``stored``, or dropped for being ``malformed``, ``too_large``, beyond MAX_ITEMS (``too_many``) or MAX_A_MINUTE
-        (``flood``), or ``refused`` by the engine. ``clock`` counts those of the stored whose time is in the future, no
-        time, or none at all: they get the present one.
+        Items without a valid timestamp, or with a timestamp in the future, get the current time.
+
+        Args:
+            kind: ``EVENTS`` or ``QUERIES``.
+            items: The items of the request.
+            key: The name of the caller's API key.
+
+        Returns:
+            The number of items by outcome: ``stored``; dropped as ``malformed``, ``too_large``, ``too_many`` (beyond
+            ``MAX_ITEMS``), ``flood`` (beyond ``MAX_ITEMS_PER_MINUTE``), or ``refused`` by the engine. ``clock`` counts
+            the items that got the current time.
+
+        Raises:
+            QuotaExceeded: The API key has used up its daily quota.
         """
         self.quotas.check(key, "marks", "bytes")
         outcomes: Counter[str] = Counter(too_many=max(0, len(items) - MAX_ITEMS))
-        of_client: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        by_client: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for item in items[:MAX_ITEMS]:
             fault = _fault(kind, item)
             if fault:
                 outcomes[fault] += 1
             else:
-                of_client[str(item.get("client_id") or item.get("session_id") or "")].append(item)
-        kept = []
-        for client, sent in of_client.items():
-            allowed = self._allowed(kind, client, len(sent))
-            outcomes["flood"] += len(sent) - allowed
-            kept += sent[:allowed]
+                by_client[str(item.get("client_id") or item.get("session_id") or "")].append(item)
+        accepted: list[dict[str, Any]] = []
+        for client, client_items in by_client.items():
+            allowed = self._allowed(kind, client, len(client_items))
+            outcomes["flood"] += len(client_items) - allowed
+            accepted += client_items[:allowed]
         now = self.clock()
-        times = [seconds_of(item.get("timestamp")) for item in kept]
-        right = [at is not None and at <= now + CLOCK_TOLERANCE for at in times]
-        timed = [
-            {**item, "timestamp": timestamp_of(at if is_right and at is not None else now)}
-            for item, at, is_right in zip(kept, times, right, strict=True)
-        ]
-        outcomes["clock"] = right.count(False)
+        timed: list[dict[str, Any]] = []
+        for item in accepted:
+            seconds = seconds_of(item.get("timestamp"))
+            if seconds is None or seconds > now + CLOCK_TOLERANCE:
+                outcomes["clock"] += 1
+                seconds = now
+            timed.append({**item, "timestamp": timestamp_of(seconds)})
         refused = self.log.add(kind, timed) if timed else 0
         self.quotas.count(key, marks=len(timed) - refused, bytes=len(json.dumps(timed, ensure_ascii=False).encode()))
         outcomes.update(refused=refused, stored=len(timed) - refused)
         return +outcomes
 
-    def _allowed(self, kind: str, client: str, wanted: int) -> int:
-        """How many of the items that a client sends are taken."""
+    def _allowed(self, kind: str, client: str, count: int) -> int:
+        """Return how many of a client's ``count`` new items are within the limit of the current minute."""
         key = (kind, client, int(self.clock() // 60))
         before = self._counts.get(key) or 0
-        self._counts.put(key, before + wanted)
-        return max(0, min(wanted, MAX_A_MINUTE - before))
+        self._counts.put(key, before + count)
+        return max(0, min(count, MAX_ITEMS_PER_MINUTE - before))
 
 
 def _fault(kind: str, item: Any) -> str:
-    if not isinstance(item, dict) or not text_of(item.get(_REQUIRED[kind])):
+    """Return why an item is dropped; "" if it is valid."""
+    if not isinstance(item, dict) or not text_of(item.get(_REQUIRED_FIELD[kind])):
         return "malformed"
     try:
         size = len(json.dumps(item, ensure_ascii=False).encode())
-    except UnicodeEncodeError:  # half of a pair of surrogates, which no engine takes
+    except UnicodeEncodeError:  # a lone surrogate, which no engine accepts
         return "malformed"
-    return "too_large" if size > MAX_ITEM else ""
+    return "too_large" if size > MAX_ITEM_BYTES else ""
 
 
 @ubi.post("/ubi_events")
 def events() -> dict[str, Any]:
-    """Take what clients did with hits, as ubi.js sends it (UBI 1.3)."""
-    return _taken(EVENTS)
+    """Store UBI events, such as clicks on hits, in the format of ubi.js (UBI 1.3)."""
+    return _store(EVENTS)
 
 
 @ubi.post("/ubi_queries")
 def queries() -> dict[str, Any]:
-    """Take what clients asked for, as ubi.js sends it (UBI 1.3)."""
-    return _taken(QUERIES)
+    """Store UBI queries, in the format of ubi.js (UBI 1.3)."""
+    return _store(QUERIES)
 
 
-def _taken(kind: str) -> dict[str, Any]:
+def _store(kind: str) -> dict[str, Any]:
     collector: Collector = current_app.extensions["collector"]
-    outcomes = collector.take(kind, json_items(), current_caller().name)
+    outcomes = collector.take(kind, read_items(), current_caller().name)
     for outcome, items in outcomes.items():
         count_ubi(f"{kind}_{outcome}", items)
     stored = outcomes.pop("stored", 0)

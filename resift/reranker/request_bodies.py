@@ -1,4 +1,8 @@
-"""What the bodies of requests may say, but for a search's, which :mod:`resift.contracts.search_options` has."""
+"""Types of the request bodies of the HTTP API.
+
+The type of a search's body is in :mod:`resift.contracts.search_options`. The descriptions of fields are printed in
+``docs/http.md`` and ``openapi.json``.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,25 @@ from resift.schema import documented
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 from resift.text import tokenize
 
-MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
-MAX_DOCUMENTS = 10_000  # of a rerank request: as many as a search can have hits
-MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
+MAX_INPUTS = 2048
+"""Texts of an embeddings request. OpenAI has the same limit."""
+MAX_DOCUMENTS = 10_000
+"""Documents of a rerank request. A search has the same maximum number of hits."""
+MAX_WORD_PAIRS = 40_000_000
+"""Pairs of words that a trained reranker compares for a request. This takes two seconds on one core."""
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
-Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids, which are strings")]
+Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids (strings)")]
 Whole = Annotated[int, Meta(ge=0, le=10**9)]
 SameModel = Annotated[
-    str | None, documented("name or hash; another than the one at work is refused", "the one at work")
+    str | None,
+    documented("name or hash of the model; a request for a model that is not in service fails", "the model in service"),
 ]
-Truncate = Annotated[bool, documented("cut long texts instead of refusing them")]
+Truncate = Annotated[bool, documented("whether to cut long texts instead of refusing the request")]
 
 
 class TextObject(Struct):
-    """A document as some clients send it."""
+    """A document as an object with a text, which some clients send instead of a string."""
 
     text: str | None = None
 
@@ -36,47 +44,56 @@ _Item = str | TextObject | None
 
 
 class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A search body that is to be rewritten."""
+    """A search body to rewrite."""
 
-    index: Annotated[Name, documented("what is searched")]
+    index: Annotated[Name, documented("the searched index, alias, pattern or comma-separated list")]
     body: Annotated[
-        dict[str, Any], documented("a search body; its `ext.ml_inference` says what is wanted", title="a search body")
+        dict[str, Any], documented("a search body, with options in `ext.ml_inference`", title="a search body")
     ]
     model: SameModel = None
-    as_text: Annotated[bool, documented("whether the body comes back as a string that holds its JSON")] = False
+    as_text: Annotated[bool, documented("whether to return the body as a string of JSON")] = False
     hide_vectors: Annotated[
-        bool, documented("whether the body's `_source` leaves out the fields `resift_vector*`, unless it names one")
+        bool,
+        documented(
+            "whether to exclude the fields `resift_vector*` in the body's `_source`, unless it names one of them"
+        ),
     ] = False
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """At least one and at most 100 documents must be marked, and none twice."""
+    """Marks of documents: at least one and at most 100 documents, each only once."""
 
-    session: Annotated[SessionId, documented("1 to 128 letters, digits and `_ . : -`; the first feedback begins it")]
+    session: Annotated[
+        SessionId, documented("1 to 128 letters, digits and `_ . : -`; the first mark starts the session")
+    ]
     index: Annotated[
         Name,
         documented(
-            "where the documents are: best the name that was searched ([several indices](#several-indices)); at most "
-            "1024 bytes"
+            "the index of the documents, best under the name that was searched ([several indices](#several-indices)); "
+            "at most 1024 bytes"
         ),
     ]
-    query: Annotated[Text, documented(f"what was searched for; {MAX_QUERY} characters of it are stored")] = ""
+    query: Annotated[Text, documented(f"the query text; its first {MAX_QUERY} characters are stored")] = ""
     relevant: Annotated[
-        Ids, documented(f"ids of documents, grade 1; an id has at most {MAX_DOCUMENT_ID} bytes", "none")
+        Ids, documented(f"ids of relevant documents (grade 1); an id has at most {MAX_DOCUMENT_ID} bytes", "none")
     ] = field(default_factory=list)
-    irrelevant: Annotated[Ids, documented("ids of documents, grade -1", "none")] = field(default_factory=list)
-    clicked: Annotated[Ids, documented("ids of hits that were opened, grade 0.5", "none")] = field(default_factory=list)
-    skipped: Annotated[Ids, documented("ids of hits above an opened one that were not opened, grade -0.25", "none")] = (
-        field(default_factory=list)
-    )
-    neutral: Annotated[Ids, documented("ids whose earlier judgements are withdrawn, grade 0", "none")] = field(
+    irrelevant: Annotated[Ids, documented("ids of documents that are not relevant (grade -1)", "none")] = field(
         default_factory=list
+    )
+    clicked: Annotated[Ids, documented("ids of hits that were opened (grade 0.5)", "none")] = field(
+        default_factory=list
+    )
+    skipped: Annotated[
+        Ids, documented("ids of hits above an opened hit that were not opened (grade -0.25)", "none")
+    ] = field(default_factory=list)
+    neutral: Annotated[Ids, documented("ids of documents whose earlier judgements are withdrawn (grade 0)", "none")] = (
+        field(default_factory=list)
     )
     scores: Annotated[
         dict[str, Annotated[float, Meta(ge=-1, le=1)]],
         documented(
-            'what a model judged: numbers from -1 to 1 by id, `{"4": 0.9, "1": -0.3}`; the sign says which way, the '
-            "size how much it counts ([an example](agents.md#judgements-by-models))",
+            'judgements by a model: numbers from -1 (not relevant) to 1 (relevant) by id, `{"4": 0.9, "1": -0.3}`; the '
+            "absolute value is the judgement's weight ([an example](agents.md#judgements-by-models))",
             "none",
             max_length=MAX_JUDGEMENTS,
             title="numbers from -1 to 1 by document id",
@@ -85,46 +102,53 @@ class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = field(default_factory=dict)
     explain: Annotated[
         bool,
-        documented("answer all judgements of the session and what they taught, which takes several engine requests"),
+        documented(
+            "whether to return the session's judgements and what they taught, which takes further engine requests"
+        ),
     ] = False
 
 
 class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Documents that are to be ordered by their similarity with a query."""
+    """Documents to rank by their similarity to a query."""
 
-    query: Annotated[Text, documented("a text")]
+    query: Annotated[Text, documented("the query text")]
     documents: Annotated[
         str | Annotated[list[_Item], Meta(max_length=MAX_DOCUMENTS)],
-        documented("texts, or objects with a `text`", title="a list of strings"),
+        documented("texts, or objects with a field `text`", title="a list of strings"),
     ]
-    top_n: Annotated[Whole | None, documented("how many results", "all")] = None
+    top_n: Annotated[Whole | None, documented("maximum number of results", "all")] = None
     method: Annotated[
         Literal["auto", "vectors", "late"],
         documented(
-            "`late`: the [trained reranker](rerankers.md) in service; `vectors`; `auto` is `late` where there is one"
+            "`late` (the [trained reranker](rerankers.md)), `vectors`, or `auto`: `late` if there is a trained reranker"
         ),
     ] = "auto"
-    return_documents: Annotated[bool, documented("put the texts into the results")] = False
+    return_documents: Annotated[bool, documented("whether to include the texts in the results")] = False
     model: SameModel = None
     truncate: Truncate = False
 
 
 def check_word_pairs(query: str, documents: Sequence[str]) -> None:
-    """Raises TextTooLong where too many words would be compared: the query's with those of each document."""
-    # no text has more words than characters, which is soon known and mostly enough
+    """Raise TextTooLong if a trained reranker would have to compare too many pairs of words.
+
+    Args:
+        query: The query text.
+        documents: The texts of the documents. Each of their words is compared with each word of the query.
+    """
+    # A text has no more words than characters. Counting characters is faster, and almost always sufficient.
     if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
         return
     count = len(tokenize(query)) * sum(len(tokenize(text)) for text in documents)
     if count > MAX_WORD_PAIRS:
         raise TextTooLong(
-            f"{count} pairs of words would be compared",
+            f"the query and documents have {count} pairs of words",
             value=count,
-            expected=f"at most {MAX_WORD_PAIRS}: shorter or fewer documents, or the method vectors",
+            expected=f"at most {MAX_WORD_PAIRS}: send shorter or fewer documents, or use the method vectors",
         )
 
 
 class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Texts whose vectors are asked for."""
+    """Texts to encode as vectors."""
 
     input: Annotated[
         str | Annotated[list[_Item], Meta(max_length=MAX_INPUTS)],
@@ -132,58 +156,67 @@ class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     encoding_format: Annotated[
         Literal["float", "base64"],
-        documented("or `base64`, of the little-endian 32-bit floats: two thirds of the bytes, and sooner read"),
+        documented("`float`, or `base64` of little-endian 32-bit floats, which is a third smaller and faster to parse"),
     ] = "float"
-    dimensions: Annotated[Whole | None, documented("only the model's own number", "none")] = None
+    dimensions: Annotated[Whole | None, documented("must be the model's number of dimensions", "none")] = None
     model: SameModel = None
     truncate: Truncate = False
 
 
-_By = Annotated[str, Meta(max_length=128), documented("who reads and judges", "the key's name")]
-_Model = Annotated[bool, documented("whether a model judges, whose judgements help to rank and count for no recall")]
+_By = Annotated[str, Meta(max_length=128), documented("name of the reader", "the name of the API key")]
+_Model = Annotated[
+    bool,
+    documented("whether the reader is a model; its judgements improve the ranking but do not count for the recall"),
+]
 
 
 class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is to be reviewed."""
+    """A set of documents to review."""
 
-    index: Annotated[Name, documented("where the documents are")]
-    topic: Annotated[Text, documented("what is looked for, in words: its best hits are read first")] = ""
-    query: Annotated[Clause | None, documented("which documents", "all of the index")] = None
-    fields: Annotated[list[Name], documented("what is read of a document", "all its texts")] = field(
+    index: Annotated[Name, documented("the index of the documents")]
+    topic: Annotated[Text, documented("description of relevant documents; its best hits are read first")] = ""
+    query: Annotated[
+        Clause | None, documented("a query clause that selects the documents", "all documents of the index")
+    ] = None
+    fields: Annotated[list[Name], documented("fields that the reader reads", "all text fields")] = field(
         default_factory=list
     )
     by: _By = ""
-    target: Annotated[float, Meta(gt=0, lt=1), documented("the recall at which it may stop")] = 0.95
+    target: Annotated[float, Meta(gt=0, lt=1), documented("the recall at which the review may stop")] = 0.95
 
 
 _Batch = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """How many documents somebody wants to read."""
+    """A request for documents to read."""
 
     size: Annotated[
-        _Batch | None, documented("how many documents", "a tenth of those read, 10 to 100; of a sample 10")
+        _Batch | None,
+        documented("number of documents", "a tenth of the documents read so far, 10 to 100; for a sample 10"),
     ] = None
     by: _By = ""
     model: _Model = False
-    sample: Annotated[bool, documented("drawn at random, as a control of how many relevant ones are missed")] = False
+    sample: Annotated[
+        bool,
+        documented("whether to draw unread documents at random, to estimate how many relevant documents were missed"),
+    ] = False
 
 
 class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """At least one document must be judged, and none twice."""
+    """Judgements of documents. At least one document must be judged, each only once."""
 
-    relevant: Annotated[list[DocumentId], documented("ids of documents", "none", max_length=1000)] = field(
+    relevant: Annotated[list[DocumentId], documented("ids of relevant documents", "none", max_length=1000)] = field(
         default_factory=list
     )
-    irrelevant: Annotated[list[DocumentId], documented("ids of documents", "none", max_length=1000)] = field(
-        default_factory=list
-    )
+    irrelevant: Annotated[
+        list[DocumentId], documented("ids of documents that are not relevant", "none", max_length=1000)
+    ] = field(default_factory=list)
     by: _By = ""
     model: _Model = False
 
 
 class UndoRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whose last judgement is taken back."""
+    """The reader whose last judgement is taken back."""
 
     by: _By = ""

@@ -1,4 +1,4 @@
-"""Lines of logs and bodies of errors, each with the id of its request."""
+"""Log formatters and the format of error responses. Both include the request's id."""
 
 from __future__ import annotations
 
@@ -21,25 +21,41 @@ _CODES = {
 }
 
 log = logging.getLogger(__name__)
+"""Logs one line per request, if the service logs as JSON."""
 
 
 def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
-    """The body of an answer that is an ``error``, with the id of the request: the one at hand, unless it is given."""
+    """Return the body of an error response.
+
+    Args:
+        error: Code, message, value and expected value of the error.
+        id: The request's id, by default that of the current request.
+    """
     return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
 
 
 def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, Any]:
-    """The body of an answer with a ``status`` of this ``name`` to a request for ``path``."""
+    """Return the error for an HTTP status, as keyword arguments of :func:`identified`.
+
+    Args:
+        status: The HTTP status, such as 413.
+        name: The status's name.
+        path: The path of the request.
+        max_body: The maximum size of a request's body, in bytes.
+    """
     expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
     code = _CODES.get(status, "http_error")
     return {"error": {"code": code, "message": name, "value": path, "expected": expected}}
 
 
 class JsonLines(logging.Formatter):
-    """A log record as one line of JSON."""
+    """A formatter that writes a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """``time`` (UTC), ``level``, ``logger``, ``message``, and ``request_id`` and ``trace`` where there are any."""
+        """Return a record as JSON with ``time`` (UTC), ``level``, ``logger`` and ``message``.
+
+        ``request_id`` is added if the record belongs to a request, and ``trace`` if it has an exception.
+        """
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03}Z",
@@ -56,34 +72,41 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """A log record as text, as gunicorn writes it, with the request's id at the end of its first line."""
+    """A formatter that writes text in gunicorn's format, with the request's id at the end of the first line."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT, "%Y-%m-%d %H:%M:%S %z")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The first line."""
+        """Return the first line of a record."""
         line, id = super().formatMessage(record), _id_of(record)
         return line if id is None else f"{line} [request {id}]"
 
 
 def _id_of(record: logging.LogRecord) -> str | None:
-    """The id of the request that a record is of; what another thread says of a request names it."""
+    """Return the id of the request that a record belongs to.
+
+    Records from other threads than the request's have the id as an attribute.
+    """
     id: str | None = getattr(record, "request_id", None) or REQUEST_ID.get()
     return id
 
 
 def formatter(kind: str) -> logging.Formatter:
-    """How lines look in logs of a ``kind``, ``text`` or ``json``."""
+    """Return the formatter of a log of this kind, ``text`` or ``json``."""
     return JsonLines() if kind == "json" else TextLines()
 
 
 def log_to_stderr(kind: str) -> None:
-    """Write what this process logs to standard error; as JSON with a line for each request."""
+    """Write the log of this process to standard error.
+
+    Args:
+        kind: ``text``, or ``json``, which includes a line for each request.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(kind))
     logging.getLogger().addHandler(handler)
-    # opensearch-py's own lines tell of each attempt by its trace; what came of them all is an error of ours
+    # opensearch-py logs each failed attempt with a stack trace. If all attempts fail, Resift raises its own error.
     logging.getLogger("opensearch").propagate = False
     if kind == "json":
         log.setLevel(logging.INFO)

@@ -1,4 +1,7 @@
-"""Reviews under /v1/reviews, for keys with the scope ``review``, which may read all documents of a review."""
+"""The HTTP API of reviews under ``/v1/reviews``.
+
+It requires the scope ``review``. A key with this scope may read all documents of a review.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,37 @@ from msgspec.structs import replace
 from resift.arrays import batched
 from resift.errors import Forbidden, IndexNotFound, IndexNotServed
 from resift.reranker.access.requests import current_caller, engine_headers
-from resift.reranker.api import body_of, current_service, to_json
+from resift.reranker.api import current_service, read_body, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
 from resift.reviews.review import MODEL, PERSON, Review
 from resift.reviews.stopping import Progress
 from resift.service.bodies import Search
 from resift.service.served_indices import index_not_served
 
-_AT_ONCE = 1000  # documents that are asked for in one request
+_BATCH_SIZE = 1000
+"""Documents that are read per request to the engine."""
 reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
 
 
 @reviews.before_request
 def check() -> None:
-    """Where there are no keys, let only this machine's own read whole sets."""
+    """Refuse callers from other machines if the service has no API keys."""
     if {"review", "admin"}.isdisjoint(current_caller().scopes):
-        raise Forbidden("without keys, reviews are for this machine alone", value="review", expected="a key")
+        raise Forbidden(
+            "without API keys, reviews are only available on this machine", value="review", expected="a key"
+        )
 
 
-def _open(id: str, anew: bool = False) -> Review:
-    """A review of an index that is served to the caller."""
+def _open(id: str, reload: bool = False) -> Review:
+    """Open a review, if its index is served to the caller. ``reload`` reads the documents again."""
     service = current_service()
-    review: Review = service.reviews.open(id, anew)
+    review: Review = service.reviews.open(id, reload)
     service.served(review.first_event["index"], engine_headers())
     return review
 
 
 def _is_served(index: str) -> bool:
-    """Whether an index is served to the caller; one that is gone is if its name would be."""
+    """Return whether an index is served to the caller. A deleted index counts as served if its name would be."""
     service = current_service()
     try:
         service.served(index, engine_headers())
@@ -50,42 +56,43 @@ def _is_served(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Who judges: as the request says, or else the key's name."""
+    """Return the name of the person or model that judges: the request's, or else the API key's."""
     return name or current_caller().name or ""
 
 
 @reviews.get("")
 def list_reviews() -> dict[str, Any]:
-    """The reviews that were begun, of indices that are served."""
-    begun = current_service().reviews.list()
-    return {"reviews": [{"review": id, "index": index} for id, index in begun if _is_served(index)]}
+    """List the reviews of indices that are served."""
+    listed = current_service().reviews.list()
+    return {"reviews": [{"review": id, "index": index} for id, index in listed if _is_served(index)]}
 
 
 @reviews.put("/<review>")
 def begin_review(review: str) -> dict[str, Any]:
-    """Begin a review of an index, or of the documents that a query finds.
+    """Start a review of an index, or of the documents that match a query.
 
-    One of that name and index that was begun already comes back as it is.
+    If a review with this id and index already exists, it is returned unchanged.
     """
-    body, service = body_of(ReviewRequest), current_service()
-    asked = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
-    service.require_allowed(replace(asked, listed_only=not current_caller().may_send_bodies))
-    wanted = structs.asdict(body)
-    return described(service.reviews.begin(review, **{**wanted, "by": _by(body.by)}))
+    body, service = read_body(ReviewRequest), current_service()
+    search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
+    service.require_allowed(replace(search, listed_only=not current_caller().may_send_bodies))
+    options = structs.asdict(body)
+    return review_response(service.reviews.begin(review, **{**options, "by": _by(body.by)}))
 
 
 @reviews.get("/<review>")
 def get_review(review: str) -> dict[str, Any]:
-    """How far a review is, and whether it may stop."""
-    return described(_open(review))
+    """Return a review's progress, and whether it may stop."""
+    return review_response(_open(review))
 
 
 @reviews.delete("/<review>")
 def delete_review(review: str) -> dict[str, Any]:
-    """Delete a review with all its judgements."""
+    """Delete a review and its judgements."""
     service = current_service()
     index = dict(service.reviews.list()).get(review)
-    if index is not None and not _is_served(index):  # of an index that is gone nothing could be opened
+    # _open would fail if the index was deleted.
+    if index is not None and not _is_served(index):
         raise index_not_served(index)
     service.reviews.delete(review)
     return {"review": review, "deleted": True}
@@ -93,78 +100,79 @@ def delete_review(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/next")
 def next_batch(review: str) -> dict[str, Any]:
-    """The documents that somebody is to read next, likeliest first; or a random sample of those that nobody read.
+    """Return the documents to read next, most likely relevant first, or a random sample of unread documents.
 
-    What was given to somebody is given to nobody else for eight hours.
+    A document is not given to another reader for eight hours.
     """
-    body, found, engine = body_of(BatchRequest), _open(review), current_service().engine
-    index, source = found.first_event["index"], MODEL if body.model else PERSON
-    ids = found.sample(body.size or 10, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
-    # read with the caller's own rights
-    held = engine.documents(index, ids, engine_headers()) if ids else {}
-    if len(held) < len(ids) and not body.sample and len(engine.documents(index, ids)) < len(ids):  # some were deleted
-        found = _open(review, anew=True)
-        ids = found.next(body.size, _by(body.by), source)
-        held = engine.documents(index, ids, engine_headers()) if ids else {}
-    words = found.reasons(held)
-    documents = [{"id": id, "fields": held[id][0], "words": words[id]} for id in ids if id in held]
-    return {"documents": documents, "progress": progress_of(found.progress())}
+    body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
+    by, source = _by(body.by), MODEL if body.model else PERSON
+    index, headers = opened.first_event["index"], engine_headers()
+    ids = opened.sample(body.size or 10, by) if body.sample else opened.next(body.size, by, source)
+    contents = engine.documents(index, ids, headers) if ids else {}
+    # Documents may be missing because the caller has no right to read them, or because they were deleted.
+    if len(contents) < len(ids) and not body.sample and len(engine.documents(index, ids)) < len(ids):
+        opened = _open(review, reload=True)
+        ids = opened.next(body.size, by, source)
+        contents = engine.documents(index, ids, headers) if ids else {}
+    words = opened.reasons(contents)
+    documents = [{"id": id, "fields": contents[id][0], "words": words[id]} for id in ids if id in contents]
+    return {"documents": documents, "progress": progress_response(opened.progress())}
 
 
 @reviews.post("/<review>/judgements")
 def judge(review: str) -> dict[str, Any]:
-    """Judge documents; what is answered is stored."""
-    body = body_of(JudgementsRequest)
+    """Judge documents. The judgements are stored when the answer arrives."""
+    body = read_body(JudgementsRequest)
     source = MODEL if body.model else PERSON
-    return {"progress": progress_of(_open(review).judge(body.relevant, body.irrelevant, _by(body.by), source))}
+    progress = _open(review).judge(body.relevant, body.irrelevant, _by(body.by), source)
+    return {"progress": progress_response(progress)}
 
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Take somebody's last judgement back."""
-    by = _by(body_of(UndoRequest).by)
-    return {"progress": progress_of(_open(review).undo(by))}
+    """Take back a reader's last judgement."""
+    by = _by(read_body(UndoRequest).by)
+    return {"progress": progress_response(_open(review).undo(by))}
 
 
 @reviews.get("/<review>/export")
 def export_review(review: str) -> Response:
-    """All judgements: as csv (the default), ris, qrels, or json, which is all that happened."""
-    format, found = request.args.get("format", "csv"), _open(review)
+    """Export all judgements as `csv` (default), `ris` or `qrels`, or the log of all events as `json`."""
+    format, opened = request.args.get("format", "csv"), _open(review)
     if format == "json":
-        return Response(b"\n".join([*map(to_json, found.audit()), b""]), mimetype="application/x-ndjson")
-    headers, index = engine_headers(), found.first_event["index"]
+        return Response(b"\n".join([*map(to_json, opened.audit()), b""]), mimetype="application/x-ndjson")
+    headers, index = engine_headers(), opened.first_event["index"]
 
     def may_read(ids: list[str]) -> set[str]:
-        """Those of these ids that the caller's own rights at the engine give."""
+        """Return the ids of the documents that the caller may read."""
         engine = current_service().engine
-        return {id for some in batched(ids, _AT_ONCE) for id in engine.documents(index, some, headers)}
+        return {id for batch in batched(ids, _BATCH_SIZE) for id in engine.documents(index, batch, headers)}
 
-    return Response(
-        found.export(format, may_read if headers else set), mimetype="text/csv" if format == "csv" else "text/plain"
-    )
+    exported = opened.export(format, may_read if headers else set)
+    return Response(exported, mimetype="text/csv" if format == "csv" else "text/plain")
 
 
-def progress_of(found: Progress) -> dict[str, Any]:
-    """A progress, as answers have it."""
-    low, high = found.recall
+def progress_response(progress: Progress) -> dict[str, Any]:
+    """Return a review's progress in the format of responses."""
+    low, high = progress.recall
     return {
-        "total": found.total,
-        "read": found.read,
-        "relevant": found.relevant,
+        "total": progress.total,
+        "read": progress.read,
+        "relevant": progress.relevant,
         "recall": {"least": round(low, 4), "most": round(high, 4)},
-        "target": found.target,
-        "p": round(found.p, 4),
-        "may_stop": found.may_stop,
-        "cost": found.cost,
+        "target": progress.target,
+        "p": round(progress.p, 4),
+        "may_stop": progress.may_stop,
+        "cost": progress.cost,
     }
 
 
-def described(review: Review) -> dict[str, Any]:
-    """A review, as answers have it."""
+def review_response(review: Review) -> dict[str, Any]:
+    """Return a review in the format of responses."""
     return {
         "review": review.id,
         **{name: review.first_event[name] for name in ("index", "topic", "query")},
-        "progress": progress_of(review.progress()),
+        "progress": progress_response(review.progress()),
         "judged_by_models": review.judged_by_models(),
         "found_at": review.found_at(),
         "samples": review.controls(),

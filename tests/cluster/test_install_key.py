@@ -63,8 +63,8 @@ def test_whose_refusal_it_is_is_told_where_the_reranker_knows_another_key(
     with serving(tmp_path, RESIFT_KEYS=keys) as server:
         url, name = f"http://{reranker_host(pytestconfig)}:{server.port}", f"resift-{uuid.uuid4().hex[:8]}"
         for key, told in (
-            (KEY, "this API key is not known (401)"),
-            (made.stdout.strip(), "key 'page' has no scope 'embed' (403)"),
+            (KEY, "this API key is unknown (401)"),
+            (made.stdout.strip(), "API key 'page' does not have the scope 'embed' (403)"),
         ):
             installer = Installer(cluster, packaged, ["text"], url, name, key)
             installer.install()

@@ -16,7 +16,7 @@ from resift import Model
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import QuotaExceeded
 from resift.reranker import Config, create_app
-from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
+from resift.reranker.collector import MAX_ITEM_BYTES, MAX_ITEMS, MAX_ITEMS_PER_MINUTE, Collector
 from resift.service.connect import open_ubi_log
 from resift.sessions.quotas import Quotas
 
@@ -115,8 +115,8 @@ def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, c
 
 
 def test_a_flood_of_one_client_is_bounded_and_others_are_heard(collector: Collector, log: UbiLog, clock: Clock) -> None:
-    flood = [event("click", str(n)) for n in range(MAX_A_MINUTE - 1)]
-    assert collector.take(EVENTS, flood) == {"stored": MAX_A_MINUTE - 1}
+    flood = [event("click", str(n)) for n in range(MAX_ITEMS_PER_MINUTE - 1)]
+    assert collector.take(EVENTS, flood) == {"stored": MAX_ITEMS_PER_MINUTE - 1}
     assert collector.take(EVENTS, [event("click"), event("click"), event("click", client_id="bob")]) == {
         "stored": 2,
         "flood": 1,
@@ -129,7 +129,7 @@ def test_a_flood_of_one_client_is_bounded_and_others_are_heard(collector: Collec
 def test_too_many_events_and_too_large_ones_are_dropped(collector: Collector) -> None:
     many = [event("click", client_id=str(n)) for n in range(MAX_ITEMS + 2)]
     assert collector.take(EVENTS, many) == {"stored": MAX_ITEMS, "too_many": 2}
-    large = event("click", message="ü" * (MAX_ITEM // 2))
+    large = event("click", message="ü" * (MAX_ITEM_BYTES // 2))
     assert collector.take(EVENTS, [large, event("click")]) == {"stored": 1, "too_large": 1}
 
 

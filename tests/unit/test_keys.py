@@ -66,7 +66,7 @@ def test_a_file_that_is_shared_on_purpose_stays_so(file: KeyFile) -> None:
 
 @pytest.mark.parametrize("name", ["", "Shop", "a b", "RESIFT_API_KEY", "-x", "x" * 65, "a/b", "é"])
 def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
-    with pytest.raises(BadInput, match="cannot name a key"):
+    with pytest.raises(BadInput, match="is not a valid name for an API key"):
         file.create(name, ["search"])
     assert not file.path.exists()
 
@@ -84,7 +84,7 @@ def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:
         file.create("shop", ["search"])
     file.create("other", ["embed"])
     file.delete("shop")
-    with pytest.raises(NotFound, match="no key 'shop'"):
+    with pytest.raises(NotFound, match="no API key 'shop'"):
         file.delete("shop")
     assert [key.name for key in file.read()] == ["other"]
     assert file.create("shop", ["search"]) != first
@@ -141,7 +141,7 @@ def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCapt
     file.path.write_text("half a li")
     clock.now += 2
     assert keys.find(second) is not None
-    assert "line 1 is not a key" in caplog.text
+    assert "line 1 is not an API key" in caplog.text
     file.path.unlink()
     clock.now += 2
     assert (keys.find(second), keys.required) == (None, True)
@@ -183,7 +183,7 @@ def test_a_file_of_something_else_is_refused_at_start(file: KeyFile, content: by
 
 
 def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no file of keys"):
+    with pytest.raises(BadInput, match="does not exist"):
         Keys(str(tmp_path / "none"), must_exist=True)
     with pytest.raises(BadInput, match="cannot be read"):
         Keys(str(tmp_path))

@@ -1,1 +1,1 @@
-"""Who may do what: keys and their scopes, the indices that are served, and what pages in browsers may do."""
+"""Access control: API keys and their scopes, and the requests that browsers may send."""

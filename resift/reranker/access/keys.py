@@ -1,6 +1,6 @@
-"""API keys: what they allow, the scope that each route needs, and the file that keeps their hashes.
+"""API keys: scopes, the scope that each route requires, and the file of hashed keys.
 
-A key is 256 random bits, so one SHA-256 of it cannot be turned back, and needs neither salt nor a slow hash.
+A key has 256 random bits. It cannot be recovered from its SHA-256, so neither a salt nor a slow hash is needed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from resift.sessions.sessions import SessionCaller
 
 SCOPES = ("embed", "search", "body", "feedback", "review", "admin")
 OPEN = "open"
+"""The scope of routes that need no key."""
 SCOPE_OF = {
     "api.embeddings": "embed",
     "api.rerank": "embed",
@@ -53,38 +54,53 @@ SCOPE_OF = {
     "page": OPEN,
     "static": OPEN,
 }
+"""The scope that each Flask endpoint requires."""
 PREFIX = "rsf_"
+"""The prefix of all API keys."""
 VARIABLE = "RESIFT_API_KEY"
+"""The environment variable of a single API key with all scopes."""
 _KEY = re.compile(PREFIX + r"[A-Za-z0-9_-]{32,256}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def scope_of(endpoint: str) -> str:
-    """The scope that an endpoint needs, or ``open``; ``admin`` for one that is not known here."""
+    """Return the scope that an endpoint requires, or ``open``. Unknown endpoints require ``admin``."""
     return SCOPE_OF.get(endpoint, "admin")
 
 
 @dataclass(frozen=True)
 class Caller(SessionCaller):
-    """Who asks: the key's ``name`` and its ``scopes``. Without keys the name is None, and everything is allowed."""
+    """The sender of a request.
+
+    Attributes:
+        name: The name of the caller's API key; None if the service has no keys.
+        scopes: The key's scopes. Without keys, by default all scopes.
+    """
 
     name: str | None = None
     scopes: frozenset[str] = frozenset(SCOPES)
 
     @property
     def may_send_bodies(self) -> bool:
-        """Whether searches may hold whatever the engine takes, instead of what is listed (allow_list.json)."""
+        """Whether searches may contain all clauses that the engine accepts, not only those in allow_list.json."""
         return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:
-        """Whether a session that the key of this name began is the caller's to use."""
+        """Return whether the caller may use a session that was started with the key of this name."""
         return "admin" in self.scopes or owner == self.name
 
 
 @dataclass(frozen=True)
 class Key:
-    """What is kept of a key: its name, its scopes, the SHA-256 of the key in hexadecimal, and when it was created."""
+    """The stored record of an API key.
+
+    Attributes:
+        name: The key's name.
+        scopes: The key's scopes.
+        hash: The SHA-256 of the key, in hexadecimal.
+        created: When the key was created, in ISO 8601 format.
+    """
 
     name: str
     scopes: tuple[str, ...]
@@ -93,92 +109,115 @@ class Key:
 
     @classmethod
     def create(cls, name: str, scopes: Sequence[str], key: str) -> Key:
-        """The record of ``key``, created now."""
+        """Return the record of a new API key."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return cls(name, tuple(scopes), key_hash(key), now)
 
     @property
     def caller(self) -> Caller:
-        """Who asks with this key."""
+        """The caller that this key identifies."""
         return Caller(self.name, frozenset(self.scopes))
 
 
 def key_hash(key: str) -> str:
-    """SHA-256 of a key, in hexadecimal."""
+    """Return the SHA-256 of an API key, in hexadecimal."""
     return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def check_key(key: str, source: str) -> str:
-    """Return ``key`` if it can be one. Raises BadInput, which names the ``source`` and not the key."""
+    """Return an API key if it is well-formed.
+
+    Args:
+        key: The API key.
+        source: Where the key comes from, for the error message. The message does not quote the key.
+
+    Raises:
+        BadInput: The key is malformed.
+    """
     if not _KEY.fullmatch(key):
         raise BadInput(
-            f"{source} holds no key",
-            expected=f"{PREFIX} and at least 32 letters or digits, as resift keys create or "
-            f"echo {PREFIX}$(openssl rand -hex 32) make one",
+            f"{source} is not an API key",
+            expected=f"{PREFIX} and at least 32 letters or digits, as created by resift keys create or "
+            f"echo {PREFIX}$(openssl rand -hex 32)",
         )
     return key
 
 
 def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
-    """The scopes in their usual order, each once. Raises BadInput if there is none, or an unknown one."""
+    """Return the scopes without duplicates, in their usual order.
+
+    Raises:
+        BadInput: A scope is unknown, or there are no scopes.
+    """
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         value = unknown[0] if unknown else ""
-        raise BadInput(f"{value!r} is not a scope", value=value, expected=f"some of {','.join(SCOPES)}")
+        raise BadInput(f"{value!r} is not a scope", value=value, expected=f"one or more of {','.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in scopes)
 
 
 class KeyFile:
-    """The keys in the file at ``path``, a JSON object a line, which only its owner may read."""
+    """A file of API keys: one JSON object per line. Only the file's owner may read it."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
     def read(self) -> list[Key]:
-        """All keys; none if there is no file. Raises BadInput, which names the line, for a file of anything else."""
+        """Return all keys; an empty list if the file does not exist.
+
+        Raises:
+            BadInput: The file is not readable, or a line is malformed.
+        """
         try:
             lines = self.path.read_text("utf-8").splitlines()
         except FileNotFoundError:
             return []
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{self.path} cannot be read: {error}", value=str(self.path), expected="keys") from error
-        return [self._parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+            raise BadInput(
+                f"{self.path} cannot be read: {error}", value=str(self.path), expected="a file of API keys"
+            ) from error
+        return [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
     def create(self, name: str, scopes: Sequence[str]) -> str:
-        """Make a key and return it; it is kept nowhere.
+        """Create an API key, store its hash, and return the key. The key itself is not stored.
 
-        Raises BadInput for a name that is malformed or taken, or a scope that does not exist.
+        Args:
+            name: The key's name.
+            scopes: The key's scopes.
+
+        Raises:
+            BadInput: The name is malformed or in use, or a scope does not exist.
         """
         if not _NAME.fullmatch(name):
             expected = "1 to 64 lower-case letters, digits and _ . -"
-            raise BadInput(f"{name!r} cannot name a key", value=name, expected=expected)
+            raise BadInput(f"{name!r} is not a valid name for an API key", value=name, expected=expected)
         checked = check_scopes(scopes)
         key = PREFIX + secrets.token_urlsafe(32)
         with self._locked():
             keys = self.read()
             if any(known.name == name for known in keys):
-                raise BadInput(f"there is a key {name!r} already", value=name, expected="another name")
+                raise BadInput(f"an API key named {name!r} already exists", value=name, expected="another name")
             self._write([*keys, Key.create(name, checked, key)])
         return key
 
     def delete(self, name: str) -> None:
-        """Delete a key. Raises NotFound if there is none of this name."""
+        """Delete an API key. Raises NotFound if there is no key of this name."""
         with self._locked():
             keys = self.read()
-            kept = [key for key in keys if key.name != name]
-            if len(kept) == len(keys):
-                names = ", ".join(key.name for key in keys) or "no key at all"
-                raise NotFound(f"no key {name!r} in {self.path}", value=name, expected=names)
-            self._write(kept)
+            remaining = [key for key in keys if key.name != name]
+            if len(remaining) == len(keys):
+                names = ", ".join(key.name for key in keys) or "a file with keys"
+                raise NotFound(f"no API key {name!r} in {self.path}", value=name, expected=names)
+            self._write(remaining)
 
-    def _parsed(self, number: int, line: str) -> Key:
+    def _parse(self, number: int, line: str) -> Key:
         try:
-            found = json.loads(line)
-            key = Key(found["name"], check_scopes(found["scopes"]), found["hash"], str(found.get("created", "")))
+            record = json.loads(line)
+            key = Key(record["name"], check_scopes(record["scopes"]), record["hash"], str(record.get("created", "")))
             if not (_NAME.fullmatch(key.name) and _HASH.fullmatch(key.hash)):
                 raise ValueError("a malformed name or hash")
         except (ValueError, KeyError, TypeError):
-            message = f"{self.path}, line {number} is not a key"
+            message = f"{self.path}, line {number} is not an API key"
             raise BadInput(message, value=line, expected="a line as resift keys create writes it") from None
         return key
 
@@ -187,10 +226,10 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps other processes from changing the file meanwhile, or one change would undo the other."""
-        import fcntl  # not on Windows, where keys can be read all the same
+        """Lock out other processes, so that concurrent changes are not lost."""
+        import fcntl  # does not exist on Windows, where keys can only be read
 
-        # the folder and not the file, which each change replaces
+        # The folder is locked, since each change replaces the file.
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:

@@ -1,11 +1,11 @@
-"""What each request passes before and after its route.
+"""Hooks that run before and after each request: request ids, access control, security headers, logs and metrics.
 
-It gets an id, is admitted by its host, its origin and its key's scope, asks the engine as its caller, and is logged and
-counted.
+A browser sends requests of any web page to any address, including addresses of this machine. The hooks defend against
+two attacks:
 
-A browser sends requests of any page to any address, also to this machine's own. So changes of other sites are refused
-(CSRF), and without keys, where nothing else protects them, also requests to names that are not this machine's: a site
-may let its own name point here once its page is loaded (DNS rebinding).
+- Cross-site request forgery (CSRF): requests from other websites that change data are refused.
+- DNS rebinding: a website can let its own host name resolve to this machine after its page was loaded. If the service
+  has no API keys, requests to host names other than those of this machine are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from resift.reranker.access.keys import (
     key_hash,
     scope_of,
 )
-from resift.reranker.request_log import log as answers
+from resift.reranker.request_log import log as access_log
 from resift.rewriting.outcome import Outcome
 from resift.schema import fields_of
 
@@ -55,17 +55,20 @@ if TYPE_CHECKING:
     from resift.service.config import Config
 
 log = logging.getLogger(__name__)
-ANSWERED = "X-Request-Id"
-_ID = re.compile(r"[!-~]{1,128}")  # what can stand in a header, and in a line of a log
-_CHECK_SECONDS = 1.0  # after which the file of keys is looked at again
+REQUEST_ID_HEADER = "X-Request-Id"
+_ID = re.compile(r"[!-~]{1,128}")
+"""Request ids that are accepted from a caller. They are printed in logs and response headers."""
+_CHECK_SECONDS = 1.0
+"""Seconds after which the file of keys is checked for changes."""
 _NO_VERSION = (0, 0, 0)
+"""The version of a file of keys that does not exist."""
 
-_SAFE = ("GET", "HEAD", "OPTIONS")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:{images}; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-# no script of the page may make elements of a text: what documents hold stays text
+# Trusted types: scripts cannot create elements from strings, so that the text of documents is never parsed as HTML.
 PAGE_POLICY = _POLICY.format(images=" http: https:") + "; require-trusted-types-for 'script'; trusted-types 'none'"
 _HEADERS = {
     "Content-Security-Policy": _POLICY.format(images=""),
@@ -80,18 +83,18 @@ _CORS = {
     "Access-Control-Expose-Headers": "X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
-_COUNTED = {  # by the functions at the end
-    "rewrites": "Searches of pipelines by what became of them: the codes of resift.rewriting.outcome",
-    "searches": "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
-    "ubi": "Events and queries of UBI that were sent, and events that were read, by what became of them",
+_COUNTERS = {
+    "rewrites": "Searches of pipelines, by the outcome code of resift.rewriting.outcome",
+    "searches": "Searches of /v1/search: reranked, reranked in part, or in the engine's order",
+    "ubi": "UBI events and queries that were received or read, by outcome",
 }
+"""Names and descriptions of the counters that the functions at the end of this module increment."""
 
 
 def add_request_ids(app: Flask) -> None:
-    """Take each request's id from ``X-Opaque-Id`` or ``X-Request-Id``, or give it one, note when it began, and log
-    what was answered.
+    """Assign an id to each request, and log each response.
 
-    A value that cannot stand in a header again, or has more than 128 characters, is not taken.
+    See :func:`request_id` for the id. It is returned in the header ``X-Request-Id``.
     """
 
     @app.before_request
@@ -102,32 +105,43 @@ def add_request_ids(app: Flask) -> None:
         OPAQUE_ID.set(id if id == request.headers.get(OPAQUE_ID_HEADER) else None)
 
     @app.after_request
-    def answer(response: Response) -> Response:
-        response.headers[ANSWERED] = REQUEST_ID.get() or ""
-        if answers.isEnabledFor(logging.INFO):
+    def log_response(response: Response) -> Response:
+        response.headers[REQUEST_ID_HEADER] = REQUEST_ID.get() or ""
+        if access_log.isEnabledFor(logging.INFO):
             seconds = round(time.perf_counter() - g.get("started", time.perf_counter()), 6)
             fields = {"method": request.method, "path": request.path, "status": response.status_code}
-            answers.info("answered", extra={"fields": {**fields, "seconds": seconds}})
+            access_log.info("answered", extra={"fields": {**fields, "seconds": seconds}})
         return response
 
     @app.teardown_request
     def end(error: BaseException | None) -> None:
-        for variable in (REQUEST_ID, OPAQUE_ID):  # the thread answers others too
+        for variable in (REQUEST_ID, OPAQUE_ID):  # the thread will serve other requests
             variable.set(None)
 
 
 def request_id(headers: Mapping[str, str] | Headers) -> str:
-    """The id that a request's headers give it, or a new one."""
-    given = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, ANSWERED))
-    return next(filter(_ID.fullmatch, given), None) or uuid.uuid4().hex
+    """Return the id in the header ``X-Opaque-Id`` or ``X-Request-Id``, or a new id.
+
+    Ids of more than 128 characters, or with characters other than visible ASCII, are ignored.
+    """
+    ids = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, REQUEST_ID_HEADER))
+    return next(filter(_ID.fullmatch, ids), None) or uuid.uuid4().hex
 
 
 class Keys:
-    """The keys of a running server: those of the file at ``path``, and ``single``, if given, which has all scopes.
+    """The API keys of a running service.
 
-    The file is looked at again once a second. If what is new cannot be read, that is logged and the keys before it
-    stay. Once there were keys, they are required for good: a file that vanished lets nobody in. Raises BadInput for a
-    malformed key or file, and with ``must_exist`` if there is no file.
+    The file is checked for changes once a second. If the new version cannot be read, the error is logged and the old
+    keys stay valid. Once the service had keys, it always requires one, even if the file is deleted.
+
+    Args:
+        path: The file of keys.
+        single: A further key, with all scopes; "" for none.
+        must_exist: Whether the file must exist.
+        clock: A function that returns the time in seconds.
+
+    Raises:
+        BadInput: A key or the file is malformed, or the file does not exist although it must.
     """
 
     def __init__(
@@ -143,30 +157,37 @@ class Keys:
         self._checked = clock()
         if must_exist and self._version == _NO_VERSION:
             expected = "resift keys create NAME --scopes search,feedback"
-            raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
+            raise BadInput(f"the file of API keys {path} does not exist", value=path, expected=expected)
 
     @classmethod
     def from_config(cls, config: Config) -> Keys:
-        """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
-        # such a file would leave the service open
+        """Return the keys that the settings name.
+
+        Raises:
+            BadInput: A key or the file is malformed, or a file that the settings name does not exist. The service
+                would otherwise accept all requests.
+        """
         return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
 
     @property
     def required(self) -> bool:
-        """Whether there are keys, so that nothing is done without one."""
-        self._check_now_and_then()
+        """Whether requests need an API key."""
+        self._reload_if_changed()
         return self._required
 
     def find(self, key: str) -> Key | None:
-        """The record of a key; None if there is no such key. It takes as long whatever is wrong with it."""
-        self._check_now_and_then()
-        hashed, found = key_hash(key), None
-        for known in [*self._keys, *self._single]:
-            if hmac.compare_digest(known.hash, hashed):
-                found = known
-        return found
+        """Return the record of an API key; None if the key is unknown.
 
-    def _check_now_and_then(self) -> None:
+        All keys are compared in constant time, so that the duration reveals nothing about them.
+        """
+        self._reload_if_changed()
+        hashed, match = key_hash(key), None
+        for candidate in [*self._keys, *self._single]:
+            if hmac.compare_digest(candidate.hash, hashed):
+                match = candidate
+        return match
+
+    def _reload_if_changed(self) -> None:
         with self._lock:
             now = self.clock()
             if now - self._checked <= _CHECK_SECONDS:
@@ -175,7 +196,7 @@ class Keys:
             try:
                 self._load()
             except ResiftError as error:
-                log.error("the keys stay as they were: %s", error.message)
+                log.error("the file of API keys was not reloaded: %s", error.message)
 
     def _load(self) -> None:
         try:
@@ -185,18 +206,22 @@ class Keys:
             return
         except OSError as error:
             path = str(self.file.path)
-            raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of keys") from error
-        # the file's number too: two changes may have the same time and size
+            raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of API keys") from error
+        # Two versions may have the same time and size, but have different inode numbers.
         version = (status.st_mtime_ns, status.st_ino, status.st_size)
         if version != self._version:
             self._keys, self._version, self._required = self.file.read(), version, True
 
 
 def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    """Check each request's ``Host``, ``Origin`` and ``Content-Type``, and send the headers that browsers heed.
+    """Check the ``Host``, ``Origin`` and ``Content-Type`` of each request, and add security headers to responses.
 
-    ``hosts``: names by which the server may be reached, besides those of this machine; with keys any name will do
-    where none are given. ``origins``: the other sites (``https://shop.example``) whose pages may use the API.
+    Args:
+        app: The application.
+        keys: The API keys.
+        hosts: Host names of the service besides those of this machine. If it is empty and there are API keys, any name
+            is accepted.
+        origins: Origins of other websites whose pages may use the API, such as ``https://shop.example``.
     """
 
     @app.before_request
@@ -204,14 +229,14 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
         host = host_of(f"//{request.host}")
         if (hosts or not keys.required) and host not in hosts and not is_loopback(host):
             raise HostNotAllowed(
-                f"requests to {request.host!r} are not answered",
+                f"requests to the host {request.host!r} are not accepted",
                 value=request.host,
                 expected="localhost, or a name in RESIFT_HOSTS",
             )
-        if request.method not in _SAFE and _is_foreign(origins):
+        if request.method not in _SAFE_METHODS and _is_foreign(origins):
             origin = request.headers.get("Origin", "another site")
             expected = "the same origin, or one in RESIFT_CORS"
-            raise OriginNotAllowed(f"{origin} may not change anything here", value=origin, expected=expected)
+            raise OriginNotAllowed(f"{origin} may not send requests that change data", value=origin, expected=expected)
         if request.endpoint is not None and _has_body() and not request.is_json:
             raise UnsupportedMediaType(
                 f"the Content-Type is {request.mimetype or 'missing'}",
@@ -232,40 +257,40 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
 
 def _has_body() -> bool:
-    """Whether the request at hand changes something by a body, or says that it had one."""
-    stated = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
-    return request.method not in _SAFE and (stated or bool(request.content_length))
+    """Return whether the current request has, or declares, a body, and a method that may change data."""
+    is_declared = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
+    return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 
 
 def _is_foreign(origins: Sequence[str]) -> bool:
-    """Whether a page of a site that is not allowed sent the request at hand."""
+    """Return whether the current request comes from a page of a website that is not allowed."""
     origin = request.headers.get("Origin")
     if origin in origins:
         return False
     site = request.headers.get("Sec-Fetch-Site")
     if site is not None:
-        # what a browser says itself is right also behind a proxy that changes the Host
+        # The browser compared the sites itself. This is also correct behind a proxy that changes the Host header.
         return site not in ("same-origin", "none")
-    # programs send no Origin. Schemes are not compared: a proxy may end https before us
+    # Programs other than browsers send no Origin. Schemes are not compared, since a proxy may terminate TLS.
     return origin is not None and origin.partition("://")[2].lower() != request.host.lower()
 
 
 _WITHOUT_BODIES = frozenset(SCOPES) - {"body", "review", "admin"}
 _EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
-# also behind a comma, which joins several headers of a name
 _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
+"""Matches an API key of the service in an Authorization header. Commas join several headers of the same name."""
 
 
 def require_keys(app: Flask, keys: Keys) -> None:
-    """Refuse requests without a key for the endpoint's scope, where there are keys. Without keys all are let in."""
+    """Refuse requests without an API key for the endpoint's scope. If there are no keys, accept all requests."""
 
     @app.before_request
     def check() -> None:
         if request.endpoint is None or request.method == "OPTIONS":
-            # what has no endpoint is answered with 404 or 405, and a browser asks by OPTIONS without its page's key
+            # Requests without an endpoint are answered with 404 or 405. Browsers send OPTIONS without the page's key.
             return
         if not keys.required:
-            # others than this machine's own are known by nothing: they ask as a key that everybody may see
+            # Remote callers are anonymous, so they get the scopes of a key that everybody may see.
             g.caller = Caller() if _is_local() else Caller(scopes=_WITHOUT_BODIES)
             return
         scope = scope_of(request.endpoint)
@@ -280,18 +305,21 @@ def require_keys(app: Flask, keys: Keys) -> None:
 
 
 def _is_local() -> bool:
-    """Whether the request at hand is this machine's own, and does not come through a proxy for another name."""
+    """Return whether the current request comes from this machine, and not through a proxy for another host name."""
     return is_loopback(request.remote_addr or "") and is_loopback(host_of(f"//{request.host}"))
 
 
 def current_caller() -> Caller:
-    """Who sent the request at hand; somebody who may do everything where there are no keys, or no request."""
+    """Return the sender of the current request. Outside a request, return a caller with all scopes."""
     caller: Caller = g.get("caller", Caller()) if has_request_context() else Caller()
     return caller
 
 
 def engine_headers() -> dict[str, str] | None:
-    """The caller's own credentials, which the engine is asked with; an API key of ours is never among them."""
+    """Return the headers with which the engine is called: the caller's own credentials; None if there are none.
+
+    API keys of the service are never passed on.
+    """
     authorization = request.headers.get("Authorization")
     if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):
         return None
@@ -301,40 +329,43 @@ def engine_headers() -> dict[str, str] | None:
 def _caller(keys: Keys, scope: str) -> Caller:
     presented = request.headers.get("X-Api-Key") or _bearer()
     if not presented:
-        raise Unauthorized("this needs an API key", expected=_EXPECTED)
+        raise Unauthorized("this request needs an API key", expected=_EXPECTED)
     key = keys.find(presented)
-    # the key itself is not quoted: answers end up in logs
+    # The message does not quote the key, since responses may be logged.
     if key is None:
-        raise Unauthorized("this API key is not known", expected=_EXPECTED)
+        raise Unauthorized("this API key is unknown", expected=_EXPECTED)
     if scope not in key.scopes:
         raise Forbidden(
-            f"key {key.name!r} has no scope {scope!r}", value=",".join(key.scopes), expected=f"the scope {scope}"
+            f"API key {key.name!r} does not have the scope {scope!r}",
+            value=",".join(key.scopes),
+            expected=f"the scope {scope}",
         )
     return key.caller
 
 
 def _bearer() -> str | None:
-    """Our key in ``Authorization``; None for anybody else's credentials."""
+    """Return the service's API key in the header ``Authorization``; None for other credentials."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
 
 
 def _credentials(authorization: str) -> Iterator[str]:
-    """An ``Authorization`` header as it is, and the name and password in it."""
+    """Yield the value of an ``Authorization`` header, and the user name and password of basic authentication."""
     yield authorization
     try:
-        found = request.authorization
-    except ValueError:  # of letters beyond ASCII in what should be base64
+        decoded = request.authorization
+    except ValueError:  # characters beyond ASCII instead of base64
         return
-    if found is not None and found.type == "basic":
-        yield f"{found.username}:{found.password}"
+    if decoded is not None and decoded.type == "basic":
+        yield f"{decoded.username}:{decoded.password}"
 
 
 def add_metrics(app: Flask) -> None:
-    """Count requests and their seconds by endpoint, and serve them under ``/metrics``.
+    """Count requests and measure their duration by endpoint, and serve the metrics under ``/metrics``.
 
-    Where the variable PROMETHEUS_MULTIPROC_DIR names a folder, the figures of all processes that share it are added up.
+    If the environment variable ``PROMETHEUS_MULTIPROC_DIR`` names a folder, the metrics of all processes that use this
+    folder are added up.
     """
     shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
     registry = CollectorRegistry()
@@ -347,8 +378,8 @@ def add_metrics(app: Flask) -> None:
         buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     )
 
-    for name, what in _COUNTED.items():
-        app.extensions[name] = Counter(f"resift_{name}", what, ["outcome"], registry=registry)
+    for name, description in _COUNTERS.items():
+        app.extensions[name] = Counter(f"resift_{name}", description, ["outcome"], registry=registry)
 
     @app.after_request
     def end(response: Response) -> Response:
@@ -366,17 +397,23 @@ def add_metrics(app: Flask) -> None:
 
 
 def count_rewrite(outcome: Outcome) -> None:
-    """Count a search of a pipeline by what became of it."""
+    """Count a search of a pipeline by its outcome."""
     current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 
-def count_search(told: dict[str, Any]) -> None:
-    """Count what is said of a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
-    outcome = "engine_order" if not told["reranked"] else "in_part" if "reason" in told else "reranked"
+def count_search(report: dict[str, Any]) -> None:
+    """Count a search as ``reranked``, ``in_part`` or ``engine_order``.
+
+    Args:
+        report: The object ``resift`` in the search's response.
+    """
+    outcome = "in_part" if "reason" in report else "reranked"
+    if not report["reranked"]:
+        outcome = "engine_order"
     current_app.extensions["searches"].labels(outcome).inc()
 
 
 def count_ubi(outcome: str, items: int) -> None:
-    """Count what became of so many events or queries of UBI; outside of an application nothing is counted."""
+    """Count UBI events or queries with the same outcome. Outside a Flask application, nothing is counted."""
     if items and has_app_context():
         current_app.extensions["ubi"].labels(outcome).inc(items)
