@@ -98,10 +98,9 @@ key_option = click.option(
     metavar="URL",
     help="URL at which OpenSearch reaches the service (resift serve).",
 )
-@click.option("--reranker", "old_service", metavar="URL", hidden=True)
 @name_option
 @key_option
-def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service: str | None, **options: Any) -> None:
+def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 
     Where settings of the whole cluster have to change, it first shows each with its value now and then and the reason,
@@ -110,7 +109,6 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
     """
     from resift.plugin.operations.install import install as plan_install
 
-    options["service"] = options["service"] or old_service  # --reranker is the name of the option before 0.2
     plan = plan_install(url, **options)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)

@@ -82,11 +82,12 @@ class Config(Struct, frozen=True, kw_only=True):
     feedback: Annotated[
         str, documented("[method](feedback.md) by which sessions learn", pattern=_METHOD, title=" | ".join(METHODS))
     ] = DEFAULT_METHOD
-    window: Annotated[Window, documented("number of hits that each shard rescores (`window_size`)")] = 100
-    session_window: Annotated[
+    window: Annotated[
         Window,
-        documented("`window_size` in a session that has learned something about the query, if larger than `window`"),
-    ] = 400
+        documented(
+            "number of hits that each shard rescores (`window_size`); at least 400 in a session that has learned"
+        ),
+    ] = 100
     alpha: Annotated[
         Alpha | None,
         documented(

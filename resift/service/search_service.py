@@ -59,6 +59,7 @@ from resift.sessions.trials import Trials
 from resift.vectors.weights import discount_alpha
 
 log = logging.getLogger(__name__)
+SESSION_WINDOW = 400  # least `window_size` of a search in a session that has learned something about the query
 _INFO_SECONDS, _INFOS = 5.0, 1000
 # Of searches that other words, and nearest documents, find documents for.
 _WIDENED_WINDOW, _WIDENED_KNN = 200, 100
@@ -269,7 +270,7 @@ class SearchService:
     ) -> RewriteSettings:
         config = self.config
         alpha = self._similarity_weight(asked.text, asked.alpha, feedback, info.tuning)
-        window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
+        window = asked.window or (config.window if feedback is None else max(config.window, SESSION_WINDOW))
         # what other words find is ordered by meaning, further down
         window = max(window, _WIDENED_WINDOW) if is_widened and asked.window is None else window
         # for all indices that are served one number is set, and some may have no graph

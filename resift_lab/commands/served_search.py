@@ -19,6 +19,7 @@ from resift.rewriting.clauses import question_clause
 from resift.rewriting.request import RewriteSettings, telling_words
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
+from resift.service.search_service import SESSION_WINDOW
 from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_feedback
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.weights import discount_alpha
@@ -88,7 +89,7 @@ class IndexSearch:
             alpha, window = discount_alpha(asked.alpha, known), self.defaults.window
         else:
             alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known, self.info.tuning.strength)
-            window = self.defaults.session_window
+            window = SESSION_WINDOW
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)
 

@@ -408,9 +408,9 @@ def ext_of(session: str) -> dict[str, Any]:
 def test_a_session_has_a_window_of_its_own(
     engine: Engine, model: Model, config: Config, filled: str, session_index: str
 ) -> None:
-    given = structs.replace(config, window=60, session_window=90, session_index=session_index)
+    given = structs.replace(config, window=60, session_index=session_index)
     client = create_app(given, engine=engine, model=model).test_client()
     assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 60
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
-    assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 90
+    assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 400
     assert post(client, "/v1/search", index=filled, query="fire", session="a", window=7)["resift"]["window"] == 7

@@ -20,6 +20,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import ResiftError
 from resift.feedback.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
+from resift.service.search_service import SESSION_WINDOW
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
 from resift.vectors.weights import DEFAULT_ALPHA
 
@@ -190,10 +191,7 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
 def test_what_is_documented_in_words_is_the_codes() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
     search = schemas["SearchRequest"]["properties"]
-    assert (
-        search["window"]["x-default"]
-        == f"{config.window}; {config.session_window} in a session that has learned something"
-    )
+    assert search["window"]["x-default"] == f"{config.window}; {SESSION_WINDOW} in a session that has learned something"
     assert (config.alpha, config.max_text) == (None, search["query"]["anyOf"][0]["maxLength"])
     assert search["alpha"]["x-default"] == f"the model's, such as {DEFAULT_ALPHA}"
     assert search["knn"]["x-default"] == str(config.knn)
