@@ -30,16 +30,16 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import SPELLING, some_of
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
+from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.metrics import ndcg_at
 from resift_lab.evaluation.served import Served, served_by
 from resift_lab.evaluation.system import Encoder, Taught
-from resift_lab.training.late_interaction_selection import learn
+from resift_lab.training.late_interaction_selection import train_reranker
 from resift_lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
-from resift_lab.training.queries import train_queries
-from resift_lab.training.queries import weigh as weigh_by_spread
+from resift_lab.training.queries import EncodedDocuments, set_weights, train_queries
 from resift_lab.training.self_supervised import adapt
 from resift_lab.training.teachers import Teacher, folder_teacher
-from resift_lab.training.weighing import weigh
+from resift_lab.training.weighing import choose_weight
 from resift_lab.vectors.mixture import mix_vectors
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus", "mtrag-clapnq", "mtrag-govt", "mtrag-fiqa")
@@ -78,7 +78,7 @@ def rows(name: str) -> Iterator[Row]:
     if len(whole.queries) > QUERIES:
         drawn = np.random.default_rng(0).permutation(len(whole.queries))[:QUERIES]
         collection = with_queries(whole, drawn.tolist())
-    found = weigh(packaged, collection.documents)
+    found = choose_weight(packaged, collection.documents)
     text, general = figure(collection, packaged, 0.0), figure(collection, packaged, packaged.alpha)
     alpha, why = (packaged.alpha, "too few documents") if found is None else (found.alpha or 0.0, found.why["alpha"])
     default = figure(collection, packaged, alpha)
@@ -98,9 +98,11 @@ def queries(name: str, collection: Collection, text: float) -> Row:
     places = {id: place for place, id in enumerate(held["document_ids"].tolist())}
     documents = held["documents"].astype(np.float32)[[places[id] for id in collection.document_ids]]
     teacher = Teacher("minilm", folder_teacher(os.environ["RESIFT_ST"]), Path(".resift/gates"))
-    model: StaticQueries = train_queries(collection.documents, teacher, load_model().table, QueryOptions(), documents)
+    model: StaticQueries = train_queries(
+        EncodedDocuments(collection.documents, documents), teacher, load_model().table, QueryOptions()
+    )
     told, alpha = model.table.info["taught"], model.alpha
-    weigh_by_spread(model, told["spread"])
+    set_weights(model, told["spread"])
     own = figure(collection, model, model.alpha, documents)
     return "queries", text, figure(collection, model, alpha, documents), own, f"{alpha:.2f}: {told['why']}"
 
@@ -116,7 +118,7 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     unseen = with_queries(collection, outer.test[:QUERIES].tolist())
     served, text = searches(collection, packaged, alpha), figure(unseen, packaged, 0.0)
     table = mix_vectors([packaged.table], idf=DocumentFrequencies.from_texts(collection.documents), spelling=SPELLING)
-    model, report = learn(known, table, split, LateInteractionOptions(), served)
+    model, report = train_reranker(SplitCollection(known, split, True), table, served, LateInteractionOptions())
     prepared, plain, reranked = model.prepare(collection.documents), [], []
     for query in unseen.queries:
         hits = served(query)

@@ -39,9 +39,9 @@ from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback
 from resift_lab.evaluation.protocol import run_hybrid
 from resift_lab.evaluation.system import Encoder, System, Taught
-from resift_lab.training.distill import load
+from resift_lab.training.distill import load_sentence_transformer
 from resift_lab.training.options import QueryOptions
-from resift_lab.training.queries import train_queries
+from resift_lab.training.queries import EncodedDocuments, train_queries
 from resift_lab.training.teachers import CALL, Encode, Teacher
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
@@ -50,7 +50,7 @@ MEMORY = Path(".resift/static-queries")
 
 def teacher_of(folder: str) -> tuple[str, Encode]:
     """The teacher's name, and what encodes texts by it."""
-    model = load(folder).bfloat16()
+    model = load_sentence_transformer(folder).bfloat16()
 
     def encode(texts: Sequence[str]) -> Floats:
         vectors = model.encode(list(texts), batch_size=CALL, convert_to_numpy=False, show_progress_bar=False)
@@ -79,9 +79,8 @@ class Taken:
 
     def static(self, seed: int, documents: Floats | None) -> StaticQueries:
         """Learned from parts of the documents, and from the ``documents``' vectors if they are given."""
-        return train_queries(
-            self.collection.documents, self.asking, load_model().table, QueryOptions(seed=seed), documents
-        )
+        encoded = EncodedDocuments(self.collection.documents, documents)
+        return train_queries(encoded, self.asking, load_model().table, QueryOptions(seed=seed))
 
     def taught(self, model: StaticQueries) -> Taught:
         """As it is measured."""

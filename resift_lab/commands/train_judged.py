@@ -93,7 +93,7 @@ def reranker_command(
     written; if that does not help either, or perhaps by chance (p of 0.05 or more), nothing is written and the exit
     status is 3. Needs the extra 'adapt'.
     """
-    from resift_lab.training.late_interaction_selection import learn
+    from resift_lab.training.late_interaction_selection import train_reranker
 
     started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
@@ -111,9 +111,7 @@ def reranker_command(
             served = _served_index(engine, info, searched, data.collection.document_ids)
         table = _mixed(sources, data.collection.documents, SPELLING)
         with progress_bar("training") as progress:
-            reranker, report = learn(
-                data.collection, table, data.split, options, served, data.train_on_all, candidates, progress
-            )
+            reranker, report = train_reranker(data, table, served, options, candidates, progress)
     reranker.info |= {"indices": [] if index is None else [index], "beside": searched.hash}
     _save(reranker, report, out, as_json, time.perf_counter() - started)
 

@@ -34,7 +34,7 @@ from resift_lab.commands.saved import saved_line, saved_model
 from resift_lab.commands.settings import set_option
 from resift_lab.training.deployed import embed
 from resift_lab.training.options import QueryOptions
-from resift_lab.training.queries import train_queries
+from resift_lab.training.queries import EncodedDocuments, train_queries
 from resift_lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
 
 DEPLOYED = "opensearch:"
@@ -125,7 +125,7 @@ def _learned(
             texts, documents = _indexed(engine, index, str(field), fields)
         with progress_bar("learning", "texts") as progress:
             taught = Teacher(name, encode, memory, prefix)
-            return train_queries(texts, taught, table, options, documents, field, progress)
+            return train_queries(EncodedDocuments(texts, documents, field), taught, table, options, progress)
 
 
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:

@@ -1,4 +1,4 @@
-"""``resift train self``: adapt word vectors to documents without labels, alone or before indexing them."""
+"""The command ``resift train self``, and the adaptation of ``resift index --adapt``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from resift_lab.commands.options import out_option, seed_option, vectors_option
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.training.options import AdaptOptions
-from resift_lab.training.self_supervised import adapt, adapt_if_better, adapted_lines, refusal
+from resift_lab.training.self_supervised import adapt, adapt_if_better, rejection_warning, report_lines
 
 
 @click.command("self", epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
-@click.option("--corpus", "files", required=True, multiple=True, metavar="FILE", help="Documents. May be repeated.")
+@click.option(
+    "--corpus", "files", required=True, multiple=True, metavar="FILE", help="A file of documents. May be repeated."
+)
 @out_option
 @vectors_option
 @fields_option
@@ -40,36 +42,46 @@ def self_command(
     seed: int,
     settings: dict[str, Any],
 ) -> None:
-    """Adapt word vectors and their weights to your own documents; no labels are needed.
+    """Adapt word vectors and their weights to your documents, without labels.
 
-    A higher temperature suits broader subjects; with codewords=K a BoEW model is made.
+    With '--set codewords=K' the result is a bag-of-embedded-words model (BoEW), otherwise a model that averages word
+    vectors. A higher '--set temperature=T' suits documents on broader subjects.
 
-    Part of the documents is held back to judge the result: a search as it is served has to find them better than by the
-    text alone, and than with the untrained vectors. The weight of the vectors is chosen likewise. Else nothing is
-    written and the exit status is 3. Needs the extra 'adapt'.
+    A part of the documents is held back to evaluate the result and to choose the weight of the vectors. The model is
+    written only if searches with the adapted vectors find these documents better than searches by the text alone and
+    searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()
     texts, table = list(CorpusTexts(source, fields, "reading")), load_vectors(vectors)
     with progress_bar("adapting") as progress:
         model = adapt(texts, table, options, progress)
-    found: dict[str, Any] = model.table.info["adapted"]
-    better = bool(found["better"])
-    lines = adapted_lines(found, time.perf_counter() - started)
+    evaluation: dict[str, Any] = model.table.info["adapted"]
+    better = bool(evaluation["better"])
+    lines = report_lines(evaluation, time.perf_counter() - started)
     if better:
         model.save(out)
         lines.append(saved_line(model, out))
     click.echo("\n".join(lines))
     if not better:
-        click.echo(f"{refusal(found)}; nothing was written to {out}", err=True)
+        click.echo(f"{rejection_warning(evaluation)}; nothing was written to {out}", err=True)
         sys.exit(PROBLEMS_FOUND)
 
 
 def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT_MODEL) -> Model:
-    """A model adapted to the documents of ``files`` and saved in the folder ``out``, for ``resift index --adapt``.
+    """Adapt word vectors to documents, and save the model to index the documents with.
 
-    If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so
-    that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
+    If the adapted model is not better than the original word vectors, a warning is printed and a model of the original
+    word vectors is saved instead.
+
+    Args:
+        files: The documents. They can be read again afterwards.
+        fields: The text fields of the documents.
+        out: The folder to write the model to.
+        vectors: The word vectors to adapt.
+
+    Returns:
+        The saved model.
     """
     table = load_vectors(vectors)
     texts = list(CorpusTexts(files, fields, "reading"))
@@ -77,7 +89,7 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     with progress_bar("adapting") as progress:
         model = adapt_if_better(texts, table, progress, remarks.append) or build_model("mean", table)
     click.echo("\n".join(remarks), err=True)
-    # indexing reads the files again, and its progress bar starts from here
+    # Indexing reads the files again, and its progress bar starts at this position.
     files.position = 0
     model.save(out)
     return model

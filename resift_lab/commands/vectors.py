@@ -30,8 +30,8 @@ from resift_lab.commands.options import (
 from resift_lab.commands.saved import saved_line
 from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
-from resift_lab.training.distill import distill, read_words
-from resift_lab.training.refine import refine
+from resift_lab.training.distill import DistillOptions, distill, read_words
+from resift_lab.training.refine import RefineOptions, refine
 from resift_lab.training.word2vec import train_word2vec
 from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import mix_vectors
@@ -106,7 +106,7 @@ def export_command(source: str, out: str) -> None:
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
 )
-@option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
+@option_of(DistillOptions, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
 @out_option
 def distill_command(
     folder: str,
@@ -126,7 +126,7 @@ def distill_command(
     own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
-        table = distill(folder, chain(own, listed), limit=_DISTILLED, progress=progress, **settings)
+        table = distill(folder, chain(own, listed), DistillOptions(limit=_DISTILLED, **settings), progress)
     _save(quantized(table), out)
 
 
@@ -182,7 +182,7 @@ def refine_command(
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
-        table = refine(load_vectors(vectors), folder, texts, limit=_SENTENCES, progress=progress)
+        table = refine(load_vectors(vectors), folder, texts, RefineOptions(limit=_SENTENCES), progress)
     _save(quantized(table), out)
 
 

@@ -1,1 +1,4 @@
-"""Everything that learns, and what chooses and judges it. Nothing in here is needed to serve a model that exists."""
+"""Training of models and word vectors, and the evaluations that decide whether a trained model is used.
+
+Serving a trained model needs nothing from this package.
+"""

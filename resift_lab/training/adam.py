@@ -1,9 +1,8 @@
-"""Adam on the rows of an array that a batch touches, by numpy.
+"""The Adam optimiser for some rows of a large array, in NumPy.
 
-The session's mask has an Adam of its own, :func:`resift.feedback.mask.adam`. They are two because they are fast for
-opposite reasons: here a batch moves a few rows of a large table and the moments of all others stay as they are; there
-ten documents move one small vector twenty times, within a request, by unnormalised float64 sums that spare most of the
-operations on arrays.
+:func:`resift.feedback.mask.adam` is a second implementation, for the mask of a session. Each is fast for a different
+use. This class updates the few rows of a large table that a batch touches and leaves the moments of all other rows
+unchanged. The session's mask is a small vector that is updated twenty times within a request.
 """
 
 from __future__ import annotations
@@ -15,20 +14,36 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-_BETA_FIRST, _BETA_SECOND, _EPSILON = 0.9, 0.999, 1e-8
+_BETA_FIRST = 0.9
+_BETA_SECOND = 0.999
+_EPSILON = 1e-8
+# Share of the learning rate that is left at the end of a training.
 _LOWEST_RATE = 0.02
 
 
 def remaining_rate(step: int, total: int) -> float:
-    """The part of the learning rate that is left at ``step`` (from 0) of ``total``: it falls evenly, down to 2 %."""
+    """Return the share of the learning rate to use at a step.
+
+    The share falls linearly from 1, but not below 0.02.
+
+    Args:
+        step: The number of the step, from 0.
+        total: The total number of steps.
+    """
     return max(1 - step / total, _LOWEST_RATE)
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015, Algorithm 1) on some rows of ``values`` at a time, with learning rate ``rate``.
+    """Adam for some rows of an array at a time.
 
-    ``values`` (V,) or (V, D) float32 are changed in place. The moments of rows that a step does not touch stay as they
-    are, but the bias correction counts every step.
+    The moments of rows that a step does not touch stay unchanged. The bias correction counts every step.
+
+    Args:
+        values: The parameters of shape (V,) or (V, D), float32. They are changed in place.
+        rate: The learning rate.
+
+    Source:
+        Kingma and Ba 2015, Algorithm 1.
     """
 
     def __init__(self, values: Floats, rate: float) -> None:
@@ -36,7 +51,14 @@ class Adam:
         self.first_moment, self.second_moment = np.zeros_like(values), np.zeros_like(values)
 
     def update(self, rows: NDArray[Any], gradient: Floats, step: int, remaining: float) -> None:
-        """Move the rows by their ``gradient`` (R,) or (R, D); ``step`` counts from 1, ``remaining`` is of the rate."""
+        """Update some rows by their gradient.
+
+        Args:
+            rows: The numbers of the rows, shape (R,).
+            gradient: The gradient by these rows, shape (R,) or (R, D).
+            step: The number of the step, from 1.
+            remaining: The share of the learning rate to use, see :func:`remaining_rate`.
+        """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)
         second = self.second_moment[rows] * np.float32(_BETA_SECOND) + gradient**2 * np.float32(1 - _BETA_SECOND)
         self.first_moment[rows], self.second_moment[rows] = first, second

@@ -1,11 +1,16 @@
-"""RO-BoEW: a bag of embedded words, every part of it learned for retrieval (Passalis and Tefas 2018, section 3).
+"""RO-BoEW: a bag of embedded words that is trained for retrieval (Passalis and Tefas 2018, section 3).
 
-A word's vector x becomes memberships u in K codewords (eqs. 1 and 2), a text is their weighted mean z (eq. 3), and its
-vector is s = r ⊙ z (eq. 4). Word vectors, codebook V, width σ and mask r are trained towards pure clusters around one
-centre for each class: by the entropy of the classes within the clusters (eq. 13) or, ``tied``, by the cross-entropy
-between each document's cluster and its class, which also says whose cluster it should be. Beyond the paper, the words'
-pooling weights are learned too, and the centres, which start as the classes' means, follow with a small rate. A step
-touches only the words of its batch.
+The vector x of a word is converted to memberships u in K codewords (equations 1 and 2). A text is represented by the
+weighted mean z of its words' memberships (equation 3), multiplied by a mask: s = r ⊙ z (equation 4). Word vectors,
+codebook V, width σ and mask r are trained so that the documents form pure clusters. Each class has a cluster centre.
+
+The loss is either the entropy of the classes within the clusters (equation 13) or, with ``tied`` clusters, the
+cross-entropy between each document's cluster and its class. The second form also fixes which cluster belongs to which
+class.
+
+Two things are not in the paper: the weights of words in the mean are trained too, and with ``tied`` clusters the
+centres, which start as the mean vectors of the classes, are trained at a low rate. A step updates only the words of its
+batch.
 """
 
 from __future__ import annotations
@@ -28,14 +33,25 @@ from resift.vectors.weights import Alphas
 from resift_lab.training.options import RoBoewOptions
 
 _TINY = 1e-12
+# Smallest initial weight of a word, as a share of the largest.
 _MIN_WEIGHT = 1e-3
 
 
 class RoBoew(torch.nn.Module):  # type: ignore[misc]
-    """The network: rows X (V, D), log weights (V, 1), codebook V (K, D), width σ () and mask r (K,), all float32.
+    """The network of RO-BoEW.
 
-    ``table``: the words to train, most frequent first, with rows and weights to start from. Raises BadInput for more
-    codewords than words.
+    Its parameters are the word vectors X (V, D), the logarithms of the word weights (V, 1), the codebook V (K, D), the
+    width σ (a scalar) and the mask r (K,), all float32.
+
+    Args:
+        table: The words to train, most frequent first, with initial vectors and weights.
+        options: The settings.
+
+    Raises:
+        BadInput: If there are more codewords than words.
+
+    Source:
+        Passalis and Tefas 2018, sections 3.1 and 3.3, Algorithm 1.
     """
 
     segments = 1
@@ -44,12 +60,12 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         if options.codewords > len(table):
             raise BadInput(
-                f"{options.codewords} codewords for {len(table)} words",
+                f"{options.codewords} codewords are more than the {len(table)} words",
                 value=options.codewords,
                 expected=f"at most {len(table)}",
             )
         codebook = learn_codebook(table, options.codewords, options.seed)
-        # only the log of a weight is trained, and a word of weight 0 could never gain any
+        # The logarithm of a weight is trained, so a weight of 0 could never change.
         weights = np.maximum(table.weights, _MIN_WEIGHT * table.weights.max())[:, None]
         self.rows = torch.nn.Parameter(torch.from_numpy(table.rows().copy()))
         self.log_weights = torch.nn.Parameter(torch.from_numpy(np.log(weights)))
@@ -57,40 +73,71 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self._add_width_and_head(options)
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
-        """Make the width of memberships, and the parameters that follow the pool."""
+        """Add the width of the membership function, and the parameters that are applied after pooling."""
         self.width = torch.nn.Parameter(torch.tensor(options.sigma))
         self.mask = torch.nn.Parameter(torch.ones(options.codewords))
 
     def name(self) -> str:
-        """The exported model's name, with its sizes."""
+        """Return the name of the exported model, with its sizes."""
         return f"ro-boew:{len(self.codebook)}"
 
     def scale(self) -> torch.Tensor:
-        """What distances are divided by: σ²."""
+        """Return the divisor of distances, σ²."""
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """s = r ⊙ z (eq. 4); ``pooled`` z (n, K), gives (n, K)."""
+        """Return the vectors of texts, s = r ⊙ z.
+
+        Args:
+            pooled: The pooled memberships z of each text, shape (n, K).
+
+        Returns:
+            Vectors of shape (n, K).
+
+        Source:
+            Passalis and Tefas 2018, equation 4.
+        """
         return pooled * self.mask
 
     def head_arrays(self) -> dict[str, Any]:
-        """What an exported model takes besides its table."""
+        """Return the arguments of the exported model besides its table."""
         return {"mask": self.mask.detach().numpy().copy()}
 
     def membership(self, rows: torch.Tensor) -> torch.Tensor:
-        """u = softmax(-‖x - v_k‖ / scale) (eqs. 1 and 2); ``rows`` (n, D), gives (n, K)."""
+        """Return the memberships of words in the codewords, u = softmax over k of -‖x - v_k‖ / scale.
+
+        Args:
+            rows: Word vectors x of shape (n, D).
+
+        Returns:
+            Memberships of shape (n, K). Each row sums to 1.
+
+        Source:
+            Passalis and Tefas 2018, equations 1 and 2.
+        """
         codebook = self.codebook
         squares = rows.square().sum(1, keepdim=True) + codebook.square().sum(1) - 2 * rows @ codebook.T
-        # not 0, where the derivative of the root is infinite
+        # The derivative of the square root is infinite at 0.
         return torch.softmax(-squares.clamp_min(_TINY).sqrt() / self.scale(), dim=1)
 
     def forward(self, counts: csr_matrix) -> torch.Tensor:
-        """Vectors (n, dim) of texts by their word counts (n · S, V), a row for each segment; zeros without words."""
+        """Return the vectors of texts.
+
+        Args:
+            counts: Word counts of shape (n · S, V), with a row for each segment of each text.
+
+        Returns:
+            Vectors of shape (n, dim). The memberships of a segment without words are zeros.
+
+        Source:
+            Passalis and Tefas 2018, equations 1 to 4; the word weights in equation 3 are an addition.
+        """
         used, columns = np.unique(counts.indices, return_inverse=True)
         words = torch.from_numpy(used.astype(np.int64))
         weights = functional.embedding(words, self.log_weights, sparse=True).exp()
         memberships = self.membership(functional.embedding(words, self.rows, sparse=True))
-        # one bag gives both the weighted sum of the memberships and, in the last column, what to divide it by
+        # The weights are the last column, so that a single embedding bag computes both the weighted sum of the
+        # memberships and its divisor.
         sums = functional.embedding_bag(
             torch.from_numpy(columns.ravel()),
             torch.cat([weights * memberships, weights], dim=1),
@@ -102,27 +149,42 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return self.text_vectors(pooled.reshape(-1, self.segments * pooled.shape[1]))
 
     def encode(self, counts: csr_matrix, batch: int = 512) -> Floats:
-        """:meth:`forward` in batches, as numpy (n, dim)."""
+        """Return the vectors of texts as a NumPy array, computed in batches.
+
+        Args:
+            counts: Word counts of shape (n · S, V), with a row for each segment of each text.
+            batch: The number of texts per batch.
+
+        Returns:
+            Vectors of shape (n, dim), float32.
+        """
         size = batch * self.segments
         with torch.no_grad():
             return np.concatenate([self(counts[i : i + size]).numpy() for i in range(0, counts.shape[0], size)])
 
     def parameter_groups(self, rate: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Parameter groups of Adam and of sparse Adam, with their learning rates."""
+        """Return the parameters with their learning rates.
+
+        Returns:
+            The parameter groups for Adam, and the parameter groups for sparse Adam.
+        """
         sparse = [{"params": [self.rows], "lr": rate}, {"params": [self.log_weights], "lr": 3 * rate}]
-        others = [value for name, value in self.named_parameters() if name not in ("rows", "log_weights", "width")]
-        return [{"params": others, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
+        dense = [value for name, value in self.named_parameters() if name not in ("rows", "log_weights", "width")]
+        return [{"params": dense, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
 
     def export(self, table: WordVectors, vectors: WordVectors, info: dict[str, Any]) -> Model:
-        """The model to serve: memberships of the trained words of ``table``, then of the other words of ``vectors``.
+        """Return the model to serve, a table of the words' memberships.
 
-        ``info`` is saved with it as what the training found.
+        Args:
+            table: The trained words.
+            vectors: The original word vectors. Their other words are appended to the table.
+            info: The summary of the training, to be saved with the model.
         """
         untrained = np.array([row for row, word in enumerate(vectors.words) if table.index[word] < 0], np.int64)
         words = table.words + [vectors.words[row] for row in untrained]
         with torch.no_grad():
-            others = self.membership(torch.from_numpy(unit_rows(vectors.rows()[untrained])))
-            memberships = torch.cat([self.membership(self.rows), others]).numpy()
+            untrained_memberships = self.membership(torch.from_numpy(unit_rows(vectors.rows()[untrained])))
+            memberships = torch.cat([self.membership(self.rows), untrained_memberships]).numpy()
             weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], vectors.weights[untrained]])
         trained = WordVectors(words, memberships, weights, info={**vectors.info, "trained": info})
         return Model(
@@ -138,11 +200,19 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
 def entropy(
     vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: RoBoewOptions | None = None
 ) -> torch.Tensor:
-    """Entropy of the classes in the soft clusters around ``centres``, in nats: eqs. 5 to 13, or the ``tied`` form.
+    """Return the entropy of the classes in the soft clusters around ``centres``, in nats.
 
-    ``vectors`` s (N, K); ``targets`` π (N, C), each document's shares of the classes (rows sum to 1); ``centres``
-    (C, K), one for each class. With the documents' memberships w in the clusters, the weight h_jk of class j in
-    cluster k and its share p_jk, it is -1/N · Σ h_jk · log p_jk, and tied -1/N · Σ π_ij · log w_ij.
+    With the memberships w_ik of document i in cluster k, the weight h_jk of class j in cluster k and its share p_jk,
+    the entropy is -1/N · Σ h_jk · log p_jk. With ``tied`` clusters, the loss is -1/N · Σ π_ij · log w_ij instead.
+
+    Args:
+        vectors: The vectors s of the documents, shape (N, K).
+        targets: The share π of each class in each document, shape (N, C). Each row sums to 1.
+        centres: The cluster centre of each class, shape (C, K).
+        options: The settings: the distance, the fuzziness, and whether clusters are tied.
+
+    Source:
+        Passalis and Tefas 2018, equations 5 to 13. The ``tied`` form is not in the paper.
     """
     options = options or RoBoewOptions()
     if options.entropy == "spherical":
@@ -158,6 +228,14 @@ def entropy(
 
 
 def class_means(vectors: NDArray[Any], targets: NDArray[Any]) -> Floats:
-    """The mean vector of each class, documents counting by their shares of it; (N, K) and (N, C) give (C, K)."""
+    """Return the mean vector of each class.
+
+    Args:
+        vectors: The vectors of the documents, shape (N, K).
+        targets: The share of each class in each document, shape (N, C), which weighs the document in the mean.
+
+    Returns:
+        Means of shape (C, K), float32.
+    """
     shares = np.maximum(targets.sum(axis=0), _TINY)
     return np.asarray((targets / shares).T @ vectors, np.float32)

@@ -1,4 +1,7 @@
-"""The state of an unfinished training in a file, so that an interrupted run can go on to the same result."""
+"""Checkpoints: files with the state of a training.
+
+A training that was interrupted continues from its checkpoint and gives the same result as without the interruption.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,20 @@ from resift.vectors.table import WordVectors
 
 
 class Checkpoint:
-    """A file with the state of a training; without a path it reads and writes nothing.
+    """A file with the state of a training.
 
-    ``inputs`` identifies what the training starts from (:func:`inputs_digest`). ``state`` holds what the last
-    :meth:`save` of the same training wrote; it is empty where there is no file, or one of another training, which
-    begins anew. The caller removes the file once the result is safe.
+    The caller removes the file after it has saved the result of the training.
 
-    Raises BadInput for a damaged file.
+    Args:
+        path: The path of the file. Without a path, nothing is read or written.
+        inputs: A string that identifies the inputs of the training, see :func:`inputs_digest`.
+
+    Attributes:
+        state: The state that the last :meth:`save` wrote. It is empty if the file does not exist or belongs to a
+            training with other inputs.
+
+    Raises:
+        BadInput: If the file is damaged.
     """
 
     def __init__(self, path: str | Path | None, inputs: str) -> None:
@@ -36,35 +46,44 @@ class Checkpoint:
             state = torch.load(self.path, weights_only=True)
         except Exception as error:  # torch raises nearly anything on a damaged file
             raise BadInput(
-                f"{path} is damaged: {error}", value=str(path), expected="a checkpoint, or no file there"
+                f"checkpoint {path} is damaged: {error}",
+                value=str(path),
+                expected="a checkpoint; remove the file to start anew",
             ) from error
         self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the file by this state."""
+        """Replace the content of the file by this state."""
         if self.path:
-            # written beside it first: an interruption while writing must not destroy the last good state
+            # An interruption while writing must not destroy the last state, so the state goes to another file first.
             fresh = self.path.with_name(self.path.name + ".new")
             torch.save({"inputs": self.inputs, **state}, fresh)
             os.replace(fresh, self.path)
 
 
 def network_state(network: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
-    """The weights of a network and the moments of its optimizers."""
+    """Return the weights of a network and the states of its optimizers."""
     return {"network": network.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
 
 
 def restore_network(
     state: dict[str, Any], network: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
-    """Set a network and its optimizers back to what :func:`network_state` gave."""
+    """Set a network and its optimizers to a state that :func:`network_state` returned."""
     network.load_state_dict(state["network"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
 
 
 def inputs_digest(texts: Sequence[str], vectors: WordVectors, options: Any, targets: bytes = b"") -> str:
-    """64 hexadecimal digits that identify texts, word vectors, the options (a dataclass) and, if any, ``targets``."""
+    """Return 64 hexadecimal digits that identify the inputs of a training.
+
+    Args:
+        texts: The texts to train on.
+        vectors: The word vectors to start from.
+        options: The settings, an instance of a dataclass.
+        targets: The training targets as bytes, if there are any.
+    """
     digest = hashlib.sha256(json.dumps([asdict(options), type(options).__name__, *texts]).encode())
     digest.update(targets)
     digest.update(content_hash(vectors.info, vectors.words, vectors.arrays()).encode())

@@ -1,8 +1,8 @@
-"""Contrastive training of word rows and weights on documents without labels.
+"""Contrastive training of word vectors and weights on documents without labels.
 
-Two parts of one document are to be more similar than parts of different documents: InfoNCE (van den Oord et al. 2018,
-eq. 4) both ways over a batch. The gradient is worked out by hand; Adam moves only the rows and log weights of the
-batch's words. Needs NumPy and SciPy alone.
+Each document of a batch is split into two parts. Training makes the two parts of a document more similar than parts of
+different documents. The loss is InfoNCE (van den Oord et al. 2018, equation 4), in both directions. The gradient is
+derived by hand. Adam updates only the words of a batch. Needs only NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -15,36 +15,54 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift_lab.training.adam import Adam, remaining_rate
-from resift_lab.training.documents import Documents, Ids, occurring, word_counts
+from resift_lab.training.documents import Documents, Ids, used_columns, word_counts
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.progress import Progress
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+# Documents with fewer words are not used.
 MIN_WORDS = 4
 
 
 def fit(
     corpus: Documents, rows: Floats, weights: Floats, options: AdaptOptions, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
-    """Adapted ``rows`` (V, D) and ``weights`` (V,), starting from the given ones, by InfoNCE on the documents.
+    """Train word vectors and weights with InfoNCE on the documents.
 
-    Raises BadInput if fewer than two documents hold enough words of the vocabulary.
+    Args:
+        corpus: The documents.
+        rows: The initial word vectors, shape (V, D).
+        weights: The initial word weights, shape (V,).
+        options: The settings of the training.
+        progress: Called with the number of steps done and the total number.
+
+    Returns:
+        The trained word vectors (V, D) and weights (V,).
+
+    Raises:
+        BadInput: If fewer than two documents have at least ``MIN_WORDS`` words of the vocabulary.
     """
     rng = np.random.default_rng(options.seed)
     usable = np.array([row for row, ids in enumerate(corpus.ids) if len(ids) >= MIN_WORDS], np.int64)
     if len(usable) < 2:
-        raise BadInput(f"{len(usable)} documents with words that repeat in the corpus", expected="2 or more")
+        raise BadInput(
+            f"{len(usable)} documents have {MIN_WORDS} or more words that repeat in the corpus",
+            value=len(usable),
+            expected="2 or more",
+        )
     table, log_weights = rows.copy(), np.log(weights)
     row_adam, weight_adam = Adam(table, options.rate), Adam(log_weights, options.weight_rate)
     steps_per_epoch, total = options.steps_per_epoch(len(usable)), options.steps(len(usable))
     size, order = min(options.batch, len(usable)), usable
     for step in range(total):
-        if (batch := step % steps_per_epoch) == 0:
+        batch = step % steps_per_epoch
+        if batch == 0:
             order = rng.permutation(usable)
         pairs = [split_in_two(corpus.ids[row], rng) for row in order[batch * size : (batch + 1) * size]]
-        words, counts = occurring(word_counts([part for side in zip(*pairs, strict=True) for part in side], len(table)))
+        first_parts, second_parts = zip(*pairs, strict=True)
+        words, counts = used_columns(word_counts([*first_parts, *second_parts], len(table)))
         _, by_row, by_log = info_nce_gradients(counts, table[words], log_weights[words], options.temperature)
         remaining = remaining_rate(step, total)
         row_adam.update(words, by_row, step + 1, remaining)
@@ -55,7 +73,14 @@ def fit(
 
 
 def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
-    """Two parts of a document: every word falls to either by chance, or alternating runs of 4 to 24 words do."""
+    """Split a document into two parts at random.
+
+    Either each word is assigned to a random part, or runs of n words are assigned to the parts alternately, with a
+    random n from 4 to 24. Each way has a chance of 0.5.
+
+    Returns:
+        The word ids of the two parts.
+    """
     if rng.random() < 0.5:
         first = rng.random(len(ids)) < 0.5
     else:
@@ -67,11 +92,23 @@ def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
 def info_nce_gradients(
     counts: csr_matrix, rows: Floats, log_weights: Floats, temperature: float
 ) -> tuple[float, Floats, NDArray[np.float32]]:
-    """InfoNCE of a batch and its gradients by ``rows`` (U, D) and by ``log_weights`` (U,).
+    """Return the InfoNCE loss of a batch and its gradients.
 
-    ``counts`` (2n, U): document i's two parts are its rows i and n + i. A part is the weighted sum of its words' rows
-    at length 1. Each part's cosines with the n parts of the other side are divided by ``temperature``; the loss is the
-    mean cross-entropy of picking the part of the same document.
+    The vector of a part is the weighted sum of its word vectors, scaled to length 1. The cosines of a part with the n
+    parts on the other side are divided by the temperature. The loss is the mean cross-entropy of choosing the part of
+    the same document.
+
+    Args:
+        counts: Word counts of shape (2n, U). The parts of document i are the rows i and n + i.
+        rows: The word vectors, shape (U, D).
+        log_weights: The logarithms of the word weights, shape (U,).
+        temperature: The temperature of the softmax.
+
+    Returns:
+        The loss, its gradient by ``rows`` (U, D), and its gradient by ``log_weights`` (U,).
+
+    Source:
+        van den Oord et al. 2018, equation 4, applied in both directions.
     """
     weights = np.exp(log_weights)[:, None]
     sums = counts @ (rows * weights)
@@ -82,10 +119,10 @@ def info_nce_gradients(
     logits = left @ right.T / temperature
     forward, backward = _softmax(logits), _softmax(logits.T).T
     own = np.maximum(np.stack([forward.diagonal(), backward.diagonal()]), 1e-30)
-    # cross-entropy's gradient by the cosines: probabilities less the right answer, for both directions
+    # Gradient of the cross-entropy by the cosines: probabilities minus the right answer, for both directions.
     by_cosine = (forward + backward - 2 * np.eye(count, dtype=np.float32)) / (2 * count * temperature)
     by_unit = np.concatenate([by_cosine @ right, by_cosine.T @ left])
-    # through the division by the length: what points along a unit vector changes nothing
+    # Gradient through the normalisation: a change in the direction of a unit vector has no effect.
     by_sum = (by_unit - (by_unit * units).sum(axis=1, keepdims=True) * units) / lengths
     by_row = counts.T @ by_sum * weights
     return -float(np.log(own).mean()), np.asarray(by_row, np.float32), (by_row * rows).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Models of others that are deployed in a cluster."""
+"""Text embedding models that are deployed in an OpenSearch cluster (ML Commons)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,33 @@ from resift.plugin.cluster.client import Cluster
 
 
 def embed(cluster: Cluster, model_id: str, texts: Sequence[str]) -> Floats:
-    """Vectors (n, D) of texts by a text embedding model that is deployed in ML Commons, local or remote.
+    """Encode texts with a text embedding model of ML Commons, which may be local or remote.
 
-    Raises NotFound where there is no such model, TeacherUnavailable for one whose answers are no vectors, and what the
-    cluster raises.
+    Args:
+        cluster: The client of the cluster.
+        model_id: The id of the deployed model.
+        texts: The texts to encode.
+
+    Returns:
+        Vectors of shape (n, D), float32.
+
+    Raises:
+        NotFound: If no such model is deployed.
+        TeacherUnavailable: If the model's response contains no vectors.
+        ResiftError: If the request to the cluster fails.
     """
     path = f"/_plugins/_ml/_predict/text_embedding/{quote(model_id, safe='')}"
-    asked = {"text_docs": list(texts), "return_number": True, "target_response": ["sentence_embedding"]}
+    body = {"text_docs": list(texts), "return_number": True, "target_response": ["sentence_embedding"]}
     try:
-        answer = cluster.request("POST", path, asked)
+        answer = cluster.request("POST", path, body)
     except NotFound as error:
-        message = f"no model {model_id!r} is deployed"
-        raise NotFound(message, value=model_id, expected="the id of a model of ML Commons") from error
+        message = f"model {model_id!r} is not deployed in the cluster"
+        raise NotFound(message, value=model_id, expected="the id of a deployed model of ML Commons") from error
     try:
-        # one answer for each text, or one answer with all of them: models differ in it
+        # Depending on the model, there is a result for each text, or a single result for all texts.
         outputs = [output for result in answer["inference_results"] for output in result["output"]]
         rows = [output["data"] for output in outputs]
         return np.array(rows, np.float32).reshape(len(texts), -1)
     except (KeyError, TypeError, ValueError) as error:
-        expected = "a text embedding model"
-        raise TeacherUnavailable(f"model {model_id!r} gives no vectors", value=model_id, expected=expected) from error
+        message = f"the response of model {model_id!r} contains no vectors"
+        raise TeacherUnavailable(message, value=model_id, expected="a text embedding model") from error

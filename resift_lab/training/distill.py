@@ -1,14 +1,16 @@
-"""Static word vectors from a sentence encoder: each word is encoded alone, once, and looked up ever after.
+"""Distillation of static word vectors from a sentence encoder.
 
-The recipe: one forward pass for each word (special tokens and pooling as the model has them), rows to length 1, the
-mean taken off, then principal components. The first d // 100 of a d-dimensional model are dropped ("all but the top",
-Mu and Viswanath 2018: they hold what most words share); the next ``dim`` are kept, unscaled.
+The encoder encodes each word separately, with its own special tokens and pooling. The vectors are scaled to length 1,
+centred, and projected onto principal components. The first d // 100 components of a d-dimensional model are dropped,
+because they contain what most words share ("all but the top", Mu and Viswanath 2018). The next ``dim`` components
+are used without further scaling.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +25,59 @@ from resift_lab.training.principal import principal_components
 from resift_lab.training.progress import Progress
 
 TINY = np.finfo(np.float32).tiny
-_CHUNK = 8192  # words between two reports of progress
+# Words between two progress reports.
+_CHUNK = 8192
+
+
+@dataclass(frozen=True)
+class DistillOptions:
+    """Settings of the distillation.
+
+    Attributes:
+        dim: The number of dimensions of the word vectors.
+        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`.
+        limit: The maximum number of words; all usable words if None.
+        levels: The number of steps on either side of 0 to which each row is rounded. Few steps fit into int8 and
+            compress well. None does not round.
+        batch: The number of words that the encoder encodes at a time.
+    """
+
+    dim: int = 256
+    weighting: str = "zipf"
+    limit: int | None = None
+    levels: int | None = 31
+    batch: int = 256
 
 
 def read_words(path: str | Path) -> Iterator[str]:
-    """Words of a UTF-8 text file, one a line; of a line with several columns, the first.
+    """Yield the first word of each line of a UTF-8 text file.
 
-    Raises BadInput if it cannot be read, or holds none.
+    Raises:
+        BadInput: If the file cannot be read or contains no word.
     """
-    words = False
+    any_word = False
     try:
         with Path(path).open(encoding="utf-8", newline="\n") as handle:
             for line in handle:
                 if columns := line.split(maxsplit=1):
-                    words = True
+                    any_word = True
                     yield columns[0]
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: {error}", value=str(path), expected="a UTF-8 text file") from error
-    if not words:
-        raise BadInput(f"{path} holds no word", value=str(path), expected="a word a line")
+        raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a UTF-8 text file") from error
+    if not any_word:
+        raise BadInput(f"{path} contains no word", value=str(path), expected="a word on each line")
 
 
-def rounded(rows: Floats, levels: int) -> Floats:
-    """Rows (n, d) rounded to ``levels`` steps on either side of 0, a row's largest value being the last step."""
+def round_rows(rows: Floats, levels: int) -> Floats:
+    """Round each row to a number of steps on either side of 0.
+
+    Args:
+        rows: Vectors of shape (n, d).
+        levels: The number of steps. The largest absolute value of a row is the last step.
+
+    Returns:
+        Rounded vectors of shape (n, d), float32.
+    """
     steps = np.maximum(np.abs(rows).max(axis=1, keepdims=True), TINY) / np.float32(levels)
     return np.asarray(np.rint(rows / steps) * steps, np.float32)
 
@@ -53,44 +85,52 @@ def rounded(rows: Floats, levels: int) -> Floats:
 def distill(
     model_folder: str | Path,
     words: Iterable[str],
-    dim: int = 256,
-    weighting: str = "zipf",
-    *,
-    limit: int | None = None,
-    levels: int | None = 31,
-    batch: int = 256,
+    options: DistillOptions | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
-    """Word vectors (V, ``dim``) float32 from a local sentence-transformers folder, made as the module describes.
+    """Distil word vectors from a local sentence-transformers model.
 
-    ``words`` come most frequent first; those that the tokeniser would split are left out, and ``limit`` counts the
-    rest. ``levels`` rounds each row to so many steps on either side of 0, which int8 holds and zip files compress; None
-    keeps rows as they are. ``progress`` is called with the numbers of words done and of all. The same call on the same
-    machine gives the same bytes.
+    The result is the same for each call with the same arguments on the same machine.
 
-    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model, no word is
-    usable, or ``dim`` is more than the model or the number of words allows.
+    Args:
+        model_folder: The folder of the model.
+        words: The words, most frequent first. Words that :func:`resift.text.tokenize` would split or shorten are
+            ignored.
+        options: The settings of the distillation.
+        progress: Called with the number of words encoded and the total number.
+
+    Returns:
+        A table with float32 vectors of ``dim`` dimensions.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no model, no word is usable, or ``dim`` is too large for the model or for the
+            number of words.
     """
-    usable = _usable(words, limit)
-    rows = _encoded(usable, load(model_folder), batch, progress)
+    options = options or DistillOptions()
+    usable, dim = _usable(words, options.limit), options.dim
+    rows = _encoded(usable, load_sentence_transformer(model_folder), options.batch, progress)
     drop = rows.shape[1] // 100
     largest = min(rows.shape[1] - drop, len(rows) - 1)
     if not 1 <= dim <= largest:
-        raise BadInput(f"{dim} dimensions from {len(rows)} words", value=dim, expected=f"1 to {largest}")
+        raise BadInput(
+            f"{dim} dimensions cannot be computed from {len(rows)} words", value=dim, expected=f"1 to {largest}"
+        )
     rows = principal_components(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY), dim, drop)
     info = {
         "source": Path(model_folder).resolve().name,
         "licence": _licence(model_folder),
         "recipe": f"one pass a word, l2, centred, principal components {drop + 1} to {drop + dim}",
-        "levels": levels,
-        "weighting": weighting,
+        "levels": options.levels,
+        "weighting": options.weighting,
         "words": len(usable),
     }
-    return build_table(usable, rounded(rows, levels) if levels else rows, weighting, info)
+    rows = round_rows(rows, options.levels) if options.levels else rows
+    return build_table(usable, rows, options.weighting, info)
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:
-    """The first ``limit`` different words that the tokeniser leaves whole."""
+    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` leaves whole."""
     usable: dict[str, None] = {}
     for word in words:
         tokens = tokenize(word)
@@ -99,12 +139,12 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
             if len(usable) == limit:
                 break
     if not usable:
-        raise BadInput("no usable word to distill", expected="words of letters or digits")
+        raise BadInput("there is no usable word to distill", expected="words of letters or digits")
     return list(usable)
 
 
 def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """A row of the model for each word, (V, d)."""
+    """Return the model's vector of each word, shape (V, d)."""
     parts: list[Floats] = []
     for chunk in batched(words, _CHUNK):
         parts.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))
@@ -114,25 +154,34 @@ def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | 
 
 
 def _licence(model_folder: str | Path) -> str | None:
-    """The licence that the model's card names."""
+    """Return the licence named in the model's README.md, or None."""
     card = Path(model_folder) / "README.md"
     match = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
     return match and match[1]
 
 
-def load(folder: str | Path) -> Any:
-    """The SentenceTransformer of a local folder, on the CPU; nothing is downloaded.
+def load_sentence_transformer(folder: str | Path) -> Any:
+    """Load a sentence-transformers model from a local folder onto the CPU. Nothing is downloaded.
 
-    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model.
+    Returns:
+        A ``SentenceTransformer``.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no model.
     """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        # not by needs_extra, which would name the package as Python spells it
+        # needs_extra would print the name of the module, sentence_transformers, instead of the package's name.
         raise MissingExtra("distilling needs sentence-transformers: pip install 'resift[lab]'") from error
     try:
         if not any(Path(folder, name).is_file() for name in ("modules.json", "config.json")):
-            raise FileNotFoundError("no modules.json or config.json")
+            raise FileNotFoundError("there is no modules.json and no config.json")
         return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     except Exception as error:  # its loaders raise nearly anything on a damaged folder
-        raise BadInput(f"{folder}: {error}", expected="a sentence-transformers folder") from error
+        raise BadInput(
+            f"{folder} cannot be loaded: {error}",
+            value=str(folder),
+            expected="the folder of a sentence-transformers model",
+        ) from error

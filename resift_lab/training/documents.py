@@ -1,4 +1,4 @@
-"""Documents without labels, ready to train on: a sample of texts, the words that repeat in them, and their counts."""
+"""Preparation of documents for training without labels: sampling, vocabulary and word counts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,27 @@ from resift_lab.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+# Word ids of a text, in the order of its words.
 Ids = NDArray[np.int32]
 
 _EPSILON = 1e-9
 
 
 def sample_words(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]:
-    """Words of at most ``limit`` texts, drawn evenly from all (reservoir sampling) and left in their order.
+    """Split a random sample of texts into words.
 
-    Raises BadInput if an item is not a string.
+    The texts are drawn by reservoir sampling: each has the same chance. They stay in their order.
+
+    Args:
+        texts: The texts, which are read only once.
+        limit: The maximum number of texts in the sample.
+        seed: The seed of the sample.
+
+    Returns:
+        The words of each text in the sample.
+
+    Raises:
+        BadInput: If an item of ``texts`` is not a string.
     """
     rng = np.random.default_rng(seed)
     words_at: dict[int, list[str]] = {}
@@ -43,30 +55,43 @@ def sample_words(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]
             slots[slot] = position
         else:
             continue
-        # interned: a corpus repeats its words, and would otherwise hold a copy of each occurrence
+        # Words repeat. Interning stores each only once.
         words_at[position] = list(map(sys.intern, tokenize(text)))
     return [words_at[position] for position in sorted(words_at)]
 
 
 class Documents:
-    """Documents as ids of a vocabulary: the words that occur at least ``min_count`` times in all, most frequent first.
+    """Documents as word ids, with their vocabulary and word counts.
 
-    ``words`` (V,) and ``index``, word → id; ``ids``, an array of each text's word ids in their order; ``frequency``
-    (V,), how often each word occurs in all; ``counts`` (N, V), how often in each text; ``idf`` (V,) float32, see
-    :func:`resift_lab.corpus.smoothed_idf`, 0.05 at least.
+    Args:
+        texts: The words of each document.
+        min_count: The smallest frequency in all documents of a word in the vocabulary.
 
-    Raises BadInput if no word is left, and MissingExtra without SciPy.
+    Attributes:
+        words: The V words of the vocabulary, most frequent first.
+        index: The id of each word.
+        ids: The word ids of each document, in the order of its words, without unknown words.
+        frequency: The frequency of each word in all documents, shape (V,).
+        counts: The frequency of each word in each document, sparse, shape (N, V).
+        idf: The inverse document frequency of each word, at least 0.05; shape (V,), float32. See
+            :func:`resift_lab.corpus.smoothed_idf`.
+
+    Raises:
+        BadInput: If the vocabulary is empty.
+        MissingExtra: If SciPy is not installed.
     """
 
     def __init__(self, texts: Iterable[Sequence[str]], min_count: int = 2) -> None:
         texts = list(texts)
         frequency = Counter(chain.from_iterable(texts))
         if not frequency:
-            raise BadInput("the corpus holds no word", expected="texts")
+            raise BadInput("the corpus contains no word", expected="texts with words")
         self.words = [word for word, count in frequency.most_common() if count >= min_count]
         if not self.words:
             raise BadInput(
-                f"no word occurs {min_count} times", value=min_count, expected="a larger corpus or smaller count"
+                f"no word occurs {min_count} times",
+                value=min_count,
+                expected="a larger corpus, or a smaller min_count",
             )
         self.index = {word: row for row, word in enumerate(self.words)}
         self.ids: list[Ids] = [
@@ -77,26 +102,54 @@ class Documents:
         self.idf = smoothed_idf(document_frequency(self.counts), len(texts), MIN_IDF).astype(np.float32)
 
     def means(self, rows: Floats, weights: Floats) -> Floats:
-        """Weighted mean of ``rows`` (V, D) over each document's words, (N, D); zeros for an empty document."""
+        """Return the weighted mean of the word vectors of each document.
+
+        Args:
+            rows: Word vectors of shape (V, D).
+            weights: Word weights of shape (V,).
+
+        Returns:
+            Means of shape (N, D), float32; zeros for an empty document.
+        """
         total = np.maximum(self.counts @ weights, _EPSILON)[:, None]
         return np.asarray((self.counts @ (rows * weights[:, None])) / total, np.float32)
 
 
 def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
-    """How often each word occurs in each document, (n, ``width``) float32. Raises MissingExtra without SciPy."""
+    """Count how often each word occurs in each document.
+
+    Args:
+        documents: The word ids of each document.
+        width: The size of the vocabulary.
+
+    Returns:
+        A sparse float32 matrix of shape (n, ``width``).
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
+    """
     offsets = np.cumsum([0, *map(len, documents)])
     ids = np.concatenate(documents) if len(documents) else np.zeros(0, np.int32)
     return sparse_counts(ids, offsets, width)
 
 
 def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
-    """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
+    """Count how often each word of a model occurs in each segment of each text.
+
+    Returns:
+        A sparse float32 matrix of shape (n · S, V), where S is the model's number of segments. The S rows of a text
+        are next to each other.
+    """
     ids, offsets = model.table.ids(texts)
     return sparse_counts(ids, model.segment_starts(offsets), len(model.table))
 
 
-def occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
-    """The words that occur, and their counts alone: a step must not touch the rest of a large table."""
+def used_columns(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
+    """Remove the empty columns of a count matrix, so that a training step touches only the words of its batch.
+
+    Returns:
+        The numbers of the columns that are not empty, and the matrix of these columns.
+    """
     from scipy.sparse import csr_matrix
 
     words, columns = np.unique(counts.indices, return_inverse=True)

@@ -1,8 +1,9 @@
-"""Train EmBoost's networks on queries and relevant documents by hard triplets (Cakaloglu et al. 2022, section 3.4).
+"""Training of EmBoost's networks with hard triplets (Cakaloglu, Xu and Raghavan 2022, section 3.4).
 
-Rows of words stay as they are but for the weights u of their sources; what is learned is the residual network on top,
-the same for queries and documents. In a batch each query's negative is the nearest document that is not relevant to
-it; the loss is max(0, |q - d⁺| - |q - d⁻| + m) (eq. 8), Adam with weight decay does the rest.
+The word vectors do not change, except for the weights u of their sources. A residual network on top of them is trained,
+which is the same for queries and documents. The negative document of a query is the nearest document in the batch that
+is not relevant to the query. The loss is max(0, |q - d⁺| - |q - d⁻| + m) (equation 8). The optimiser is Adam with
+weight decay.
 """
 
 from __future__ import annotations
@@ -19,40 +20,49 @@ from resift.arrays import Floats
 from resift.encoders.residual import WINDOW, Residual
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
+from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.training.progress import Progress
 
+# Words of a text that are used in training.
 _MAX_WORDS = 64
-_MAX_DISTANCE = 2  # of two points on the unit sphere
+# Largest distance between two points on the unit sphere.
+_MAX_DISTANCE = 2
 
 
 def train(
     table: WordVectors,
     blocks: Sequence[int],
-    documents: Sequence[str],
-    queries: Sequence[str],
-    relevant: Sequence[Sequence[int]],
+    judged: JudgedQueries,
     options: EmBoostOptions,
     after_epoch: Callable[[Residual], None] | None = None,
     progress: Progress | None = None,
 ) -> Residual:
-    """The trained model.
+    """Train a residual network on queries with relevant documents.
 
-    ``blocks`` holds the dimensions of each of the table's sources, whose weights are learned; ``relevant`` the
-    positions in ``documents`` of each query's relevant ones. ``after_epoch`` is called with the model of each epoch,
-    ``progress`` with the numbers of queries seen and of all.
+    Args:
+        table: The mixture of word vectors to start from.
+        blocks: The number of dimensions of each source of the table. The weights of the sources are trained.
+        judged: The queries with their relevant documents.
+        options: The settings of the training.
+        after_epoch: Called with the current model after each epoch.
+        progress: Called with the number of queries processed and the total number.
 
-    Raises BadInput for a query without a relevant document, and if there are fewer than two queries.
+    Raises:
+        BadInput: If a query has no relevant document, or there are fewer than two queries.
     """
-    without = [query for query, positions in zip(queries, relevant, strict=True) if not positions]
+    queries = judged.queries
+    without = [query for query, positions in zip(queries, judged.relevant, strict=True) if not positions]
     if without:
-        raise BadInput(f"query {without[0]!r} has no relevant document", value=without[0], expected="one")
+        raise BadInput(
+            f"query {without[0]!r} has no relevant document", value=without[0], expected="a relevant document or more"
+        )
     if len(queries) < 2:
         raise BadInput(f"{len(queries)} queries to train on", value=len(queries), expected="two or more")
     torch.manual_seed(options.seed)
     network = _Network(table.dim, blocks, options)
     adam = torch.optim.Adam(network.parameters(), lr=options.rate, weight_decay=options.decay)
-    data = _TrainingData(table, documents, queries, relevant)
+    data = _TrainingData(table, judged)
     size = min(options.batch, len(queries))
     for epoch in range(options.epochs):
         rng = np.random.default_rng([options.seed, epoch])
@@ -70,7 +80,11 @@ def train(
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """W, b and the sources' weights u."""
+    """EmBoost's network in PyTorch, with the kernels W, the bias b and the weights u of the sources.
+
+    Source:
+        Cakaloglu, Xu and Raghavan 2022, equations 4, 6 and 7.
+    """
 
     def __init__(self, dim: int, blocks: Sequence[int], options: EmBoostOptions) -> None:
         super().__init__()
@@ -80,49 +94,62 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.pooled, self.scale, self.blocks = taps == 1, options.scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Vectors of length 1 (n, D) of texts' words (n, L, D); ``mask`` (n, L) is 1 where there is a word, else 0."""
+        """Return the vectors of texts, scaled to length 1, shape (n, D).
+
+        Args:
+            words: The word vectors of the texts, shape (n, L, D).
+            mask: 1 for each word and 0 after the end of a text, shape (n, L).
+        """
         words = words * torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)
         mean = words.sum(1) / count
         inputs = mean[:, :, None] if self.pooled else words.transpose(1, 2)
         hidden = torch.relu(self.conv(inputs))
-        # the convolution's bias gives a value beyond a text's end too, which must not count
+        # Because of the bias, the convolution is not 0 after the end of a text, so the mask is applied again.
         residual = hidden[:, :, 0] if self.pooled else (hidden * mask[:, None, :]).sum(2) / count
         return torch.nn.functional.normalize(mean + self.scale * residual, dim=1)
 
 
 class _TrainingData:
-    """Words of the queries and of the documents, and which documents are relevant to which query."""
+    """Weighted word vectors, the words of queries and documents, and the relevant documents of each query."""
 
-    def __init__(
-        self,
-        table: WordVectors,
-        documents: Sequence[str],
-        queries: Sequence[str],
-        relevant: Sequence[Sequence[int]],
-    ) -> None:
+    def __init__(self, table: WordVectors, judged: JudgedQueries) -> None:
         self.rows = table.rows() * table.weights[:, None]
         self.rows /= _mean_length(table)
-        self.queries, self.documents = first_words(table, queries), first_words(table, documents)
-        self.relevant, self.is_relevant = relevant, [set(positions) for positions in relevant]
+        self.queries, self.documents = first_words(table, judged.queries), first_words(table, judged.documents)
+        self.relevant = judged.relevant
+        self.relevant_sets = [set(positions) for positions in judged.relevant]
 
 
 def _triplet_loss(
     network: _Network, data: _TrainingData, batch: NDArray[np.int64], margin: float, rng: np.random.Generator
 ) -> torch.Tensor:
-    """eq. 8 over a batch of queries: each with one of its relevant documents, drawn by chance, and its negative."""
+    """Return the mean triplet loss of a batch of queries.
+
+    The positive document of a query is drawn from its relevant documents. The negative is the nearest positive document
+    of another query that is not relevant.
+
+    Source:
+        Cakaloglu, Xu and Raghavan 2022, section 3.4, equation 8.
+    """
     chosen = [int(rng.choice(data.relevant[query])) for query in batch]
     queries = network(*padded(data.rows, [data.queries[query] for query in batch]))
     documents = network(*padded(data.rows, [data.documents[document] for document in chosen]))
-    # not 0, where the derivative of the root is infinite
+    # The derivative of the square root is infinite at 0.
     distances = torch.sqrt((2 - 2 * queries @ documents.T).clamp(min=1e-6))
-    relevant = torch.tensor([[document in data.is_relevant[query] for document in chosen] for query in batch])
+    relevant = torch.tensor([[document in data.relevant_sets[query] for document in chosen] for query in batch])
     nearest = distances.masked_fill(relevant, torch.inf).min(dim=1).values
     return torch.relu(distances.diagonal() - nearest.clamp(max=_MAX_DISTANCE) + margin).mean()
 
 
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
-    """The model to serve; the sources' weights go into the rows."""
+    """Return the model to serve. The weights of the sources are multiplied into the word vectors.
+
+    Args:
+        table: The mixture of word vectors that the network was trained on.
+        network: The trained network.
+        options: The settings of the training, which are saved with the model.
+    """
     weights = torch.repeat_interleave(network.sources.detach(), network.blocks).numpy()
     rows = np.asarray(table.rows() * weights / _mean_length(table), np.float32)
     words = WordVectors(table.words, rows, table.weights, info={**table.info, "trained": asdict(options)})
@@ -131,18 +158,27 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
 
 
 def _mean_length(table: WordVectors) -> float:
-    """Mean length of the weighted rows, by which they are divided: the network is to see rows of length about 1."""
+    """Return the mean length of the weighted rows, by which they are divided to have lengths of about 1."""
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 
 def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
-    """Rows of each text's first 64 known words."""
+    """Return the row numbers of the first 64 known words of each text."""
     ids, offsets = table.ids(texts)
-    return [part[:_MAX_WORDS] for part in np.split(ids, offsets[1:-1])]
+    return [text[:_MAX_WORDS] for text in np.split(ids, offsets[1:-1])]
 
 
 def padded(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of the texts' words (n, L, D), zeros after a text's end, and a mask (n, L), 1 where there is a word."""
+    """Return the word vectors of texts, padded to the length L of the longest text.
+
+    Args:
+        rows: The word vectors of the table, shape (V, D).
+        texts: The row numbers of each text's words.
+
+    Returns:
+        Word vectors of shape (n, L, D), with zeros after the end of a text; and a mask of shape (n, L), which is 1 for
+        each word and 0 after the end of a text.
+    """
     longest = max(1, *(len(ids) for ids in texts))
     words = np.zeros((len(texts), longest, rows.shape[1]), np.float32)
     mask = np.zeros((len(texts), longest), np.float32)

@@ -1,4 +1,4 @@
-"""Which epoch of EmBoost's training to keep: the best one on validation queries, or none."""
+"""Choice of the best epoch of EmBoost's training by validation queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import joined_fingerprints
 from resift_lab.training.emboost import train
-from resift_lab.training.judged_queries import relevant_documents
+from resift_lab.training.judged_queries import JudgedQueries, relevant_documents
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.training.progress import Progress
 
@@ -26,28 +26,40 @@ def choose_encoder(
     options: EmBoostOptions,
     progress: Progress | None = None,
 ) -> tuple[Model | None, list[float]]:
-    """EmBoost's network at its best epoch, and recall@1 of the validation queries before training and by epoch.
+    """Train EmBoost's network, and choose the epoch with the best recall@1 on the validation queries.
 
-    ``table`` is the mixture of word vectors to start from, ``blocks`` holds the dimensions of each of its sources.
-    Queries of ``split.train`` are trained on, those of ``split.validation`` choose; the model knows them again
-    (``table.info["seen"]``). It is None if the untrained mixture is the best. Raises BadInput for a training query
-    without a relevant document, and for fewer than two.
+    The fingerprints of the training and validation queries are stored in ``table.info["seen"]`` of the model.
+
+    Args:
+        collection: The documents and judged queries.
+        table: The mixture of word vectors to start from.
+        blocks: The number of dimensions of each source of the table.
+        split: The queries to train on and the validation queries.
+        options: The settings of the training.
+        progress: Called with the number of queries processed and the total number.
+
+    Returns:
+        The model of the best epoch, or None if the untrained mixture is best; and the recall@1 of the validation
+        queries, before training and after each epoch.
+
+    Raises:
+        BadInput: If a training query has no relevant document, or there are fewer than two training queries.
     """
-    judges = with_queries(collection, split.validation.tolist())
+    validation = with_queries(collection, split.validation.tolist())
     relevant = relevant_documents(collection)
     curve: list[float] = []
     models: list[Model] = []
 
     def measure(model: Model) -> None:
-        curve.append(run_retrieval(Encoder(model.encode), judges).means()["recall@1"])
+        curve.append(run_retrieval(Encoder(model.encode), validation).means()["recall@1"])
         models.append(model)
 
     measure(Model("mean", table, "mean", "cosine"))
     queries = [collection.queries[query] for query in split.train]
-    targets = [relevant[query] for query in split.train]
-    train(table, blocks, collection.documents, queries, targets, options, measure, progress)
+    judged = JudgedQueries(collection.documents, queries, [relevant[query] for query in split.train])
+    train(table, blocks, judged, options, measure, progress)
     best = int(np.argmax(curve))
-    if not best:
+    if best == 0:
         return None, curve
-    models[best].table.info["seen"] = joined_fingerprints([*queries, *judges.queries])
+    models[best].table.info["seen"] = joined_fingerprints([*queries, *validation.queries])
     return models[best], curve

@@ -1,12 +1,13 @@
-"""Word rows and weights such that the weighted mean of a text's rows points where a teacher puts the text.
+"""Fitting of word vectors and weights to text vectors from a teacher.
 
-The targets are vectors that a transformer gave whole texts; what is learned are the rows and log weights of single
-words, by the cosine between a text's weighted sum and its target. The gradient is worked out by hand; Adam moves only
-what a batch's words touch. Needs NumPy and SciPy alone.
+The targets are vectors of whole texts, computed by a transformer. Training changes the vectors and the logarithms of
+the weights of single words so that the weighted sum of a text's word vectors has a high cosine with the text's target.
+The gradient is derived by hand. Adam updates only the words of a batch. Needs only NumPy and SciPy.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift_lab.training.adam import Adam, remaining_rate
-from resift_lab.training.documents import occurring
+from resift_lab.training.documents import used_columns
 from resift_lab.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -23,38 +24,63 @@ if TYPE_CHECKING:
 _TINY = np.float32(1e-9)
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """Settings of :func:`fit_rows`.
+
+    Attributes:
+        epochs: The number of passes over the texts.
+        batch: The number of texts per step.
+        rate: Adam's learning rate for the word vectors, which falls to 2 % of its value.
+        weight_rate: Adam's learning rate for the logarithms of the word weights, which falls to 2 % of its value.
+        seed: The seed of the order of the texts.
+    """
+
+    epochs: int = 4
+    batch: int = 256
+    rate: float = 2e-3
+    weight_rate: float = 2e-2
+    seed: int = 0
+
+
 def fit_rows(
     counts: csr_matrix,
     targets: Floats,
     rows: Floats,
     weights: Floats,
-    *,
-    epochs: int = 4,
-    batch: int = 256,
-    rate: float = 2e-3,
-    weight_rate: float = 2e-2,
-    seed: int = 0,
+    options: FitOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """``rows`` (V, D) and ``weights`` (V,), trained so that texts' weighted sums of rows point along their targets.
+    """Train word vectors and weights so that weighted sums over texts point in the direction of the texts' targets.
 
-    ``counts`` (n, V): how often each word occurs in each text; texts without a word take no part. ``targets`` (n, D)
-    are rows of length 1. ``rate`` and ``weight_rate`` are Adam's for rows and for log weights; they fall to 2 % over
-    the ``epochs``. ``progress`` is called with the numbers of steps done and of all. What is given stays as it is; the
-    same call on the same machine gives the same result.
+    The result is the same for each call with the same arguments on the same machine. The arguments are not changed.
+
+    Args:
+        counts: The frequency of each word in each text, shape (n, V). Texts without words are ignored.
+        targets: The target vector of each text, shape (n, D), length 1.
+        rows: The initial word vectors, shape (V, D).
+        weights: The initial word weights, shape (V,).
+        options: The settings of the training.
+        progress: Called with the number of steps done and the total number.
+
+    Returns:
+        The trained word vectors (V, D) and weights (V,).
     """
-    rng = np.random.default_rng(seed)
+    options = options or FitOptions()
+    rng = np.random.default_rng(options.seed)
     usable = np.flatnonzero(np.diff(counts.indptr))
     table = np.array(rows, np.float32)
     log_weights = np.log(np.maximum(weights, _TINY)).astype(np.float32)
-    row_adam, weight_adam = Adam(table, rate), Adam(log_weights, weight_rate)
-    per_epoch = -(-len(usable) // batch)
-    for step in range(total := epochs * per_epoch):
-        if (start := step % per_epoch * batch) == 0:
+    row_adam, weight_adam = Adam(table, options.rate), Adam(log_weights, options.weight_rate)
+    steps_per_epoch = -(-len(usable) // options.batch)
+    total = options.epochs * steps_per_epoch
+    for step in range(total):
+        start = step % steps_per_epoch * options.batch
+        if start == 0:
             order = rng.permutation(usable)
-        chosen = order[start : start + batch]
-        words, held = occurring(counts[chosen])
-        _, by_row, by_log = cosine_gradients(held, targets[chosen], table[words], log_weights[words])
+        chosen = order[start : start + options.batch]
+        words, word_counts = used_columns(counts[chosen])
+        _, by_row, by_log = cosine_gradients(word_counts, targets[chosen], table[words], log_weights[words])
         remaining = remaining_rate(step, total)
         row_adam.update(words, by_row, step + 1, remaining)
         weight_adam.update(words, by_log, step + 1, remaining)
@@ -66,13 +92,23 @@ def fit_rows(
 def cosine_gradients(
     counts: csr_matrix, targets: Floats, rows: Floats, log_weights: Floats
 ) -> tuple[float, Floats, NDArray[np.float32]]:
-    """Mean of 1 - cosine over a batch (n, U), and its gradients by ``rows`` (U, D) and by ``log_weights`` (U,)."""
+    """Return the loss of a batch, the mean of 1 - cosine, and its gradients.
+
+    Args:
+        counts: The frequency of each word in each text, shape (n, U).
+        targets: The target vector of each text, shape (n, D), length 1.
+        rows: The word vectors, shape (U, D).
+        log_weights: The logarithms of the word weights, shape (U,).
+
+    Returns:
+        The loss, its gradient by ``rows`` (U, D), and its gradient by ``log_weights`` (U,).
+    """
     weights = np.exp(log_weights)[:, None]
     sums = counts @ (rows * weights)
     lengths = np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), _TINY)
     units = sums / lengths
     cosines = (units * targets).sum(axis=1, keepdims=True)
-    # through the division by the length: what points along a unit vector changes nothing
+    # Gradient through the normalisation: a change in the direction of a unit vector has no effect.
     by_sum = (cosines * units - targets) / (lengths * np.float32(len(targets)))
     by_row = counts.T @ by_sum * weights
     return 1 - float(cosines.mean()), np.asarray(by_row, np.float32), (by_row * rows).sum(axis=1)

@@ -1,10 +1,14 @@
-"""Whether vectors make the served ranking better, and at which weight: found out without judged queries.
+"""The gate: a test, without judged queries, of whether a model's vectors improve the ranking, and at which weight.
 
-Documents that no training has seen are asked for by people's means: a few telling words of one, half of which it does
-not hold, since people ask in words of their own. These are taken out of the document, the others once. It is to be
-found among all documents, by BM25's first 100 hits times exp(beta · similarity), as a search is served. The recipe was
-chosen by how well its verdict agrees with people's judgements (``benchmarks/gates.py`` prints both): leading sentences
-as queries pass too little, and words that the document still holds favour BM25.
+The gate searches for documents that no training has used. A query for such a document consists of a few of its most
+informative words, drawn by inverse document frequency. About half of these words are then removed from the document
+completely, because people search in words of their own. Of each other query word, the occurrence that was drawn is
+removed. The gate measures at which rank a search finds the reduced document among all documents. As in the service,
+BM25's first 100 hits are ranked by BM25 · exp(beta · similarity).
+
+The recipe was chosen by how well its verdict agrees with human judgements (``benchmarks/gates.py`` prints both). Two
+other kinds of queries were worse: with the first sentences of documents as queries, too few good models pass; with
+words that the document still contains, BM25 has an advantage.
 """
 
 from __future__ import annotations
@@ -25,22 +29,42 @@ from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.metrics import Numbers
 from resift_lab.evaluation.significance import paired_randomization
 
-SHARES = (0.2, 0.5, 1)  # of the model's own beta, from which the weight is chosen
-SIGNIFICANT = 0.05  # of what is better than the text alone
-_INSTEAD = 0.5  # of a model against another that helps too: what changes nothing is better every other time
-_WORDS, _OTHER_WORDS, _ROUNDS, _CANDIDATES, _PAGE = 8, 0.5, 8, 100, 10
-JUDGES, ENOUGH = 300, 20  # documents that are asked for, at most; and of fewer nothing is said
-_LEAST_REST = 3  # words
+# Weights to choose from, as shares of the model's own beta.
+SHARES = (0.2, 0.5, 1)
+# Significance level for vectors against the text alone.
+SIGNIFICANT = 0.05
+# Significance level for a model against another model that helps as well. A model that changes nothing is better in
+# half of all cases.
+_SIGNIFICANT_FOR_REPLACING = 0.5
+# Maximum number of documents to search for, and the minimum below which the gate gives no verdict.
+MAX_JUDGES = 300
+MIN_JUDGES = 20
+# Maximum number of words in a query, and the chance of each to be removed from the document completely.
+_QUERY_WORDS = 8
+_REMOVED = 0.5
+# Minimum number of words in a reduced document.
+_MIN_REMAINING = 3
+# Queries for each document.
+_ROUNDS = 8
+# BM25 hits that are ranked, and the number of hits that nDCG counts.
+_CANDIDATES = 100
+_PAGE = 10
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the gate says of a model: ``values`` (n,), nDCG@10 of each judging document with the weight ``alpha``, and
-    ``text`` (n,) of the text alone; ``p`` of no difference. ``alpha`` is 0 if the vectors do not help."""
+    """The gate's result for a model.
+
+    Attributes:
+        alpha: The weight to use, or 0 if the vectors do not improve the ranking.
+        with_vectors: nDCG@10 of each document with the best weight, shape (n,).
+        text_only: nDCG@10 of each document by the text alone, shape (n,).
+        p: The p value of the difference, from a paired randomisation test.
+    """
 
     alpha: float
-    values: Numbers
-    text: Numbers
+    with_vectors: Numbers
+    text_only: Numbers
     p: float
 
     @property
@@ -49,117 +73,183 @@ class Verdict:
         return self.alpha > 0
 
     @property
-    def why(self) -> str:
-        """What it goes by, in English."""
-        if len(self.values) < ENOUGH and not self.helps:
-            return f"{len(self.values)} documents are too few to tell"
+    def reason(self) -> str:
+        """An explanation of the verdict, in English."""
+        if len(self.with_vectors) < MIN_JUDGES and not self.helps:
+            return f"{len(self.with_vectors)} documents are too few to tell"
         return (
-            f"nDCG@10 of {len(self.values)} held-back documents {self.text.mean():.3f} by the text alone, "
-            f"{self.values.mean():.3f} with vectors, p {self.p:.4f}"
+            f"nDCG@10 of {len(self.with_vectors)} held-back documents {self.text_only.mean():.3f} by the text alone, "
+            f"{self.with_vectors.mean():.3f} with vectors, p {self.p:.4f}"
         )
 
     def replaces(self, other: Verdict) -> bool:
-        """Whether to serve this one's model in place of the ``other``'s."""
+        """Return whether to serve this verdict's model instead of the model of the other verdict."""
         if not (self.helps and other.helps):
             return self.helps
-        return is_better(self.values, other.values, _INSTEAD)
+        return is_better(self.with_vectors, other.with_vectors, _SIGNIFICANT_FOR_REPLACING)
 
 
-def is_better(values: Numbers, others: Numbers, significant: float = SIGNIFICANT) -> bool:
-    """Whether the mean of paired ``values`` (n,) is larger, by a two-sided paired randomisation test."""
-    p = paired_randomization(values, others, np.random.default_rng(0))
-    return bool(values.mean() > others.mean()) and p < significant
+def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
+    """Return whether the mean of paired values is significantly larger than the baseline's.
+
+    Args:
+        values: The values to test, shape (n,).
+        baseline: The values to compare with, shape (n,).
+        significant: The significance level of the two-sided paired randomisation test.
+    """
+    p = paired_randomization(values, baseline, np.random.default_rng(0))
+    return bool(values.mean() > baseline.mean()) and p < significant
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """A query for a document.
+
+    Attributes:
+        query: The words of the query.
+        reduced: The text of the document after the removal of words of the query.
+    """
+
+    query: str
+    reduced: str
 
 
 class Gate:
-    """Searches for the documents at the positions ``held`` among all ``documents``, which are lists of words.
+    """Searches for held-back documents among all documents.
 
-    ``rounds``: how often each is asked for, with words of its own.
+    Args:
+        documents: The words of each document.
+        judges: The positions of the documents to search for.
+        seed: The seed of the queries.
+        rounds: The number of queries for each document to search for.
     """
 
     def __init__(
-        self, documents: Sequence[Sequence[str]], held: Sequence[int], seed: int = 0, rounds: int = _ROUNDS
+        self, documents: Sequence[Sequence[str]], judges: Sequence[int], seed: int = 0, rounds: int = _ROUNDS
     ) -> None:
         rng = np.random.default_rng(seed)
-        # by the embedded engine's own words, which need no further package
+        # The embedded engine's analyser needs no further package.
         self._bm25 = BM25(analyze=partial(terms_of, analyzer="english"))
         self._texts = [" ".join(words) for words in documents]
         self._rows = self._bm25.fit(self._texts)
         counts = Counter(word for words in documents for word in set(words))
         idf = {word: float(np.log(len(documents) / count)) for word, count in counts.items()}
-        asked = [{row: _query_and_rest(documents[row], idf, rng) for row in held} for _ in range(rounds)]
-        self._rounds = [{row: pair for row, pair in one.items() if pair is not None} for one in asked]
+        # For each round, the query for each document, by the position of the document.
+        self._rounds: list[dict[int, _Probe]] = []
+        for _ in range(rounds):
+            probes = {row: _probe(documents[row], idf, rng) for row in judges}
+            self._rounds.append({row: probe for row, probe in probes.items() if probe is not None})
 
     @property
-    def rests(self) -> list[str]:
-        """The texts that are encoded in place of the documents that are asked for, round by round."""
-        return [rest for asked in self._rounds for _, rest in asked.values()]
+    def reduced_texts(self) -> list[str]:
+        """The texts that replace the documents to search for, round by round."""
+        return [probe.reduced for probes in self._rounds for probe in probes.values()]
 
-    def judge(self, model: Model, vectors: Floats | None = None, rests: Floats | None = None) -> Verdict:
-        """What is gained by a model's vectors, with the best of its weights.
+    def judge(self, model: Model, vectors: Floats | None = None, reduced_vectors: Floats | None = None) -> Verdict:
+        """Measure the effect of a model's vectors, and choose the best of several weights.
 
-        ``vectors`` (N, K) of the documents, and those of :attr:`rests`, are the model's own unless they are given.
+        Args:
+            model: The model, which encodes the queries.
+            vectors: The vectors of the documents, shape (N, K); by default the model's.
+            reduced_vectors: The vectors of :attr:`reduced_texts`; by default the model's.
         """
         vectors = model.encode(self._texts) if vectors is None else vectors
-        rests = model.encode(self.rests) if rests is None else rests
-        found, alphas = (
-            dict[int, list[Numbers]](),
-            [alpha_from_beta(share * beta_from_alpha(model.alpha)) for share in SHARES],
-        )
-        for asked in self._rounds:
-            for row, values in self._round(model, alphas, vectors, rests[: len(asked)], asked).items():
-                found.setdefault(row, []).append(values)
-            rests = rests[len(asked) :]
-        if not found:
-            return Verdict(0.0, np.zeros(1), np.zeros(1), 1.0)
-        # a value a document: that several queries find it is no further document
-        values = np.array([np.mean(one, axis=0) for one in found.values()])
+        reduced_vectors = model.encode(self.reduced_texts) if reduced_vectors is None else reduced_vectors
+        alphas = [alpha_from_beta(share * beta_from_alpha(model.alpha)) for share in SHARES]
+        measured: dict[int, list[Numbers]] = {}
+        for probes in self._rounds:
+            own = reduced_vectors[: len(probes)]
+            for row, values in self._measure_round(model, alphas, vectors, own, probes).items():
+                measured.setdefault(row, []).append(values)
+            reduced_vectors = reduced_vectors[len(probes) :]
+        if not measured:
+            return Verdict(alpha=0.0, with_vectors=np.zeros(1), text_only=np.zeros(1), p=1.0)
+        # The queries for a document are not independent, so the test uses a single value for each document.
+        values = np.array([np.mean(rounds, axis=0) for rounds in measured.values()])
         best = 1 + int(np.argmax(values[:, 1:].mean(axis=0)))
         p = paired_randomization(values[:, best], values[:, 0], np.random.default_rng(0))
         helps = values[:, best].mean() > values[:, 0].mean() and p < SIGNIFICANT
-        return Verdict(alphas[best - 1] if helps else 0.0, values[:, best], values[:, 0], p)
+        return Verdict(
+            alpha=alphas[best - 1] if helps else 0.0, with_vectors=values[:, best], text_only=values[:, 0], p=p
+        )
 
-    def _round(
-        self, model: Model, alphas: Sequence[float], vectors: Floats, own: Floats, asked: Mapping[int, tuple[str, str]]
+    def _measure_round(
+        self, model: Model, alphas: Sequence[float], vectors: Floats, own: Floats, probes: Mapping[int, _Probe]
     ) -> dict[int, Numbers]:
-        """Of each query of a round: nDCG@10 of its document, by the text alone and with each of A weights, (1 + A,)."""
-        if not asked:
+        """Run the queries of a round.
+
+        Args:
+            model: The model, which encodes the queries.
+            alphas: The A weights to measure.
+            vectors: The vectors of all documents, shape (N, K).
+            own: The vectors of the reduced documents of this round, shape (n, K).
+            probes: The queries, by the position of the document.
+
+        Returns:
+            For each position, nDCG@10 by the text alone and with each weight, shape (1 + A,).
+        """
+        if not probes:
             return {}
-        rows, (queries, rests) = list(asked), zip(*asked.values(), strict=True)
+        rows = list(probes)
+        queries = [probe.query for probe in probes.values()]
         vectors = vectors.copy()
         vectors[rows] = own
         words = self._bm25.queries(queries)
         scores = (words @ self._rows.T).toarray()
-        scores[:, rows] = (words @ self._bm25.documents(rests).T).toarray()
-        return {
-            row: _values(
-                model, line, row, vector, vectors, [discount_alpha(alpha, model.known_share(text)) for alpha in alphas]
-            )
-            for row, line, vector, text in zip(rows, scores, model.encode(queries), queries, strict=True)
-        }
+        reduced = [probe.reduced for probe in probes.values()]
+        scores[:, rows] = (words @ self._bm25.documents(reduced).T).toarray()
+        measured = {}
+        for row, line, vector, query in zip(rows, scores, model.encode(queries), queries, strict=True):
+            query_alphas = [discount_alpha(alpha, model.known_share(query)) for alpha in alphas]
+            measured[row] = _ndcg(model, line, row, vector, vectors, query_alphas)
+        return measured
 
 
-def _values(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
-    """nDCG@10 of the document at ``row`` among all, by their BM25 scores (N,) and, with each weight, vectors (N, K)."""
-    first = np.argsort(-scores, kind="stable")[:_CANDIDATES]
-    first = first[scores[first] > 0]
-    place = np.flatnonzero(first == row)
+def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
+    """Return nDCG@10 of a query for a document, by BM25 alone and with each weight.
+
+    Args:
+        model: The model, which computes similarities.
+        scores: The BM25 scores of all documents, shape (N,).
+        row: The position of the document that the query is for.
+        query: The vector of the query, shape (K,).
+        vectors: The vectors of all documents, shape (N, K).
+        alphas: The A weights.
+
+    Returns:
+        nDCG@10 of shape (1 + A,); zeros if the document is not among BM25's first 100 hits.
+    """
+    candidates = np.argsort(-scores, kind="stable")[:_CANDIDATES]
+    candidates = candidates[scores[candidates] > 0]
+    place = np.flatnonzero(candidates == row)
     if not len(place):
         return np.zeros(1 + len(alphas))
     betas = np.array([0.0, *map(beta_from_alpha, alphas)])
-    mixed = np.log(scores[first]) + betas[:, None] * model.score(query, vectors[first])
+    # The logarithm of BM25 · exp(beta · similarity).
+    mixed = np.log(scores[candidates]) + betas[:, None] * model.score(query, vectors[candidates])
     ranks = (mixed > mixed[:, place]).sum(axis=1)
     return np.where(ranks < _PAGE, 1 / np.log2(ranks + 2), 0.0)
 
 
-def _query_and_rest(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> tuple[str, str] | None:
-    """Telling words of a document, drawn by their idf, and the document without them; None if it has too few."""
-    telling = [row for row, word in enumerate(words) if word not in FUNCTION_WORDS and not word.isdigit()]
-    count = min(_WORDS, len(telling) // 2)
+def _probe(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> _Probe | None:
+    """Draw a query from the words of a document, and remove these words from the document.
+
+    Args:
+        words: The words of the document.
+        idf: The inverse document frequency of each word, which weighs the draw.
+        rng: The source of random numbers.
+
+    Returns:
+        The query and the reduced document, or None if the document has too few words.
+    """
+    informative = [row for row, word in enumerate(words) if word not in FUNCTION_WORDS and not word.isdigit()]
+    count = min(_QUERY_WORDS, len(informative) // 2)
     if not count:
         return None
-    weights = np.array([idf[words[row]] for row in telling]) + 1e-6
-    taken = set(rng.choice(telling, count, replace=False, p=weights / weights.sum()).tolist())
-    other = {words[row] for row in sorted(taken) if rng.random() < _OTHER_WORDS}
-    rest = [word for row, word in enumerate(words) if row not in taken and word not in other]
-    return (" ".join(words[row] for row in sorted(taken)), " ".join(rest)) if len(rest) >= _LEAST_REST else None
+    weights = np.array([idf[words[row]] for row in informative]) + 1e-6
+    drawn = set(rng.choice(informative, count, replace=False, p=weights / weights.sum()).tolist())
+    removed = {words[row] for row in sorted(drawn) if rng.random() < _REMOVED}
+    remaining = [word for row, word in enumerate(words) if row not in drawn and word not in removed]
+    if len(remaining) < _MIN_REMAINING:
+        return None
+    return _Probe(query=" ".join(words[row] for row in sorted(drawn)), reduced=" ".join(remaining))

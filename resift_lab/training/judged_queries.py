@@ -1,8 +1,9 @@
-"""What trainings on judged queries take from a collection: relevant documents and the engine's candidates."""
+"""Training data from judged queries: relevant documents and BM25 candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,28 @@ from resift_lab.evaluation.data import Collection, Positions
 from resift_lab.evaluation.pairwise import similarity_blocks
 
 
+@dataclass(frozen=True)
+class JudgedQueries:
+    """Queries with their relevant documents, to train on.
+
+    Attributes:
+        documents: The texts of all documents.
+        queries: The queries.
+        relevant: The positions in ``documents`` of each query's relevant documents.
+    """
+
+    documents: Sequence[str]
+    queries: Sequence[str]
+    relevant: Sequence[Sequence[int]]
+
+
 def relevant_documents(collection: Collection) -> list[list[int]]:
-    """Positions of each query's relevant documents: those with a grade above 0."""
+    """Return the positions of each query's relevant documents, which have a grade above 0."""
     return [[document for document, grade in grades.items() if grade > 0] for grades in collection.grades]
 
 
 def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
-    """BM25's scores of all documents for the queries, in order and in blocks (B, N)."""
+    """Yield the BM25 scores of all documents for the queries, in order, in blocks of shape (B, N)."""
     bm25 = BM25()
     documents = bm25.fit(collection.documents)
     for _, scores in similarity_blocks(bm25.queries(collection.queries), documents, "dot"):
@@ -27,7 +43,12 @@ def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
 
 
 def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
-    """BM25's ``count`` best documents for each query, best first; ``count`` is less than the number of documents."""
+    """Return the positions of BM25's best documents for each query, best first.
+
+    Args:
+        collection: The documents and queries.
+        count: The number of documents for each query, less than the number of documents in the collection.
+    """
     candidates = []
     for block in bm25_scores(collection):
         for scores in block:
@@ -36,8 +57,8 @@ def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
     return candidates
 
 
-def thinned(positions: Positions, limit: int) -> Positions:
-    """At most so many of the positions, evenly spread."""
+def evenly_spaced(positions: Positions, limit: int) -> Positions:
+    """Return all positions, or a sample of ``limit`` evenly spaced positions if there are more."""
     if len(positions) <= limit:
         return positions
     chosen: Positions = positions[np.linspace(0, len(positions) - 1, limit).round().astype(int)]

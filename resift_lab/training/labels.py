@@ -1,4 +1,4 @@
-"""Labels of documents: classes and shares of them, and which documents are held back to judge."""
+"""Labels of documents: shares of classes, and the choice of held-back documents."""
 
 from __future__ import annotations
 
@@ -11,29 +11,37 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 
+# The name of a class, or names of classes with weights (soft supervision).
 Label = str | int | Mapping[str, float]
 
 
 def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
-    """The classes, sorted, and each document's shares of them, (N, C) float32, rows summing to 1.
+    """Convert labels to shares of classes.
 
-    A label is the name of a class, or names with weights (soft supervision). Raises BadInput, with the document's
-    number, for anything else, and if there are fewer than two classes.
+    Args:
+        labels: The label of each document.
+
+    Returns:
+        The sorted names of the classes, and the share of each class in each document, shape (N, C), float32. Each row
+        sums to 1.
+
+    Raises:
+        BadInput: If a label is neither a name nor names with weights, or there are fewer than two classes.
     """
     shares = [_shares_of(label, number) for number, label in enumerate(labels, 1)]
-    classes = sorted({name for each in shares for name in each})
+    classes = sorted({name for document in shares for name in document})
     if len(classes) < 2:
-        raise BadInput(f"all documents are of class {classes}", value=classes, expected="two classes or more")
+        raise BadInput(f"all documents have the class {classes}", value=classes, expected="two classes or more")
     columns = {name: column for column, name in enumerate(classes)}
     table = np.zeros((len(shares), len(classes)))
-    for row, each in zip(table, shares, strict=True):
-        for name, share in each.items():
+    for row, document in zip(table, shares, strict=True):
+        for name, share in document.items():
             row[columns[name]] = share
     return classes, table.astype(np.float32)
 
 
 def _shares_of(label: Label, number: int) -> dict[str, float]:
-    """One document's share of each class it has any of; ``number`` counts documents from 1."""
+    """Return the shares of a document's classes. ``number``, counted from 1, is for the error message."""
     try:
         if label is None:
             raise ValueError
@@ -48,16 +56,24 @@ def _shares_of(label: Label, number: int) -> dict[str, float]:
     return {name: weight / total for name, weight in weights.items() if weight}
 
 
-def hold_back(classes: NDArray[np.int64], part: float, seed: int) -> NDArray[np.bool_]:
-    """Which documents judge, (N,): about ``part`` of each class, drawn by chance, but never a class's only one.
+def hold_back(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
+    """Choose random documents of each class to be held back for evaluation.
 
-    ``classes`` (N,) are the numbers of the documents' classes, ``part`` is from 0 to 0.5.
+    The only document of a class is never held back.
+
+    Args:
+        classes: The class number of each document, shape (N,).
+        share: The approximate share of each class to hold back, 0 to 0.5.
+        seed: The seed of the choice.
+
+    Returns:
+        A Boolean array of shape (N,), True for documents that are held back.
     """
     chance = np.random.default_rng(seed).random(len(classes))
     order = np.lexsort((chance, classes))
     order = order[np.bincount(classes)[classes[order]] > 1]
-    held = np.zeros(len(classes), bool)
-    if part > 0:
-        # every so many of the documents in the order of their classes, so that each class gives its part
-        held[order[:: max(2, round(1 / part))]] = True
-    return held
+    held_back = np.zeros(len(classes), bool)
+    if share > 0:
+        # Documents are in the order of their classes, so taking every n-th takes the same share of each class.
+        held_back[order[:: max(2, round(1 / share))]] = True
+    return held_back

@@ -1,9 +1,10 @@
-"""Learn a reranker from queries and their relevant documents: the parameters of a :class:`LateInteraction`.
+"""Training of a reranker (:class:`LateInteraction`) on queries with relevant documents.
 
-A query is to score its relevant document above the engine's other candidates: cross-entropy of picking it among hard
-negatives that BM25 ranks high (:mod:`resift_lab.training.late_interaction_gradient`). Adam moves the rows and log
-weights of the batch's words alone. Words that many queries hold ("when", "how") get shifts of their own in queries.
-Constants were chosen on the first 70 % of the questions of a SQuAD part. Needs NumPy alone.
+Training raises the score of a query's relevant document above the scores of hard negatives: irrelevant documents that
+BM25 ranks high. The loss is the cross-entropy of choosing the relevant document
+(:mod:`resift_lab.training.late_interaction_gradient`). Adam updates only the words of a batch. Words that occur in many
+queries ("when", "how") have shifts: their vectors in queries differ from their vectors in documents. The constants were
+chosen on the first 70 % of the questions of a part of SQuAD. Needs only NumPy.
 """
 
 from __future__ import annotations
@@ -25,16 +26,25 @@ from resift_lab.training.late_interaction_gradient import Gradient, Parameters
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.training.progress import Progress
 
-_MAX_THRESHOLD, _MAX_LENGTH = 0.9, 10
+# Largest values of the threshold and of the length penalty.
+_MAX_THRESHOLD = 0.9
+_MAX_LENGTH = 10
 
 
 class Trainer:
-    """The reranker ``start`` in training.
+    """The training of a reranker.
 
-    ``documents`` are as ``start`` prepared them. ``relevant`` holds the positions of each query's relevant documents,
-    ``candidates`` those of the engine's best, best first; the relevant ones among them are left out.
+    Args:
+        start: The reranker to start from.
+        documents: The documents, prepared by ``start``.
+        queries: The queries.
+        relevant: The positions of each query's relevant documents.
+        candidates: The positions of each query's best candidates, best first. Relevant documents among them are
+            ignored.
+        options: The settings of the training.
 
-    Raises BadInput for a query without a relevant document, or without any other candidate.
+    Raises:
+        BadInput: If a query has no relevant document, or all of its candidates are relevant.
     """
 
     def __init__(
@@ -66,7 +76,7 @@ class Trainer:
         self._step, self._steps = 0, options.epochs * -(-len(queries) // self._batch)
 
     def _parameters(self) -> Parameters:
-        """Those of ``start``; of its shifts the ones of words that are frequent here too."""
+        """Return the parameters of ``start``, with the shifts of words that are frequent in these queries."""
         start, table = self.start, self.start.table
         parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.parameters)
         for word, shift in start.shifts.items():
@@ -77,10 +87,16 @@ class Trainer:
     def fit(
         self, after_epoch: Callable[[LateInteraction], None] | None = None, progress: Progress | None = None
     ) -> LateInteraction:
-        """The trained reranker; the same call on a new trainer gives the same result on the same machine.
+        """Train for all epochs.
 
-        ``after_epoch`` is called with the reranker of each epoch, ``progress`` with the numbers of queries seen and of
-        all.
+        The result is the same for each new trainer with the same arguments on the same machine.
+
+        Args:
+            after_epoch: Called with the current reranker after each epoch.
+            progress: Called with the number of queries processed and the total number.
+
+        Returns:
+            The trained reranker.
         """
         count, epochs = len(self.queries), self.options.epochs
         for epoch in range(epochs):
@@ -92,7 +108,10 @@ class Trainer:
         return self.export()
 
     def epoch(self, number: int) -> Iterator[int]:
-        """One pass, in an order that seed and epoch give; yields how many queries were seen."""
+        """Train for one epoch, and yield the number of queries processed after each step.
+
+        The order of the queries depends only on the seed and the number of the epoch.
+        """
         rng = np.random.default_rng([self.options.seed, number])
         order = rng.permutation(len(self.queries))
         for start in range(0, len(order), self._batch):
@@ -104,7 +123,7 @@ class Trainer:
             yield start + len(batch)
 
     def _add_gradient(self, query: int, rng: np.random.Generator) -> None:
-        """Add the gradient of a query's loss for one of its relevant documents and some negatives, drawn by chance."""
+        """Add the gradient of a query's loss, for a random relevant document and random negatives."""
         positive = self.relevant[query][rng.integers(len(self.relevant[query]))]
         negatives = rng.permutation(self.negatives[query])[: self.options.negatives]
         chosen = np.concatenate([[positive], negatives])
@@ -112,7 +131,7 @@ class Trainer:
         self.gradient.add_query(self.parameters, self.documents, mean_length, self.queries[query], chosen)
 
     def _move(self, queries: int) -> None:
-        """One step of Adam by the gradients of so many queries, which are cleared."""
+        """Update the parameters by the sum of the gradients of this many queries, and clear the gradients."""
         parameters, gradient, scale = self.parameters, self.gradient, np.float32(1 / queries)
         remaining = remaining_rate(self._step, self._steps)
         self._step += 1
@@ -128,13 +147,13 @@ class Trainer:
         shifts = shifts[shifts >= 0]
         update("shifts", shifts, gradient.shifts[shifts])
         update("scalars", np.arange(len(parameters.scalars)), gradient.scalars)
-        # outside of these no LateInteraction can be made, or no word matches
+        # Outside of these limits a LateInteraction is invalid, or no word matches.
         limits = np.array([[_MAX_THRESHOLD], [_MAX_LENGTH]], np.float32)
         np.clip(parameters.scalars[:2], 0, limits, out=parameters.scalars[:2])
         gradient.clear()
 
     def export(self) -> LateInteraction:
-        """The reranker as it is now."""
+        """Return the reranker with the current parameters."""
         table, parameters = self.start.table, self.parameters
         threshold, length_penalty, _ = parameters.scalars[:, 0].tolist()
         words = WordVectors(table.words, parameters.rows.copy(), np.exp(parameters.log_weights), info=table.info)
@@ -149,32 +168,36 @@ class Trainer:
 
 
 def _known_words(table: WordVectors, text: str) -> NDArray[np.int64]:
-    """The different words of a query that the table knows, as its rows."""
+    """Return the row numbers of the distinct words of a text that the table knows."""
     return np.array([row for row in dict.fromkeys(map(table.index.__getitem__, tokenize(text))) if row >= 0], np.int64)
 
 
 def _hard_negatives(
     query: str, relevant: NDArray[np.int64], candidates: NDArray[np.int64], pool: int
 ) -> NDArray[np.int64]:
-    """The best ``pool`` candidates of a query that are not relevant. Raises BadInput if it has no two to compare."""
+    """Return the best ``pool`` candidates of a query that are not relevant.
+
+    Raises:
+        BadInput: If there is no relevant document, or no irrelevant candidate.
+    """
     if not len(relevant):
-        raise BadInput(f"query {query!r} has no relevant document", value=query, expected="one")
+        raise BadInput(f"query {query!r} has no relevant document", value=query, expected="a relevant document or more")
     negatives = candidates[~np.isin(candidates, relevant)][:pool]
     if not len(negatives):
         raise BadInput(
-            f"query {query!r} has no candidate beside the relevant ones",
+            f"all candidates of query {query!r} are relevant",
             value=query,
-            expected="documents that are not relevant",
+            expected="candidates that are not relevant",
         )
     return negatives
 
 
 def _frequent_words(queries: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Words of at least so many queries, sorted."""
+    """Return the words that occur in at least ``count`` queries, sorted."""
     queries_with = Counter(word for words in queries for word in words.tolist())
     return np.array(sorted(word for word, number in queries_with.items() if number >= count), np.int64)
 
 
 def _along_the_sphere(gradient: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The gradient without its part along the rows, which have length 1 and keep it."""
+    """Remove the component along the rows from a gradient, because the rows always have length 1."""
     return np.asarray(gradient - (gradient * rows).sum(axis=1, keepdims=True) * rows)

@@ -1,13 +1,15 @@
-"""The loss of a late interaction on one query, and its gradient, worked out by hand.
+"""The loss of a late interaction for a query, and its gradient, derived by hand.
 
-With q_i the row of query word i (its shift added), d_j those of a document's words, w_i = exp(log weight), threshold t,
-length penalty c and the document's length l over the mean one, a document has the score
+The score s of a document is (see :mod:`resift.encoders.late_interaction`)
 
     s = Σ_i w_i · m_i / (Σ_i w_i · (1 + c · l)),    m_i = max(0, b_i - t),    b_i = max_j q_i · d_j
 
-(:mod:`resift.encoders.late_interaction`). The loss is the cross-entropy of picking the relevant document, which is the
-first, by a softmax of κ · s over all. Through the maximum, the gradient flows only to the word pair that made it; rows
-have length 1, which the caller restores after each step.
+with the vectors q_i of the query's words (including shifts), the vectors d_j of the document's words, the weights w_i =
+exp(log weight), the threshold t, the length penalty c, and the document's length l, divided by the mean length.
+
+The loss is the cross-entropy of choosing the relevant document by a softmax of κ · s over all candidates. At the
+maximum over j, the gradient flows only to the pair of words that has the maximum. Rows have length 1, which the caller
+restores after each step.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.late_interaction import PreparedDocuments, ScoringParameters
 
+# Initial value of κ, the factor of scores in the softmax.
 _KAPPA = 25.0
 
 
 @dataclass
 class Parameters:
-    """What is trained, float32 arrays that are changed in place.
+    """The trained parameters: float32 arrays that are changed in place.
 
-    ``rows`` (V, D) of length 1 and ``log_weights`` (V,) of the words; ``shifts`` (S, D) of the words that have one,
-    ``shift_of`` (V,) a word's row of ``shifts``, or -1; ``scalars`` (3, 1): threshold, length penalty and log κ.
+    Attributes:
+        rows: The word vectors, shape (V, D), length 1.
+        log_weights: The logarithms of the word weights, shape (V,).
+        shifts: The shifts of query words, shape (S, D).
+        shift_of: The row number of each word in ``shifts``, or -1, shape (V,).
+        scalars: The threshold, the length penalty and log κ, shape (3, 1).
     """
 
     rows: Floats
@@ -42,30 +49,45 @@ class Parameters:
     def initial(
         cls, rows: Floats, weights: Floats, shifted: NDArray[np.int64], scoring: ScoringParameters
     ) -> Parameters:
-        """Parameters without shifts as yet; ``shifted`` are the words that may get one."""
+        """Return initial parameters, with shifts of zero.
+
+        Args:
+            rows: The word vectors, shape (V, D).
+            weights: The word weights, shape (V,).
+            shifted: The words that have a shift.
+            scoring: The initial threshold t and length penalty c.
+        """
         shift_of = np.full(len(rows), -1, np.int64)
         shift_of[shifted] = np.arange(len(shifted))
         return cls(
-            np.array(rows),
-            np.log(np.maximum(weights, 1e-6)).astype(np.float32),
-            np.zeros((max(1, len(shifted)), rows.shape[1]), np.float32),
-            shift_of,
-            np.array([scoring.threshold, scoring.length_penalty, np.log(_KAPPA)], np.float32)[:, None],
+            rows=np.array(rows),
+            log_weights=np.log(np.maximum(weights, 1e-6)).astype(np.float32),
+            shifts=np.zeros((max(1, len(shifted)), rows.shape[1]), np.float32),
+            shift_of=shift_of,
+            scalars=np.array([scoring.threshold, scoring.length_penalty, np.log(_KAPPA)], np.float32)[:, None],
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:
-        """Rows of a query's words (m, D), with their shifts."""
+        """Return the vectors of a query's words, including shifts, shape (m, D)."""
         rows: Floats = self.rows[words]
-        own = self.shift_of[words]
-        rows[own >= 0] += self.shifts[own[own >= 0]]
+        shift_rows = self.shift_of[words]
+        rows[shift_rows >= 0] += self.shifts[shift_rows[shift_rows >= 0]]
         return rows
 
 
 class Gradient:
-    """Gradients of a batch by :class:`Parameters`, and which words they are not 0 for.
+    """The gradient of a batch by :class:`Parameters`, and the words for which it may differ from 0.
 
-    ``touched`` (V,): words of the queries and of their documents, by whose ``rows`` there is a gradient;
-    ``query_words`` (V,): words of the queries, by whose ``log_weights`` and ``shifts`` there is one.
+    Args:
+        parameters: The parameters, for the shapes of the gradient.
+
+    Attributes:
+        rows: The gradient by the word vectors, shape (V, D).
+        log_weights: The gradient by the logarithms of the word weights, shape (V,).
+        shifts: The gradient by the shifts, shape (S, D).
+        scalars: The gradient by the scalars, shape (3, 1).
+        touched: True for each word of a query or of its documents, shape (V,).
+        query_words: True for each word of a query, shape (V,).
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -75,7 +97,7 @@ class Gradient:
         self.touched, self.query_words = np.zeros(len(self.rows), bool), np.zeros(len(self.rows), bool)
 
     def clear(self) -> None:
-        """Set all to 0. Rows that were not touched are 0 already: the table is large, and a batch's words are few."""
+        """Set the gradient to 0. Only the touched rows are written, because the table is large."""
         self.rows[self.touched] = 0
         self.log_weights[:], self.shifts[:], self.scalars[:] = 0, 0, 0
         self.touched[:], self.query_words[:] = False, False
@@ -88,31 +110,48 @@ class Gradient:
         words: NDArray[np.int64],
         chosen: NDArray[np.int64],
     ) -> None:
-        """Add the gradient of one query's loss.
+        """Add the gradient of a query's loss.
 
-        ``words`` (m,): its different words, as rows of the table; ``chosen``: positions of its documents, the relevant
-        one first. Documents without words are left out, and so is a query that then has none to choose from.
+        Documents without words are ignored. Nothing is added if the relevant document has no words, or no other
+        document is left.
+
+        Args:
+            parameters: The current parameters.
+            documents: All documents.
+            mean_length: The mean length of a document, in words.
+            words: The row numbers of the query's distinct words, shape (m,).
+            chosen: The positions of the documents to choose from, the relevant document first.
         """
         self.query_words[words] = True
         spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in chosen]
-        filled = np.array([len(span) > 0 for span in spans])
-        if not filled[0] or filled.sum() < 2:
+        has_words = np.array([len(span) > 0 for span in spans])
+        if not has_words[0] or has_words.sum() < 2:
             return
         pairs = _WordPairs(parameters, documents, words, [span for span in spans if len(span)])
-        lengths = documents.lengths[chosen[filled]] / np.float32(mean_length)
+        lengths = documents.lengths[chosen[has_words]] / np.float32(mean_length)
         by_pair = pairs.spread(self._add_by_match(parameters, words, pairs.best, lengths))
         by_query_row = by_pair.T @ pairs.document_rows
         self.rows[pairs.ids[pairs.known]] += (by_pair @ pairs.query_rows)[pairs.known]
         self.rows[words] += by_query_row
         self.touched[pairs.ids[pairs.known]] = True
         self.touched[words] = True
-        own = parameters.shift_of[words]
-        self.shifts[own[own >= 0]] += by_query_row[own >= 0]
+        shift_rows = parameters.shift_of[words]
+        self.shifts[shift_rows[shift_rows >= 0]] += by_query_row[shift_rows >= 0]
 
     def _add_by_match(
         self, parameters: Parameters, words: NDArray[np.int64], best: Floats, lengths: Floats
     ) -> NDArray[np.float32]:
-        """Add the gradient by the scalars and log weights, and return that by the ``best`` similarities b (m, n)."""
+        """Add the gradient by the scalars and log weights.
+
+        Args:
+            parameters: The current parameters.
+            words: The row numbers of the query's words, shape (m,).
+            best: The best similarity b of each query word with each document, shape (m, n).
+            lengths: The lengths of the documents, divided by the mean length, shape (n,).
+
+        Returns:
+            The gradient by ``best``, shape (m, n).
+        """
         threshold, penalty, log_kappa = parameters.scalars[:, 0]
         kappa, weights = np.exp(log_kappa), np.exp(parameters.log_weights[words])
         match, total = np.maximum(best - threshold, 0), weights.sum()
@@ -121,7 +160,7 @@ class Gradient:
         logits = kappa * scores
         powers = np.exp(logits - logits.max())
         by_logit = powers / powers.sum()
-        by_logit[0] -= 1  # cross-entropy: probabilities less the right answer
+        by_logit[0] -= 1  # gradient of the cross-entropy: probabilities minus the right answer
         by_score = kappa * by_logit
         by_best = (weights[:, None] * (by_score / (total * norms))) * (match > 0)
         self.scalars[:, 0] += (
@@ -134,9 +173,14 @@ class Gradient:
 
 
 class _WordPairs:
-    """Similarities of a query's m words with the words of its n documents, and the best with each document.
+    """Similarities of the m words of a query with the u distinct words of its n documents.
 
-    ``ids`` (u,): the documents' different words, of which ``known`` (u,) have a row; ``best`` (m, n).
+    Attributes:
+        ids: The ids of the documents' distinct words, shape (u,).
+        known: Whether each distinct word is in the table, shape (u,).
+        document_rows: The vectors of the distinct words, shape (u, D).
+        query_rows: The vectors of the query's words, including shifts, shape (m, D).
+        best: The best similarity of each query word with each document, shape (m, n).
     """
 
     def __init__(
@@ -147,8 +191,8 @@ class _WordPairs:
         spans: Sequence[NDArray[np.int64]],
     ) -> None:
         self._sizes = np.array([len(span) for span in spans])
-        different, self._columns = np.unique(np.concatenate(spans), return_inverse=True)
-        self.ids = documents.words[different]
+        distinct, self._columns = np.unique(np.concatenate(spans), return_inverse=True)
+        self.ids = documents.words[distinct]
         self.known = self.ids < len(parameters.rows)
         self.document_rows = np.zeros((len(self.ids), parameters.rows.shape[1]), np.float32)
         self.document_rows[self.known] = parameters.rows[self.ids[self.known]]
@@ -158,7 +202,7 @@ class _WordPairs:
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 
     def spread(self, by_best: NDArray[np.float32]) -> Floats:
-        """The gradient by each pair's similarity (u, m), from that by the best similarities (m, n)."""
+        """Convert the gradient by the best similarities (m, n) to the gradient by each pair's similarity (u, m)."""
         is_best = self._similarities == np.repeat(self.best, self._sizes, axis=1)
         by_occurrence = np.repeat(by_best, self._sizes, axis=1) * is_best
         by_pair = np.zeros((len(self.ids), len(by_best)), np.float32)

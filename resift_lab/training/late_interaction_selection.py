@@ -1,16 +1,18 @@
-"""From judged queries to a reranker that is known to help, or to a refusal.
+"""Training of a reranker on judged queries, with a choice of the best epoch and weight and a final test.
 
-Queries are cut into training, validation and test in the order of their relevant documents in the collection, in
-contiguous blocks, so that what the parts ask about differs as it will in use. The engine's candidates (BM25) give the
-hard negatives. The reranker reads the first hits of what is served without it, BM25 and vectors, and multiplies their
-scores (:func:`resift.encoders.late_interaction.score_factors`). Validation chooses the epoch (none is a choice
-too) and its weight. The test queries, which nothing was chosen on, say whether these hits are better with it than
-without, with a paired randomisation test.
+The queries are divided into training, validation and test queries: contiguous blocks in the order of their relevant
+documents in the collection, so that the subjects of the parts differ, as they will in use. Hard negatives come from
+BM25's candidates.
+
+The reranker reads the first hits of a search without it (by BM25 and vectors) and multiplies their scores
+(:func:`resift.encoders.late_interaction.score_factors`). The validation queries choose the epoch, which may be 0, and
+the weight. The test queries, on which nothing was chosen, show whether the hits are better with the reranker than
+without, by a paired randomisation test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -24,60 +26,80 @@ from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
-from resift_lab.evaluation.data import Collection, Positions, Split, with_queries
+from resift_lab.evaluation.data import Collection, Positions, with_queries
+from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.metrics import ndcg_at
 from resift_lab.evaluation.protocol import Run, run_rankings, run_retrieval
 from resift_lab.evaluation.served import Hits, Served
 from resift_lab.fingerprints import joined_fingerprints
 from resift_lab.training.gate import is_better
-from resift_lab.training.judged_queries import bm25_candidates, relevant_documents, thinned
+from resift_lab.training.judged_queries import bm25_candidates, evenly_spaced, relevant_documents
 from resift_lab.training.late_interaction import Trainer
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.training.progress import Progress, StepCounter
 
+# Weights of a reranker to choose from.
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))
+# Metrics in reports, and the metric by which the epoch and the weight are chosen.
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 CHOSEN_BY = "ndcg@10"
-_MAX_VALIDATION, _MAX_TEST = 600, 2000
+# Maximum number of validation and test queries that are used.
+_MAX_VALIDATION = 600
+_MAX_TEST = 2000
 
 
-def learn(
-    collection: Collection,
+def train_reranker(
+    data: SplitCollection,
     table: WordVectors,
-    split: Split,
-    options: LateInteractionOptions,
     served: Served,
-    train_on_all: bool = True,
+    options: LateInteractionOptions,
     candidates: Sequence[Positions] | None = None,
     progress: Progress | None = None,
 ) -> tuple[LateInteraction, dict[str, Any]]:
-    """A trained reranker, and a report of what the judging queries say of it.
+    """Train and evaluate a reranker.
 
-    ``table`` is the mixture of word vectors to start from, its weights idf. A first training on ``split.train`` chooses
-    and judges. ``served`` searches the collection as it is served without a reranker. The one that is returned then
-    learns, with the choices made, from all the queries, but not from those of ``split.test`` unless ``train_on_all``.
-    ``candidates`` holds positions of the engine's best documents for each query; BM25's are taken if it is None.
+    A first training on the training queries chooses the epoch and the weight, and is evaluated. If the trained reranker
+    is better than the search without a reranker, a final training uses the validation queries as well, and the test
+    queries if ``data.train_on_all``.
 
-    The report holds ``queries`` (how many in each part), ``epochs`` and ``alpha`` as chosen, ``systems`` (bm25,
-    vectors, which is what is served without a reranker, and untrained and trained, which is that with one: metric →
-    mean), ``kept``, the better one of the last two, ``p`` (that one against vectors and untrained: metric → p), and
-    ``better``: whether its nDCG@10 is above that of vectors by the gate's test. ``judged_on`` is "validation" if there
-    are no test queries. ``unlearnable`` counts queries whose candidates are all relevant. Raises BadInput if there are
-    no more documents than negatives, or if all training queries are unlearnable.
+    Args:
+        data: The documents and judged queries, divided into training, validation and test queries.
+        table: The mixture of word vectors to start from, with inverse document frequencies as weights.
+        served: A function that searches the collection without a reranker.
+        options: The settings of the training.
+        candidates: The positions of the best documents for each query, best first; BM25's by default.
+        progress: Called with the number of queries processed and the total number.
+
+    Returns:
+        The reranker and a report. The entries of the report:
+
+        - ``queries``: the number of queries in each part of the split.
+        - ``epochs``, ``alpha``: the chosen number of epochs and the chosen weight.
+        - ``systems``: the mean of each metric for ``bm25``; for ``vectors``, which is the search without a reranker;
+          and for this search with the ``untrained`` and the ``trained`` reranker.
+        - ``kept``: the better of the last two systems.
+        - ``p``: the p value of each metric of the ``kept`` system against ``vectors`` and against ``untrained``.
+        - ``better``: whether its nDCG@10 is significantly higher than that of ``vectors``, by the gate's test.
+        - ``judged_on``: "test", or "validation" if there are no test queries.
+        - ``unlearnable``: the number of queries that cannot be used because all of their candidates are relevant.
+
+    Raises:
+        BadInput: If there are too few documents for the number of negatives, or no training query can be used.
     """
-    options = _fitting(options, collection, len(split.train))
-    final = np.concatenate([split.train, split.validation, *([split.test] if train_on_all else [])])
+    collection, split = data.collection, data.split
+    options = _adjusted(options, collection, len(split.train))
+    final = np.concatenate([split.train, split.validation, *([split.test] if data.train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
     training = _Training(collection, table, options, candidates, steps)
     training.require_learnable(split.train)
-    validation = _Validation(training.hits(thinned(split.validation, _MAX_VALIDATION), served))
+    validation = _Validation(training.hits(evenly_spaced(split.validation, _MAX_VALIDATION), served))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
     epochs = int(np.argmax(validation.quality))
     untrained, trained = validation.reranker(0), validation.reranker(epochs)
-    judges = split.test if len(split.test) else split.validation
+    test = split.test if len(split.test) else split.validation
     report = {
-        **_judge(training.hits(thinned(judges, _MAX_TEST), served), untrained, trained),
+        **_comparison(training.hits(evenly_spaced(test, _MAX_TEST), served), untrained, trained),
         "queries": {part: len(queries) for part, queries in asdict(split).items()},
         "unlearnable": int((~training.is_learnable[final]).sum()),
         "judged_on": "test" if len(split.test) else "validation",
@@ -87,26 +109,34 @@ def learn(
     }
     model = trained if report["kept"] == "trained" else untrained
     if report["better"] and model is trained:
-        model = _finished(training.fit(final, epochs), trained.alpha)
+        model = _with_weight(training.fit(final, epochs), trained.alpha)
     report["alpha"] = model.alpha
     model.info = {"report": report, "seen": joined_fingerprints([collection.queries[query] for query in final])}
     return model, report
 
 
-def _fitting(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
-    """The options with a pool that the collection can fill, and enough epochs for so many training queries."""
+def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
+    """Return the options with a pool that the collection can fill, and with enough epochs for the training queries."""
     documents = len(collection.documents)
     if documents <= options.negatives:
         raise BadInput(
-            f"{documents} documents, and {options.negatives} negatives are wanted for each query",
+            f"{documents} documents are too few for {options.negatives} negatives for each query",
             value=documents,
-            expected=f"more than {options.negatives} documents, or fewer negatives (--negatives)",
+            expected=f"more than {options.negatives} documents, or fewer negatives (--set negatives=N)",
         )
     return replace(options, pool=min(options.pool, documents - 1), epochs=options.epochs_for(queries))
 
 
 class _Training:
-    """Trainings of one untrained reranker, ``start``, on parts of a collection's queries."""
+    """Trainings that start from the same untrained reranker, on parts of a collection's queries.
+
+    Args:
+        collection: The documents and judged queries.
+        table: The mixture of word vectors to start from.
+        options: The settings of the training.
+        candidates: The positions of the best documents for each query; BM25's if None.
+        steps: Counts the processed queries.
+    """
 
     def __init__(
         self,
@@ -120,23 +150,33 @@ class _Training:
         self.candidates = bm25_candidates(collection, options.pool) if candidates is None else candidates
         self.relevant = relevant_documents(collection)
         pairs = zip(self.relevant, self.candidates, strict=True)
-        self.is_learnable = np.array([not np.isin(found, relevant).all() for relevant, found in pairs])
+        # A query teaches nothing if all of its candidates are relevant.
+        self.is_learnable = np.array([not np.isin(best, relevant).all() for relevant, best in pairs])
         self.start = untrained_reranker(table, collection.documents)
         self.documents = self.start.prepare(collection.documents)
 
     def require_learnable(self, queries: Positions) -> None:
-        """Raise BadInput if none of these queries teaches anything."""
+        """Raise BadInput if none of these queries can be used for training."""
         if not self.is_learnable[queries].any():
-            raise BadInput("no training query has a candidate that is not relevant", expected="more documents")
+            raise BadInput(
+                "no training query has a candidate that is not relevant",
+                expected="more documents, or judgements of irrelevant documents",
+            )
 
     def hits(self, queries: Positions, served: Served) -> _Hits:
-        """What is served of the queries at these positions."""
+        """Search for the queries at these positions."""
         return _Hits(with_queries(self.collection, queries.tolist()), self.documents, served)
 
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
     ) -> LateInteraction:
-        """The reranker after so many epochs on those of these queries that are learnable."""
+        """Train a reranker.
+
+        Args:
+            queries: The positions of the queries. Queries that cannot be used for training are skipped.
+            epochs: The number of epochs.
+            after_epoch: Called with the current reranker after each epoch.
+        """
         queries = queries[self.is_learnable[queries]]
         trainer = Trainer(
             self.start,
@@ -150,31 +190,35 @@ class _Training:
 
 
 class _Hits:
-    """What is served of a collection's queries without a reranker, and the texts of its first hits."""
+    """The results of a collection's queries without a reranker, and the texts of the first hits."""
 
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
         self.collection = collection
-        self.found = [served(query) for query in collection.queries]
-        self._texts = [some_of(documents, hits.read) for hits in self.found]
+        self.results = [served(query) for query in collection.queries]
+        self._texts = [some_of(documents, hits.read) for hits in self.results]
 
     def trusted_scores(self, model: LateInteraction) -> list[Floats]:
-        """By how much a reranker is for each of a query's first hits, (w,)."""
+        """Return, for each query, the reranker's score of each of the first hits, shape (w,)."""
         pairs = zip(self.collection.queries, self._texts, strict=True)
         return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
-        """The run of a reranker, or of what is served without one."""
+        """Evaluate the results after reranking, or the original results if ``model`` is None."""
         if model is None:
-            return run_rankings([hits.positions for hits in self.found], self.collection, 0)
-        pairs = zip(self.found, self.trusted_scores(model), strict=True)
-        rankings = [hits.reranked(score_factors(support, model.alpha)) for hits, support in pairs]
+            return run_rankings([hits.positions for hits in self.results], self.collection, 0)
+        pairs = zip(self.results, self.trusted_scores(model), strict=True)
+        rankings = [hits.reranked(score_factors(scores, model.alpha)) for hits, scores in pairs]
         return run_rankings(rankings, self.collection, model.table.dim)
 
 
 class _Validation:
-    """Which reranker, with which weight, has the best nDCG@10 on some queries.
+    """A comparison of rerankers and weights by nDCG@10 on validation queries.
 
-    ``quality`` holds that of each reranker that was measured, with the weight that it would get.
+    Args:
+        hits: The results of the validation queries without a reranker.
+
+    Attributes:
+        quality: The mean nDCG@10 of each measured reranker, with the weight that was chosen for it.
     """
 
     def __init__(self, hits: _Hits) -> None:
@@ -183,44 +227,56 @@ class _Validation:
         self._measured: list[tuple[LateInteraction, float]] = []
 
     def measure(self, model: LateInteraction) -> None:
-        """Add a reranker."""
-        values = np.array(
-            [self._values(*one) for one in zip(self._graded(), self.hits.trusted_scores(model), strict=True)]
-        ).T
-        row = steadiest_alpha(values)
+        """Measure a reranker and choose its weight."""
+        queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
+        values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
+        row = smallest_good_alpha(values)
         self.quality.append(float(values[row].mean()))
         self._measured.append((model, ALPHAS[row]))
 
     def reranker(self, number: int) -> LateInteraction:
-        """The reranker that was measured at this place, with its weight."""
-        return _finished(*self._measured[number])
-
-    def _graded(self) -> Iterator[tuple[Hits, dict[int, float]]]:
-        return zip(self.hits.found, self.hits.collection.grades, strict=True)
-
-    def _values(self, graded: tuple[Hits, dict[int, float]], support: Floats) -> list[float]:
-        """nDCG@10 of a query with each of ALPHAS."""
-        hits, grades = graded
-        rankings = [hits.reranked(score_factors(support, alpha))[:10] for alpha in ALPHAS]
-        gains = [np.array([grades.get(position, 0.0) for position in ranking.tolist()]) for ranking in rankings]
-        return [ndcg_at(gain, list(grades.values()), 10) for gain in gains]
+        """Return the reranker that was measured as this number, with its chosen weight."""
+        return _with_weight(*self._measured[number])
 
 
-def steadiest_alpha(values: NDArray[np.float64]) -> int:
-    """The row of ALPHAS to take by ``values`` (A, Q), each query's quality with each weight.
+def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> list[float]:
+    """Return nDCG@10 of a query's reranked hits with each of ``ALPHAS``.
 
-    The best weight on a few queries is largely chance. Of the weights that are no worse than the best one by a standard
-    error of the mean difference, the smallest is taken, which changes least of what is served without a reranker.
+    Args:
+        hits: The hits of the query without a reranker.
+        grades: The grade of each judged document, by position.
+        scores: The reranker's scores of the first hits, shape (w,).
+    """
+    values = []
+    for alpha in ALPHAS:
+        ranking = hits.reranked(score_factors(scores, alpha))[:10]
+        gains = np.array([grades.get(position, 0.0) for position in ranking.tolist()])
+        values.append(ndcg_at(gains, list(grades.values()), 10))
+    return values
+
+
+def smallest_good_alpha(values: NDArray[np.float64]) -> int:
+    """Choose a weight that is not clearly worse than the best weight.
+
+    With few queries, the best weight is largely random. Of all weights whose mean is within a standard error of the
+    best weight's mean, the smallest is chosen, because it changes the original ranking least.
+
+    Args:
+        values: The nDCG@10 of each query with each weight, shape (A, Q).
+
+    Returns:
+        The position of the chosen weight in ``ALPHAS``.
     """
     loss = values[int(np.argmax(values.mean(axis=1)))] - values
     error = loss.std(axis=1) / np.sqrt(values.shape[1])
     return int(np.flatnonzero(loss.mean(axis=1) <= error)[0])
 
 
-def _judge(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
-    """What some queries say of BM25, of what is served without a reranker, and with the untrained and trained one.
+def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
+    """Compare BM25, the search without a reranker, and the search with the untrained and the trained reranker.
 
-    ``judges`` counts the queries; ``systems``, ``kept``, ``better`` and ``p``: see :func:`learn`.
+    Returns:
+        The number of queries, ``judges``, and ``systems``, ``kept``, ``better`` and ``p``; see :func:`train_reranker`.
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),
@@ -241,8 +297,8 @@ def _judge(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) ->
     }
 
 
-def _finished(model: LateInteraction, alpha: float) -> LateInteraction:
-    """The same reranker with this weight, and its rows in int8."""
+def _with_weight(model: LateInteraction, alpha: float) -> LateInteraction:
+    """Return the reranker with this weight, and with its word vectors in int8."""
     return LateInteraction(
         model.name,
         model.table if model.table.scales is not None else quantized(model.table),

@@ -1,4 +1,4 @@
-"""Principal axes with signs that do not depend on the linear algebra library."""
+"""Principal component analysis with signs that do not depend on the linear algebra library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from resift.arrays import Floats
 
 
 def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArray[np.float64]:
-    """Eigenvectors of rowsᵀ · rows by falling eigenvalue, as columns (D, ``size``), after the first ``drop``.
+    """Return eigenvectors of rowsᵀ · rows in the order of falling eigenvalues.
 
-    ``rows`` (n, D) are centred by the caller, if they are to be. Of each axis the sign is the one that makes its
-    largest component positive; :func:`resift.encoders.universe.principal_axes` takes the sign from the words.
+    The sign of each axis is chosen so that its component with the largest absolute value is positive.
+    :func:`resift.encoders.universe.principal_axes`, in contrast, chooses signs by the words.
+
+    Args:
+        rows: Vectors of shape (n, D), which the caller has centred if necessary.
+        size: The number of axes to return.
+        drop: The number of first axes to skip.
+
+    Returns:
+        The axes as columns, shape (D, ``size``).
     """
     _, axes = np.linalg.eigh(rows.T @ rows)
     axes = axes[:, ::-1][:, drop : drop + size]
@@ -23,9 +31,15 @@ def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArr
 
 
 def principal_components(rows: NDArray[Any], dim: int, drop: int = 0) -> Floats:
-    """Centred ``rows`` (n, D) on ``dim`` principal axes after the first ``drop``: (n, dim) float32.
+    """Centre vectors and project them onto their principal axes.
 
-    Components come by falling variance.
+    Args:
+        rows: Vectors of shape (n, D).
+        dim: The number of components to return.
+        drop: The number of first components to skip.
+
+    Returns:
+        Components in the order of falling variance, shape (n, ``dim``), float32.
     """
     centred = rows - rows.mean(axis=0, dtype=np.float64)
     return np.asarray(centred @ principal_axes(centred, dim, drop), np.float32)

@@ -1,4 +1,4 @@
-"""How a training reports how far it has come."""
+"""Progress reports of trainings."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from resift.notebook import Progress as Progress
 
 
 class StepCounter:
-    """Counts the steps of a training that has several stages, and reports them as those of one.
+    """A counter that reports the progress of a training with several stages as a single sequence of steps.
 
-    ``progress`` is called after every change, with at most ``total`` steps done; None is called never. ``total`` may
-    be corrected once it is known better.
+    Args:
+        progress: Called after each change with the number of steps done, at most ``total``, and with ``total``. None
+            reports nothing.
+        total: The total number of steps. It may be corrected during the training.
     """
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
 
     def advance(self, count: int) -> None:
-        """Count this many more steps."""
+        """Add a number of steps."""
         self._report(self.done + count)
 
     def stage(self) -> Progress:
-        """A report function for the next stage, which counts its own steps from 0."""
+        """Return a progress function for the next stage, which counts its steps from 0."""
         before = self.done
         return lambda done, _: self._report(before + done)
 

@@ -1,23 +1,25 @@
-"""Static queries: word rows whose weighted mean lies where a transformer, the teacher, puts a short text.
+"""Training of static queries: word vectors whose weighted mean replaces a transformer's vector of a short text.
 
-An index whose documents have a transformer's vectors needs the same transformer for each query. Here it is asked once
-for words and some thousand parts of the documents, and a word table learns to do without it
-(:class:`resift.encoders.queries.StaticQueries`): queries then cost a few lookups.
+If the documents of an index have vectors from a transformer, each query needs the same transformer. Here the
+transformer, the teacher, encodes words and some thousand passages of the documents once, and a table of word vectors
+learns to predict the teacher's vectors (:class:`resift.encoders.queries.StaticQueries`). A query then needs only a few
+look-ups.
 
-The recipe: rows start as the teacher's vectors of single words, centred on their mean, weights as a / (a + p), a = 1e-3
-(SIF, Arora et al. 2017, eq. 2, p being a word's share of the corpus). The cosine between the weighted mean of a text's
-rows and the teacher's vector of it, less the mean of all of these, is trained
-(:func:`resift_lab.training.fitting.fit_rows`), on parts of 2 to 40 words and, where their vectors are given, on whole
-documents. Without the subtraction most of a cosine is what the vectors have in common, and nothing is learned of what
-tells them apart. Words that are the given table's alone follow by a linear map.
-Needs NumPy and SciPy beside the teacher.
+1. The initial word vectors are the teacher's vectors of single words, centred. The initial weights are a / (a + p) with
+   a = 0.001, where p is the share of a word in the corpus (SIF, Arora et al. 2017, equation 2).
+2. :func:`resift_lab.training.fitting.fit_rows` trains vectors and weights so that the weighted mean of a text's words
+   has a high cosine with the teacher's vector of the text. The mean of all the teacher's vectors is subtracted first.
+   Otherwise most of each cosine would come from what the vectors have in common. The texts are passages of 2 to 40
+   words and, if their vectors are available, whole documents.
+3. A linear map computes the vectors of words that occur only in the general table of word vectors.
+
+Needs only NumPy and SciPy besides the teacher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +36,8 @@ from resift.vectors.table import WordVectors
 from resift.vectors.weights import alpha_from_beta, beta_from_alpha
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.documents import Documents, word_counts
-from resift_lab.training.fitting import fit_rows
-from resift_lab.training.gate import ENOUGH, SIGNIFICANT, Gate
+from resift_lab.training.fitting import FitOptions, fit_rows
+from resift_lab.training.gate import MIN_JUDGES, SIGNIFICANT, Gate
 from resift_lab.training.options import MIN_DOCUMENTS, QueryOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.self_supervised import reciprocal_ranks
@@ -45,302 +47,481 @@ from resift_lab.training.unseen import LinearMap
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-SPREAD = 0.1  # of cosines with parts of documents, for which QUERY_ALPHA and QUERY_MAX_ALPHA were chosen
-_LEAST_SPREAD = 1e-3
+# Standard deviation of the cosines between passages for which QUERY_ALPHA and QUERY_MAX_ALPHA were chosen, and the
+# smallest standard deviation that the weights are computed with.
+SPREAD = 0.1
+_MIN_SPREAD = 1e-3
+# The constant a of SIF weights.
 _SIF = 1e-3
-_FEWEST_WORDS, _MOST_WORDS = 2, 40
-_SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
-_GATE_JUDGES, _GATE_ROUNDS, _GATE_DOCUMENTS = 200, 2, 5000
-_LEAST_DISTANCE = 1e-3  # of vectors of length 1 from their mean; 16-bit floats are less exact
+# Number of words in a passage.
+_MIN_WORDS = 2
+_MAX_WORDS = 40
+# Share of the teacher's texts that are single words.
+_SHARE_OF_WORDS = 1 / 3
+# Maximum number of held-back documents, and the number of passages drawn from each.
+_MAX_JUDGES = 1000
+_PASSAGES_PER_JUDGE = 6
+# Documents that are encoded again to check that their vectors are the teacher's.
+_CHECKED = 16
+# Candidates whose cosines are used to compute the spread.
+_COMPARED = 2000
+# Sizes of the gate: held-back documents, queries for each, and all documents.
+_GATE_JUDGES = 200
+_GATE_ROUNDS = 2
+_GATE_DOCUMENTS = 5000
+# Smallest mean distance of vectors (of length 1) from their mean. 16-bit floats are less precise.
+_MIN_DISTANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Part:
-    """A few consecutive words of a text, as they stand there; ``home`` is the text's position."""
+class EncodedDocuments:
+    """Documents with the vectors that a transformer has computed for them.
+
+    Attributes:
+        texts: The texts of the documents.
+        vectors: The vectors of the documents, shape (N, D), if they are available.
+        field: The field of the index that contains the vectors.
+    """
+
+    texts: Sequence[str]
+    vectors: Floats | None = None
+    field: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Consecutive words of a document, in their original form.
+
+    Attributes:
+        text: The text of the passage.
+        document: The position of the document.
+    """
 
     text: str
-    home: int
+    document: int
 
 
 @dataclass(frozen=True)
-class _Judges:
-    """Documents that are held back: ``queries``, parts of each, and which of the ``candidates`` (m, D) is ``own`` (n,).
+class _HeldBack:
+    """Passages of n held-back documents, as queries that must find their document among candidates.
 
-    ``taught`` (n, D) are the teacher's vectors of the first part of each.
+    Attributes:
+        queries: The passages of each document.
+        teacher_vectors: The teacher's vectors of the first passage of each document, shape (n, D).
+        candidates: The vectors of the candidates, shape (m, D).
+        own: The position of each document's right candidate, shape (n,).
     """
 
     queries: list[list[str]]
-    taught: Floats
+    teacher_vectors: Floats
     candidates: Floats
     own: NDArray[np.int64]
 
-    def of_model(self, model: Model) -> Floats:
-        """Mean reciprocal rank of each document's own candidate, (n,), by a model's vectors of the document's parts."""
+    def model_ranks(self, model: Model) -> Floats:
+        """Return the mean reciprocal rank of each document's candidate, shape (n,), with a model's query vectors."""
         ranks = self.reciprocal_ranks(model.encode([text for texts in self.queries for text in texts]))
         starts = np.cumsum([0, *map(len, self.queries)])
-        # a value a document, not one a part: that several of its parts find it is no further document
+        # The passages of a document are not independent, so there is a single value for each document.
         return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
 
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
-        """Reciprocal rank of each one's own candidate among all, by vectors (n or, part by part, q, D); ties half."""
-        own = self.own if len(vectors) == len(self.own) else np.repeat(self.own, [len(each) for each in self.queries])
+        """Return the reciprocal rank of the right candidate of each query.
+
+        Args:
+            vectors: A vector for each document (n, D), or a vector for each passage of each document (q, D).
+
+        Returns:
+            Reciprocal ranks, shape (n,) or (q,). A candidate with the same similarity counts half a rank.
+        """
+        own = self.own
+        if len(vectors) != len(own):
+            own = np.repeat(own, [len(texts) for texts in self.queries])
         return np.asarray(reciprocal_ranks(vectors @ self.candidates.T, own), np.float32)
 
 
 def train_queries(
-    texts: Sequence[str],
+    documents: EncodedDocuments,
     teacher: Teacher,
     vectors: WordVectors,
     options: QueryOptions | None = None,
-    documents: Floats | None = None,
-    field: str | None = None,
     progress: Progress | None = None,
 ) -> StaticQueries:
-    """A model of queries for documents whose vectors ``teacher`` has made.
+    """Train static queries for documents that a teacher has encoded.
 
-    ``texts`` are documents, and ``documents`` (N, D) their vectors, if they are at hand, as those in the ``field`` of
-    an index are. ``vectors`` is a table of general word vectors. Training runs twice: without the documents that are
-    held back, to judge, and then on all. ``model.table.info["taught"]`` is as :func:`_judgement` and :class:`_Gate`
-    have it. ``progress`` is called with the numbers of texts done and of all. A seed gives the same model again on the
-    same machine. Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra
-    without SciPy, and what the teacher raises.
+    Training runs twice: first without the held-back documents, to evaluate it, and then on all documents. The same seed
+    gives the same model on the same machine.
+
+    Args:
+        documents: The documents, with their vectors if available.
+        teacher: The model that encoded the documents.
+        vectors: A table of general word vectors.
+        options: The settings of the training.
+        progress: Called with the number of texts encoded and the total number.
+
+    Returns:
+        The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluation`), and the
+        weight ``alpha`` that the gate has chosen with its explanation ``why``.
+
+    Raises:
+        BadInput: If there are too few documents, or their vectors are not the teacher's.
+        MissingExtra: If SciPy is not installed.
+        TeacherUnavailable: If the teacher does not answer.
     """
     with needs_extra("lab", "Learning static queries"):
         import scipy.sparse  # noqa: F401
-    options = options or QueryOptions()
-    rng = np.random.default_rng(options.seed)
-    chosen = _usable(texts, options, rng)
-    texts = [texts[row] for row in chosen]
-    documents = None if documents is None else _teachers_own(teacher, texts, documents[chosen], options.seed)
-    corpus = Documents(map(tokenize, texts), options.min_count)
-    held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
-    words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
-    asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
-    gate = _Gate(texts, held, documents, options)
-    left = options.texts - len(words) - 2 * len(held) - len(gate.asked)
-    parts = draw_parts(texts, np.arange(len(texts)), left, rng)
-    steps = StepCounter(progress, len(words) + len(parts) + 2 * len(held) + len(gate.asked))
-    start = _start(corpus, _told_apart(teacher, words, steps), vectors)
-    judges = _judges([found for found in asking if len(found) > 1], teacher, documents, steps)
-    lessons = _Lessons(corpus, parts, _told_apart(teacher, [one.text for one in parts], steps), documents)
-    served = partial(_model, corpus, vectors, teacher.name, field, lessons.centre)
-    trial = served(*lessons.learned(*start, options, held))
-    found = _judgement(judges, served(*start), trial, options)
-    if found["worse"]:
-        trial = served(*start)
-    weigh(trial, found["spread"])
-    found |= gate.judge(trial, teacher, steps)
-    model = trial if found["worse"] else served(*lessons.learned(*start, options))
-    weigh(model, found["spread"])
-    model.alpha = found["alpha"]
-    counts = {"documents": len(texts), "texts": steps.done, "words": len(corpus.words), "held_back": len(judges.own)}
-    model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
-    return model
+    training = _QueryTraining(documents, teacher, vectors, options or QueryOptions(), progress)
+    return training.run()
 
 
-class _Gate:
-    """The gate, over documents held back and others; ``asked`` are the texts that it needs the teacher for."""
+class _QueryTraining:
+    """The training of static queries: its random choices, its texts, and the teacher's vectors of them."""
 
     def __init__(
-        self, texts: Sequence[str], held: NDArray[np.int64], documents: Floats | None, options: QueryOptions
+        self,
+        documents: EncodedDocuments,
+        teacher: Teacher,
+        vectors: WordVectors,
+        options: QueryOptions,
+        progress: Progress | None,
     ) -> None:
-        held = held[:_GATE_JUDGES]
-        count = _GATE_DOCUMENTS if documents is not None else options.texts // 10  # which the teacher has to encode
-        others = np.setdiff1d(np.arange(len(texts)), held)[:: max(1, len(texts) // count)]
-        rows = np.concatenate([held, others])
-        rounds = max(_GATE_ROUNDS, options.texts // 2000)  # where there are texts to spare, it tells more apart
-        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(held)), options.seed, rounds)
+        self.teacher, self.vectors, self.field, self.options = teacher, vectors, documents.field, options
+        rng = np.random.default_rng(options.seed)
+        chosen = _usable(documents.texts, options, rng)
+        texts = [documents.texts[row] for row in chosen]
+        self.document_vectors = None
+        if documents.vectors is not None:
+            self.document_vectors = _checked_vectors(teacher, texts, documents.vectors[chosen], options.seed)
+        self.corpus = Documents(map(tokenize, texts), options.min_count)
+        self.document_count = len(texts)
+        self.held_back = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
+        self.words = self.corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
+        self.judge_passages = [
+            draw_passages(texts, self.held_back[[row]], _PASSAGES_PER_JUDGE, rng) for row in range(len(self.held_back))
+        ]
+        self.gate = _TeacherGate(texts, self.held_back, self.document_vectors, options)
+        reserved = len(self.words) + 2 * len(self.held_back) + len(self.gate.teacher_texts)
+        self.passages = draw_passages(texts, np.arange(len(texts)), options.texts - reserved, rng)
+        self.steps = StepCounter(progress, reserved + len(self.passages))
+
+    def run(self) -> StaticQueries:
+        """Train, evaluate, and train again on all documents."""
+        options, steps = self.options, self.steps
+        start = self._start(_distinct_vectors(self.teacher, self.words, steps))
+        judges = [passages for passages in self.judge_passages if len(passages) > 1]
+        held_back = _held_back_queries(judges, self.teacher, self.document_vectors, steps)
+        passage_vectors = _distinct_vectors(self.teacher, [passage.text for passage in self.passages], steps)
+        training_texts = _TrainingTexts(self.corpus, self.passages, passage_vectors, self.document_vectors)
+        centre = training_texts.centre
+        untrained = self._model(centre, *start)
+        trial = self._model(centre, *training_texts.fit(*start, options, self.held_back))
+        evaluation = _evaluation(held_back, untrained, trial, options)
+        if evaluation["worse"]:
+            trial = self._model(centre, *start)
+        set_weights(trial, evaluation["spread"])
+        evaluation |= self.gate.judge(trial, self.teacher, steps)
+        model = trial if evaluation["worse"] else self._model(centre, *training_texts.fit(*start, options))
+        set_weights(model, evaluation["spread"])
+        model.alpha = evaluation["alpha"]
+        model.table.info["taught"] = {
+            "documents": self.document_count,
+            "texts": steps.done,
+            "words": len(self.corpus.words),
+            "held_back": len(held_back.own),
+            **evaluation,
+            "options": asdict(options),
+        }
+        return model
+
+    def _start(self, word_vectors: Floats) -> tuple[Floats, Floats]:
+        """Return the initial word vectors (V, D) and weights (V,).
+
+        Args:
+            word_vectors: The teacher's vectors of the first W words of the corpus, shape (W, D).
+        """
+        corpus, count = self.corpus, len(word_vectors)
+        rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
+        rows[:count] = _centred(word_vectors)[0]
+        general = LinearMap(self.vectors, corpus.words[:count], rows[:count], corpus.frequency[:count])
+        further = np.array([self.vectors.index[word] for word in corpus.words[count:]], np.int64)
+        if general.is_known:
+            rows[count:][further >= 0] = general.rows(further[further >= 0])
+        share = corpus.frequency / corpus.frequency.sum()
+        return rows, (_SIF / (_SIF + share)).astype(np.float32)
+
+    def _model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
+        """Return a model with these word vectors (V, D) and weights (V,), and with the other words of the table."""
+        general = LinearMap(self.vectors, self.corpus.words, rows, self.corpus.frequency)
+        info = {"source": self.vectors.info.get("source")}
+        table = general.extended(self.corpus.words, rows, weights, info)
+        return StaticQueries(quantized(table), self.teacher.name, self.field, centre)
+
+
+class _TeacherGate:
+    """The gate (:mod:`resift_lab.training.gate`) for documents with the teacher's vectors.
+
+    Args:
+        texts: The texts of all documents.
+        held_back: The positions of the held-back documents.
+        documents: The teacher's vectors of all documents, if available.
+        options: The settings of the training.
+
+    Attributes:
+        teacher_texts: The texts that the teacher must encode.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], held_back: NDArray[np.int64], documents: Floats | None, options: QueryOptions
+    ) -> None:
+        judges = held_back[:_GATE_JUDGES]
+        # Without vectors, the teacher has to encode the documents, so there are fewer.
+        count = _GATE_DOCUMENTS if documents is not None else options.texts // 10
+        background = np.setdiff1d(np.arange(len(texts)), judges)[:: max(1, len(texts) // count)]
+        rows = np.concatenate([judges, background])
+        # More queries make the result more precise, if the number of texts allows it.
+        rounds = max(_GATE_ROUNDS, options.texts // 2000)
+        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(judges)), options.seed, rounds)
         self._documents = None if documents is None else documents[rows]
-        self.asked = [*self._gate.rests, *(() if documents is not None else (texts[row] for row in rows))]
+        self.teacher_texts = list(self._gate.reduced_texts)
+        if documents is None:
+            self.teacher_texts += [texts[row] for row in rows]
 
     def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
-        """``alpha``, the weight of a model that has not seen the documents held back, at most its own and 0 where a
-        search is no better than by the text alone, and ``why``."""
-        if not self.asked:  # documents of too few words to ask for
+        """Choose the weight of a model that was trained without the held-back documents.
+
+        Returns:
+            The weight ``alpha``, which is at most the model's own, and 0 if searches are not better than by the text
+            alone; and an explanation, ``why``.
+        """
+        if not self.teacher_texts:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}
-        taught, rests = teacher.vectors(self.asked, steps.stage()), len(self._gate.rests)
-        documents = taught[rests:] if self._documents is None else self._documents
-        verdict = self._gate.judge(model, documents, taught[:rests])
-        return {"alpha": verdict.alpha if len(verdict.values) >= ENOUGH else model.alpha, "why": verdict.why}
+        vectors, reduced = teacher.vectors(self.teacher_texts, steps.stage()), len(self._gate.reduced_texts)
+        documents = vectors[reduced:] if self._documents is None else self._documents
+        verdict = self._gate.judge(model, documents, vectors[:reduced])
+        alpha = verdict.alpha if len(verdict.with_vectors) >= MIN_JUDGES else model.alpha
+        return {"alpha": alpha, "why": verdict.reason}
 
 
-def _taught(teacher: Teacher, parts: Sequence[Part], steps: StepCounter) -> Floats:
-    return teacher.vectors([one.text for one in parts], steps.stage())
-
-
-def _told_apart(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
-    """The teacher's vectors of different texts, (n, D). Raises BadInput if they are one and the same."""
+def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
+    """Return the teacher's vectors (n, D) of distinct texts. Raises BadInput if the vectors do not differ."""
     vectors = teacher.vectors(texts, steps.stage())
-    if len(texts) > 1 and np.linalg.norm(vectors - vectors.mean(axis=0), axis=1).mean() < _LEAST_DISTANCE:
-        raise teacher.refused(f"{len(texts)} texts one and the same vector", "vectors that differ between texts")
+    if len(texts) > 1 and np.linalg.norm(vectors - vectors.mean(axis=0), axis=1).mean() < _MIN_DISTANCE:
+        raise teacher.reject(f"the same vector for {len(texts)} different texts", "vectors that differ between texts")
     return vectors
 
 
-def _off_mean(vectors: Floats) -> tuple[Floats, Floats]:
-    """Vectors (n, D) less their mean (D,), and it; a zero is no vector, is not counted and stays zero."""
+def _centred(vectors: Floats) -> tuple[Floats, Floats]:
+    """Subtract the mean from vectors. Zero vectors are ignored and stay zero.
+
+    Args:
+        vectors: Vectors of shape (n, D).
+
+    Returns:
+        The centred vectors (n, D), and the mean (D,).
+    """
     known: NDArray[np.bool_] = np.any(vectors, axis=1)
     mean: Floats = vectors[known].mean(axis=0)
     return np.where(known[:, None], vectors - mean, np.float32(0)), mean
 
 
-def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
-    """At most ``count`` different parts of 2 to 40 words, in turn from the texts at ``homes``."""
-    places = {home: found for home in homes.tolist() if len(found := word_spans(texts[home])) >= _FEWEST_WORDS}
-    parts: dict[str, Part] = {}
-    turns = list(places) * (-(-2 * count // max(len(places), 1)))  # the same part may be drawn twice
-    for home in turns:
-        if len(parts) == count:
+def draw_passages(
+    texts: Sequence[str], documents: NDArray[np.int64], count: int, rng: np.random.Generator
+) -> list[Passage]:
+    """Draw distinct passages of 2 to 40 words at random.
+
+    Args:
+        texts: The texts of all documents.
+        documents: The positions of the documents to draw from, which take turns.
+        count: The maximum number of passages.
+        rng: The source of random numbers.
+    """
+    spans_of = {document: word_spans(texts[document]) for document in documents.tolist()}
+    spans_of = {document: spans for document, spans in spans_of.items() if len(spans) >= _MIN_WORDS}
+    passages: dict[str, Passage] = {}
+    # The same passage may be drawn twice, so there are more turns than passages.
+    turns = list(spans_of) * (-(-2 * count // max(len(spans_of), 1)))
+    for document in turns:
+        if len(passages) == count:
             break
-        words = places[home]
-        length = int(rng.integers(_FEWEST_WORDS, min(_MOST_WORDS, len(words)) + 1))
-        first = int(rng.integers(len(words) - length + 1))
-        part = texts[home][words[first][0] : words[first + length - 1][1]]
-        parts.setdefault(part, Part(part, home))
-    return list(parts.values())
+        spans = spans_of[document]
+        length = int(rng.integers(_MIN_WORDS, min(_MAX_WORDS, len(spans)) + 1))
+        first = int(rng.integers(len(spans) - length + 1))
+        text = texts[document][spans[first][0] : spans[first + length - 1][1]]
+        passages.setdefault(text, Passage(text, document))
+    return list(passages.values())
 
 
-class _Lessons:
-    """Texts as counts of the corpus' words, and the teacher's vectors of them, less the mean.
+class _TrainingTexts:
+    """Passages and documents as word counts, with the teacher's vectors as targets.
 
-    Parts and documents have a mean each. ``centre`` (D,) is the parts' over the mean length of what is left
-    (:class:`StaticQueries`).
+    The mean of the teacher's vectors is subtracted, separately for passages and documents.
+
+    Args:
+        corpus: The documents.
+        passages: The passages.
+        passage_vectors: The teacher's vectors of the passages, shape (n, D).
+        documents: The teacher's vectors of the documents, if available, shape (N, D).
+
+    Attributes:
+        centre: The mean of the passages' vectors, divided by the mean length of the centred vectors, shape (D,); see
+            :class:`resift.encoders.queries.StaticQueries`.
     """
 
-    def __init__(self, corpus: Documents, parts: Sequence[Part], targets: Floats, documents: Floats | None) -> None:
+    def __init__(
+        self, corpus: Documents, passages: Sequence[Passage], passage_vectors: Floats, documents: Floats | None
+    ) -> None:
         from scipy.sparse import vstack
 
-        ids = [[corpus.index[word] for word in tokenize(one.text) if word in corpus.index] for one in parts]
-        self._counts: csr_matrix = word_counts([np.array(each, np.int32) for each in ids], len(corpus.words))
-        told, mean = _off_mean(targets)
-        lengths = np.linalg.norm(told, axis=1)
+        ids = [[corpus.index[word] for word in tokenize(passage.text) if word in corpus.index] for passage in passages]
+        self._counts: csr_matrix = word_counts([np.array(passage, np.int32) for passage in ids], len(corpus.words))
+        centred, mean = _centred(passage_vectors)
+        lengths = np.linalg.norm(centred, axis=1)
         self.centre = mean / lengths[lengths > 0].mean()
-        self._targets, self._homes = unit_rows(told), np.array([one.home for one in parts])
+        self._targets = unit_rows(centred)
+        self._document_of = np.array([passage.document for passage in passages])
         if documents is not None:
             self._counts = vstack([self._counts, corpus.counts]).tocsr()
-            self._targets = np.concatenate([self._targets, unit_rows(_off_mean(documents)[0])])
-            self._homes = np.concatenate([self._homes, np.arange(len(documents))])
+            self._targets = np.concatenate([self._targets, unit_rows(_centred(documents)[0])])
+            self._document_of = np.concatenate([self._document_of, np.arange(len(documents))])
 
-    def learned(
-        self, rows: Floats, weights: Floats, options: QueryOptions, held: NDArray[np.int64] | None = None
+    def fit(
+        self, rows: Floats, weights: Floats, options: QueryOptions, held_back: NDArray[np.int64] | None = None
     ) -> tuple[Floats, Floats]:
-        """Rows and weights trained on all texts but those of the documents that are ``held`` back."""
-        chosen = np.flatnonzero(~np.isin(self._homes, [] if held is None else held))
-        return fit_rows(
-            self._counts[chosen],
-            self._targets[chosen],
-            rows,
-            weights,
+        """Train word vectors and weights on all texts except those of held-back documents.
+
+        Args:
+            rows: The initial word vectors, shape (V, D).
+            weights: The initial word weights, shape (V,).
+            options: The settings of the training.
+            held_back: The positions of the documents whose texts are not used.
+
+        Returns:
+            The trained word vectors (V, D) and weights (V,).
+        """
+        chosen = np.flatnonzero(~np.isin(self._document_of, [] if held_back is None else held_back))
+        fit_options = FitOptions(
             epochs=options.epochs_for(len(chosen)),
             batch=options.batch,
             rate=options.rate,
             weight_rate=options.weight_rate,
             seed=options.seed,
         )
+        return fit_rows(self._counts[chosen], self._targets[chosen], rows, weights, fit_options)
 
 
 def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Positions of at most ``limit`` texts that hold words."""
-    usable = np.array([row for row, text in enumerate(texts) if len(tokenize(text)) >= _FEWEST_WORDS], np.int64)
+    """Return the positions of the texts with at least two words, or of a random sample of ``limit`` such texts."""
+    usable = np.array([row for row, text in enumerate(texts) if len(tokenize(text)) >= _MIN_WORDS], np.int64)
     if len(usable) < MIN_DOCUMENTS:
-        message = f"{len(usable)} documents of {_FEWEST_WORDS} words or more"
+        message = f"{len(usable)} documents of {_MIN_WORDS} words or more are too few"
         raise BadInput(message, value=len(usable), expected=f"{MIN_DOCUMENTS} or more")
     if len(usable) <= options.limit:
         return usable
     return np.sort(rng.choice(usable, options.limit, replace=False))
 
 
-def _teachers_own(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
-    """The documents' vectors (N, D) at length 1. Raises BadInput unless the teacher finds most of some by them."""
-    tried = np.random.default_rng(seed).permutation(len(texts))[:_CHECKED]
-    encoded, held = teacher.vectors([texts[row] for row in tried]), unit_rows(documents[tried])
-    if encoded.shape[1] != held.shape[1]:
-        given = f"vectors of {encoded.shape[1]} dimensions, the documents have {held.shape[1]}"
-        raise teacher.refused(given, "the model that made the documents' vectors")
-    found = int((np.argmax(encoded @ held.T, axis=1) == np.arange(len(tried))).sum())
-    if 2 * found < len(tried):
-        given = f"vectors that find {found} of {len(tried)} documents by theirs"
-        raise teacher.refused(given, "the model that made the documents' vectors, and the text fields it had")
+def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
+    """Check that the vectors of documents are the teacher's, and scale them to length 1.
+
+    Some documents are encoded again. The new vectors must find at least half of these documents.
+
+    Args:
+        teacher: The model that should have encoded the documents.
+        texts: The texts of the documents.
+        documents: The vectors of the documents, shape (N, D).
+        seed: The seed of the sample.
+
+    Raises:
+        BadInput: If the vectors are not the teacher's.
+    """
+    sample = np.random.default_rng(seed).permutation(len(texts))[:_CHECKED]
+    encoded, stored = teacher.vectors([texts[row] for row in sample]), unit_rows(documents[sample])
+    if encoded.shape[1] != stored.shape[1]:
+        problem = f"vectors of {encoded.shape[1]} dimensions, but the documents' vectors have {stored.shape[1]}"
+        raise teacher.reject(problem, "the model that encoded the documents")
+    matches = int((np.argmax(encoded @ stored.T, axis=1) == np.arange(len(sample))).sum())
+    if 2 * matches < len(sample):
+        problem = f"vectors that find only {matches} of {len(sample)} documents by the documents' own vectors"
+        raise teacher.reject(problem, "the model that encoded the documents, and the same text fields")
     return unit_rows(documents)
 
 
 def _judge_count(documents: int, options: QueryOptions) -> int:
-    """How many documents are held back; at most a tenth of the texts are theirs."""
+    """Return the number of documents to hold back. Their passages are at most a tenth of the teacher's texts."""
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 
 
-def _judges(
-    asking: Sequence[Sequence[Part]], teacher: Teacher, documents: Floats | None, steps: StepCounter
-) -> _Judges:
-    """Judges from parts of documents: all of them ask for their document; where this has no vector, for the last."""
-    if not asking:
-        message = "no document that is held back to judge has two different parts"
-        raise BadInput(message, expected=f"documents of {_FEWEST_WORDS + 1} words or more")
-    taught = _taught(teacher, [parts[0] for parts in asking], steps)
-    if documents is not None:
-        queries, candidates, own = asking, documents, np.array([parts[0].home for parts in asking])
-    else:
-        queries, own = [parts[:-1] for parts in asking], np.arange(len(asking))
-        candidates = _taught(teacher, [parts[-1] for parts in asking], steps)
-    return _Judges([[one.text for one in parts] for parts in queries], taught, candidates, own)
+def _held_back_queries(
+    passages_of: Sequence[Sequence[Passage]], teacher: Teacher, documents: Floats | None, steps: StepCounter
+) -> _HeldBack:
+    """Convert passages of held-back documents to queries.
 
+    With the vectors of the documents, each passage is a query for its document. Otherwise the last passage of a
+    document replaces the document, and the others are queries for it.
 
-def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Floats, Floats]:
-    """Rows (V, D) and weights (V,) before training; ``taught`` (W, D) are the teacher's of the first W words."""
-    rows = np.zeros((len(corpus.words), taught.shape[1]), np.float32)
-    rows[: len(taught)] = _off_mean(taught)[0]
-    general = LinearMap(vectors, corpus.words[: len(taught)], rows[: len(taught)], corpus.frequency[: len(taught)])
-    further = np.array([vectors.index[word] for word in corpus.words[len(taught) :]], np.int64)
-    if general.is_known:
-        rows[len(taught) :][further >= 0] = general.rows(further[further >= 0])
-    share = corpus.frequency / corpus.frequency.sum()
-    return rows, (_SIF / (_SIF + share)).astype(np.float32)
-
-
-def _model(
-    corpus: Documents,
-    vectors: WordVectors,
-    teacher: str,
-    field: str | None,
-    centre: Floats,
-    rows: Floats,
-    weights: Floats,
-) -> StaticQueries:
-    general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
-    table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
-    return StaticQueries(quantized(table), teacher, field, centre)
-
-
-def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
-    """What the judges say of the models before and after training, and of the teacher.
-
-    How well parts of a held-back document find it among the others (without documents' vectors: another part of it), as
-    a mean reciprocal rank before training (``mrr_before``), after it and by the teacher's own queries
-    (``mrr_teacher``); the mean ``cosine`` with these less their mean; how probable the difference is by chance (``p``,
-    two-sided, a paired randomisation test); and the standard deviation of a part's cosines with all others
-    (``spread``), by which the model is weighed against BM25. Where training made it ``worse`` (p < .05) the rows stay
-    as they were before.
+    Args:
+        passages_of: The passages of each held-back document, two or more each.
+        teacher: The teacher.
+        documents: The teacher's vectors of all documents, if available.
+        steps: Counts the texts that the teacher encodes.
     """
-    before, after = judges.of_model(start), judges.of_model(trial)
-    teacher, first = judges.reciprocal_ranks(judges.taught), trial.encode([parts[0] for parts in judges.queries])
-    mean = judges.taught.mean(axis=0)
+    if not passages_of:
+        message = "no held-back document has two different passages"
+        raise BadInput(message, expected=f"documents of {_MIN_WORDS + 1} words or more")
+    teacher_vectors = teacher.vectors([passages[0].text for passages in passages_of], steps.stage())
+    if documents is not None:
+        queries, candidates = passages_of, documents
+        own = np.array([passages[0].document for passages in passages_of])
+    else:
+        queries, own = [passages[:-1] for passages in passages_of], np.arange(len(passages_of))
+        candidates = teacher.vectors([passages[-1].text for passages in passages_of], steps.stage())
+    texts = [[passage.text for passage in passages] for passages in queries]
+    return _HeldBack(queries=texts, teacher_vectors=teacher_vectors, candidates=candidates, own=own)
+
+
+def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options: QueryOptions) -> dict[str, Any]:
+    """Evaluate a model on passages of held-back documents.
+
+    Args:
+        held_back: The passages and their candidates.
+        untrained: The model before training.
+        trained: The model after training without the held-back documents.
+        options: The settings of the training.
+
+    Returns:
+        The mean reciprocal rank of the right candidate before training (``mrr_before``), after training
+        (``mrr_after``), and with the teacher's query vectors (``mrr_teacher``). The mean ``cosine`` with the teacher's
+        query vectors, both without the teacher's mean. The p value ``p`` of the difference between before and after
+        training, from a two-sided paired randomisation test. The standard deviation of a query's cosines with the
+        candidates (``spread``), by which the model's weight relative to BM25 is scaled. ``worse`` is whether training
+        made the ranks significantly worse (p < 0.05), so that the untrained word vectors should be used.
+    """
+    before, after = held_back.model_ranks(untrained), held_back.model_ranks(trained)
+    teacher_vectors = held_back.teacher_vectors
+    teacher_ranks = held_back.reciprocal_ranks(teacher_vectors)
+    vectors = trained.encode([texts[0] for texts in held_back.queries])
+    mean = teacher_vectors.mean(axis=0)
     p = paired_randomization(after, before, np.random.default_rng(options.seed))
     return {
         "mrr_before": float(before.mean()),
         "mrr_after": float(after.mean()),
-        "mrr_teacher": float(teacher.mean()),
-        "cosine": float((unit_rows(first - mean) * unit_rows(judges.taught - mean)).sum(axis=1).mean()),
-        "spread": float((first @ judges.candidates[:_COMPARED].T).std(axis=1).mean()),
+        "mrr_teacher": float(teacher_ranks.mean()),
+        "cosine": float((unit_rows(vectors - mean) * unit_rows(teacher_vectors - mean)).sum(axis=1).mean()),
+        "spread": float((vectors @ held_back.candidates[:_COMPARED].T).std(axis=1).mean()),
         "worse": bool(after.mean() < before.mean() and p < SIGNIFICANT),
         "p": p,
     }
 
 
-def weigh(model: StaticQueries, spread: float) -> None:
-    """Set the weights against BM25 for a teacher whose cosines have this standard deviation.
+def set_weights(model: StaticQueries, spread: float) -> None:
+    """Set a model's weights relative to BM25 for the spread of its cosines.
 
-    The less they differ, the more each difference counts: alpha / (1 - alpha) grows as they narrow.
+    The smaller the differences between cosines are, the more each difference counts. Beta, alpha / (1 - alpha), is
+    proportional to 1 / spread.
+
+    Args:
+        model: The model, whose ``alpha`` and ``max_alpha`` are set.
+        spread: The standard deviation of a query's cosines.
     """
-    scale = SPREAD / max(spread, _LEAST_SPREAD)
-    model.alpha, model.max_alpha = (
-        alpha_from_beta(scale * beta_from_alpha(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA)
-    )
+    scale = SPREAD / max(spread, _MIN_SPREAD)
+    model.alpha = alpha_from_beta(scale * beta_from_alpha(QUERY_ALPHA))
+    model.max_alpha = alpha_from_beta(scale * beta_from_alpha(QUERY_MAX_ALPHA))

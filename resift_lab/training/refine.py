@@ -1,15 +1,17 @@
-"""Refining word vectors on texts: the weighted mean of a text's rows comes to lie where a teacher puts the text.
+"""Refinement of word vectors and weights on sentences that a teacher model encodes.
 
-One pass a word leaves out what words mean together, and how much each counts. Here the teacher (a sentence-transformers
-model) encodes sentences once, and rows and weights are fitted to its vectors. No label is needed, and any texts will
-do. The teacher's space is first turned onto the rows' own (orthogonal Procrustes, Schönemann 1966), so that the rows
-may come from anywhere and have any number of dimensions.
+Vectors that were distilled word by word (:mod:`resift_lab.training.distill`) contain neither how words combine nor how
+much each word counts. Here the teacher, a sentence-transformers model, encodes sentences, and word vectors and weights
+are fitted so that the weighted mean of a sentence's words has a high cosine with the teacher's vector. Labels are not
+needed. The teacher's vectors are first rotated into the space of the word vectors (orthogonal Procrustes, Schönemann
+1966), so that the word vectors may have any origin and any number of dimensions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -21,36 +23,67 @@ from resift.encoders.tables import replace_rows
 from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.training.distill import load, rounded
+from resift_lab.training.distill import load_sentence_transformer, round_rows
 from resift_lab.training.documents import word_counts
-from resift_lab.training.fitting import fit_rows
+from resift_lab.training.fitting import FitOptions, fit_rows
 from resift_lab.training.progress import Progress
 
-_MIN_WORDS, _MAX_WORDS = 4, 40
-_LEAST, _CHUNK = 14, 2048
+# Number of words in a usable sentence.
+_MIN_WORDS = 4
+_MAX_WORDS = 40
+# Smallest number of sentences to train on.
+_MIN_SENTENCES = 14
+# Sentences between two progress reports.
+_CHUNK = 2048
+# Marks of tables, rulers, quotations and addresses, which are not prose.
 _NO_PROSE = re.compile(r"[>|=_*]{2}|@")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
-def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
-    """At most ``limit`` different sentences of 4 to 40 words, drawn at random; lines of signs or addresses left out.
+@dataclass(frozen=True)
+class RefineOptions:
+    """Settings of the refinement.
 
-    The ``sources``, texts each, take turns until they have no more: a large one does not drown the others.
+    Attributes:
+        limit: The maximum number of sentences.
+        epochs: The number of passes over the sentences.
+        rate: Adam's learning rate, for word vectors of about length 1.
+        seed: The seed of all random choices.
+        levels: The number of rounding steps, see :class:`resift_lab.training.distill.DistillOptions`.
     """
-    found: dict[str, None] = {}
+
+    limit: int = 66_000
+    epochs: int = 3
+    rate: float = 0.002
+    seed: int = 0
+    levels: int | None = 31
+
+
+def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
+    """Draw distinct sentences of 4 to 40 words at random.
+
+    Sentences with addresses or with rows of punctuation, as in tables, are skipped. The sources take turns, so that a
+    large source does not dominate the others.
+
+    Args:
+        sources: The sources, each a sequence of texts.
+        limit: The maximum number of sentences.
+        rng: The source of random numbers.
+    """
+    distinct: dict[str, None] = {}
     drawn: list[list[str]] = []
     for texts in sources:
-        before = len(found)
+        before = len(distinct)
         for sentence in _prose(texts):
-            found.setdefault(sentence)
-        fresh = list(found)[before:]
-        drawn.append([fresh[i] for i in rng.permutation(len(fresh))])
+            distinct.setdefault(sentence)
+        new = list(distinct)[before:]
+        drawn.append([new[i] for i in rng.permutation(len(new))])
     turns = (sentence for turn in zip_longest(*drawn) for sentence in turn if sentence is not None)
     return list(islice(turns, limit))
 
 
 def _prose(texts: Iterable[str]) -> Iterator[str]:
-    """The texts' sentences that are long enough and of words, with single blanks between them."""
+    """Yield the usable sentences of the texts, with single spaces between words."""
     for text in texts:
         for part in _SENTENCE_END.split(text):
             words = part.split()
@@ -62,68 +95,108 @@ def refine(
     vectors: WordVectors,
     model_folder: str | Path,
     sources: Iterable[Iterable[str]],
-    *,
-    limit: int = 66_000,
-    epochs: int = 3,
-    rate: float = 0.002,
-    seed: int = 0,
-    levels: int | None = 31,
+    options: RefineOptions | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
-    """Word vectors (V, D) float32 of which texts' weighted means follow the teacher in ``model_folder``.
+    """Refine word vectors and weights so that the weighted means of sentences agree with a teacher's vectors.
 
-    Rows and weights are learned. At most ``limit`` sentences are drawn from all ``sources`` alike (:func:`sentences`);
-    ``rate`` is Adam's, for rows of length 1. ``levels`` is as in :func:`resift_lab.training.distill.distill`.
-    ``progress`` is called with the numbers of steps done and of all, of which the teacher's encoding is the first half.
-    The same call on the same machine gives the same vectors.
+    The result is the same for each call with the same arguments on the same machine.
 
-    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model or the texts hold
-    too few sentences.
+    Args:
+        vectors: The word vectors to start from.
+        model_folder: The folder of the teacher, a sentence-transformers model.
+        sources: The sources of sentences, each a sequence of texts; see :func:`sentences`.
+        options: The settings of the refinement.
+        progress: Called with the number of steps done and the total number. Encoding by the teacher is the first half
+            of the steps.
+
+    Returns:
+        A table with the same words and float32 vectors of the same number of dimensions.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no model, or the texts contain too few sentences.
     """
-    chosen = sentences(sources, limit, np.random.default_rng(seed))
-    if (count := len(chosen)) < _LEAST:
-        raise BadInput(f"{count} sentences to refine on", value=count, expected="more texts")
-    targets = _encoded(chosen, load(model_folder), lambda done: progress(done, 2 * count) if progress else None)
+    options = options or RefineOptions()
+    chosen = sentences(sources, options.limit, np.random.default_rng(options.seed))
+    count = len(chosen)
+    if count < _MIN_SENTENCES:
+        raise BadInput(
+            f"there are only {count} sentences to refine on", value=count, expected=f"{_MIN_SENTENCES} or more"
+        )
 
-    def report(done: int, steps: int) -> None:
+    def report_encoding(done: int) -> None:
+        if progress:
+            progress(done, 2 * count)
+
+    def report_fitting(done: int, steps: int) -> None:
         if progress:
             progress(round(count * (1 + done / steps)), 2 * count)
 
-    rows, weights = _fitted(vectors, chosen, targets, epochs=epochs, rate=rate, seed=seed, progress=report)
+    targets = _encoded(chosen, load_sentence_transformer(model_folder), report_encoding)
+    fit_options = FitOptions(epochs=options.epochs, rate=options.rate, seed=options.seed)
+    rows, weights = _fitted(vectors, chosen, targets, fit_options, report_fitting)
     info = {
         **vectors.info,
         "weighting": "learned",
-        "levels": levels,
-        "refined": f"on {count} sentences, {epochs} epochs, rate {rate:g}, seed {seed}",
+        "levels": options.levels,
+        "refined": f"on {count} sentences, {options.epochs} epochs, rate {options.rate:g}, seed {options.seed}",
     }
-    return replace_rows(vectors, rounded(rows, levels) if levels else rows, weights, info=info)
+    return replace_rows(vectors, round_rows(rows, options.levels) if options.levels else rows, weights, info=info)
 
 
-def _fitted(vectors: WordVectors, texts: list[str], targets: Floats, **options: Any) -> tuple[Floats, Floats]:
-    """Rows (V, D) of length 1, and weights (V,), fitted to the texts' ``targets`` (n, T)."""
+def _fitted(
+    vectors: WordVectors,
+    texts: list[str],
+    targets: Floats,
+    options: FitOptions | None = None,
+    progress: Progress | None = None,
+) -> tuple[Floats, Floats]:
+    """Fit word vectors to the teacher's vectors.
+
+    Args:
+        vectors: The word vectors to start from.
+        texts: The sentences.
+        targets: The teacher's vectors of the sentences, shape (n, T).
+        options: The settings of the fitting.
+        progress: Called with the number of steps done and the total number.
+
+    Returns:
+        The word vectors (V, D), scaled to length 1, and the weights (V,).
+    """
     ids, offsets = vectors.ids(texts)
     counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))
     rows = vectors.rows()
     rows = rows / np.sqrt((rows**2).sum(axis=1).mean())
     sums = unit_rows(counts @ (rows * vectors.weights[:, None]))
-    rows, weights = fit_rows(counts, unit_rows(targets @ turned(targets, sums)), rows, vectors.weights, **options)
-    # the weights have learned what a word counts; with the rows' lengths as well sentence pairs come out worse
+    rotated_targets = unit_rows(targets @ procrustes_map(targets, sums))
+    rows, weights = fit_rows(counts, rotated_targets, rows, vectors.weights, options, progress)
+    # The trained weights express how much a word counts. If the rows kept their lengths as well, sentence similarity
+    # would be worse.
     return unit_rows(rows), weights
 
 
-def turned(source: Floats, target: Floats) -> Floats:
-    """The map (T, D) that brings rows ``source`` (n, T) nearest to ``target`` (n, D) and keeps right angles.
+def procrustes_map(source: Floats, target: Floats) -> Floats:
+    """Return the orthogonal map that brings one set of vectors closest to another.
 
-    It has orthonormal columns, or rows where D is more than T.
+    Args:
+        source: The vectors to map, shape (n, T).
+        target: The vectors to map to, shape (n, D).
+
+    Returns:
+        A matrix (T, D) with orthonormal columns, or with orthonormal rows if D > T.
+
+    Source:
+        Schönemann 1966, "A generalized solution of the orthogonal Procrustes problem".
     """
     left, _, right = np.linalg.svd(source.T.astype(np.float64) @ target, full_matrices=False)
     return np.asarray(left @ right, np.float32)
 
 
 def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
-    """The teacher's vectors at length 1, (n, T); ``report`` is called with how many texts are done."""
-    parts: list[Floats] = []
+    """Return the teacher's vectors (n, T), scaled to length 1. ``report`` is called with the number of texts done."""
+    chunks: list[Floats] = []
     for chunk in batched(texts, _CHUNK):
-        parts.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
-        report(sum(map(len, parts)))
-    return unit_rows(np.concatenate(parts))
+        chunks.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
+        report(sum(map(len, chunks)))
+    return unit_rows(np.concatenate(chunks))

@@ -1,8 +1,9 @@
-"""RN-BoF: a bag of features as a network, whose vectors may have any size (Passalis and Tefas 2017).
+"""RN-BoF: a bag-of-features network whose vectors may have any size (Passalis and Tefas 2017).
 
-Each codeword has a width σ_k of its own (eqs. 5 and 6). S consecutive segments of a text are pooled each by itself
-(eq. 7 and section 3.2.3; they share the codewords, the head tells them apart), and t = relu(Wᵀ s) has R dimensions
-(eq. 8). It is trained as RO-BoEW is, with learned centres (eq. 13).
+In contrast to RO-BoEW, each codeword has its own width σ_k (equations 5 and 6). A text may be divided into S
+consecutive segments, which are pooled separately (equation 7 and section 3.2.3). Unlike in the paper, all segments
+share the same codewords, and only the head distinguishes them. The head t = relu(Wᵀ s) has R dimensions (equation 8).
+The network is trained like RO-BoEW, with learned cluster centres (equation 13).
 """
 
 from __future__ import annotations
@@ -17,37 +18,58 @@ from resift_lab.training.options import RnBofOptions, RoBoewOptions
 
 
 class RnBof(RoBoew):
-    """The network: that of RO-BoEW, but with widths σ (K,) and a head W (S · K, R), uniform in [-1, 1] at the start."""
+    """The network of RN-BoF.
+
+    It differs from RO-BoEW in the widths σ (K,) and the head W (S · K, R), which is initialised uniformly in [-1, 1].
+
+    Source:
+        Passalis and Tefas 2017, sections 3.2.1, 3.2.3 and 3.3.
+    """
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
         assert isinstance(options, RnBofOptions)
         self.segments = options.segments
         codebook, count = self.codebook.detach(), options.codewords
         mean_distance = torch.cdist(codebook, codebook).sum() / max(1, count * (count - 1))
-        # a single codeword has no distance to others
+        # A single codeword has no distance to another.
         self.width = torch.nn.Parameter(torch.full((count,), options.sigma * float(mean_distance or 1)))
         chance = torch.Generator().manual_seed(options.seed)
         head = 2 * torch.rand(options.segments * count, options.size, generator=chance) - 1
-        # pooled memberships are not negative: a column that sums to less than 0 would start as a unit that is dead
+        # Pooled memberships are never negative, so a unit with a negative sum of weights would never be active.
         self.head = torch.nn.Parameter(torch.where(head.sum(0) < 0, -head, head))
 
     def name(self) -> str:
-        """The exported model's name, with its sizes."""
+        """Return the name of the exported model, with its sizes."""
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
-        """What distances are divided by: σ_k, kept above 0."""
+        """Return the divisor of distances, the widths σ_k (K,), but at least 0.001."""
         return self.width.clamp_min(1e-3)
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """t = relu(Wᵀ s) (eq. 8); ``pooled`` s (n, S · K), gives (n, R)."""
+        """Return the vectors of texts, t = relu(Wᵀ s).
+
+        Args:
+            pooled: The pooled memberships s of each text, shape (n, S · K).
+
+        Returns:
+            Vectors of shape (n, R).
+
+        Source:
+            Passalis and Tefas 2017, equation 8.
+        """
         return torch.relu(pooled @ self.head)
 
     def head_arrays(self) -> dict[str, Any]:
-        """What an exported model takes besides its table."""
+        """Return the arguments of the exported model besides its table."""
         return {"head": self.head.detach().numpy().copy()}
 
 
 def untrained_network(table: WordVectors, options: RoBoewOptions) -> RoBoew:
-    """The network that ``options`` describe, untrained, over the words of ``table``."""
+    """Return an untrained RN-BoF or RO-BoEW network, depending on the class of ``options``.
+
+    Args:
+        table: The words to train, with initial vectors and weights.
+        options: The settings.
+    """
     return RnBof(table, options) if isinstance(options, RnBofOptions) else RoBoew(table, options)

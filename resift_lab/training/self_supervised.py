@@ -1,11 +1,16 @@
-"""Word vectors and weights adapt to a user's own documents, without labels.
+"""Adaptation of word vectors and weights to a user's documents, without labels.
 
-The recipe: rows start as the given word vectors beside the corpus' own latent semantic indexing, both centred
-(:mod:`resift_lab.training.spectral`), weights as idf. Then contrastive training makes
-two parts of one document more similar than parts of different documents, at a high temperature, which also draws
-documents on one subject together. At the end rows are centred on the documents' mean and turned to their principal
-axes, and the words that only the given table knows follow by a linear map. Constants were chosen on Cranfield, CISI and
-a part of 20 Newsgroups' training set. Needs NumPy and SciPy alone.
+1. Initial word vectors are the original word vectors, concatenated with vectors from latent semantic indexing of the
+   documents (:mod:`resift_lab.training.spectral`). Initial weights are inverse document frequencies.
+2. Contrastive training makes two parts of the same document more similar than parts of different documents
+   (:mod:`resift_lab.training.contrastive`). Its high temperature also moves documents on the same subject closer to
+   each other.
+3. The word vectors are centred on the mean of the documents and projected onto the documents' principal axes.
+4. A linear map computes the vectors of the words that occur only in the original table
+   (:mod:`resift_lab.training.unseen`).
+
+The constants were chosen on Cranfield, CISI and a part of the training set of 20 Newsgroups. Needs only NumPy and
+SciPy.
 """
 
 from __future__ import annotations
@@ -29,13 +34,15 @@ from resift.vectors.table import WordVectors
 from resift.vectors.weights import ADAPTED_MAX_ALPHA
 from resift_lab.training.contrastive import MIN_WORDS, fit
 from resift_lab.training.documents import Documents, sample_words
-from resift_lab.training.gate import ENOUGH, JUDGES, Gate
+from resift_lab.training.gate import MAX_JUDGES, MIN_JUDGES, Gate
 from resift_lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
 from resift_lab.training.unseen import LinearMap
 
-_PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
+# Sampling of a large index: random documents per search, and the number of searches.
+_PAGE = 10_000
+_PAGES = 5
 
 
 def adapt(
@@ -44,16 +51,27 @@ def adapt(
     options: AdaptOptions | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """A model of kind ``mean`` (or ``boew``, with ``codewords``) whose word table is adapted to ``texts``.
+    """Adapt a table of word vectors to documents.
 
-    Training runs twice: without the documents that are held back, to judge, and then on all of them. What was found is
-    in ``model.table.info["adapted"]``: nDCG@10 of the gate's queries (:mod:`resift_lab.training.gate`) by the ``text``
-    alone and with the ``untrained`` and ``adapted`` vectors, ``p`` of the last against the first, and ``better``,
-    whether the adapted ones are to be served. ``model.alpha`` is the weight that the gate chose. ``progress`` is
-    called with the numbers of steps done and of all. A seed gives the same model again on the same machine.
+    Training runs twice: first without the held-back documents, to evaluate the adaptation with the gate
+    (:mod:`resift_lab.training.gate`), and then on all documents. The same seed gives the same model on the same
+    machine.
 
-    Raises BadInput if a text is not a string, the documents are too few, or ``vectors`` knows none of their words, and
-    MissingExtra without SciPy.
+    Args:
+        texts: The texts of the documents.
+        vectors: The word vectors to adapt.
+        options: The settings of the adaptation.
+        progress: Called with the number of steps done and the total number.
+
+    Returns:
+        A model of the kind ``mean``, or ``boew`` if ``options.codewords`` is set. ``model.alpha`` is the weight that
+        the gate has chosen. ``model.table.info["adapted"]`` contains the evaluation: the gate's nDCG@10 by the ``text``
+        alone, with the ``untrained`` and with the ``adapted`` vectors; ``p``, the p value of the adapted vectors
+        against the text alone; and ``better``, whether to use the adapted vectors.
+
+    Raises:
+        BadInput: If a text is not a string, there are too few documents, or ``vectors`` knows none of their words.
+        MissingExtra: If SciPy is not installed.
     """
     with needs_extra("lab", "Adapting word vectors"):
         import scipy.sparse  # noqa: F401
@@ -61,79 +79,103 @@ def adapt(
     documents = [words for words in sample_words(texts, options.limit, options.seed) if len(words) >= MIN_WORDS]
     if len(documents) < MIN_DOCUMENTS:
         raise BadInput(
-            f"{len(documents)} documents of {MIN_WORDS} words or more",
+            f"{len(documents)} documents of {MIN_WORDS} words or more are too few",
             value=len(documents),
             expected=f"{MIN_DOCUMENTS} or more",
         )
     rng = np.random.default_rng(options.seed)
-    held = _held_back(len(documents), options, rng)
-    seen = [words for words, out in zip(documents, held, strict=True) if not out]
-    steps = StepCounter(progress, options.steps(len(seen)) + options.steps(len(documents)))
-    trial = _trained(seen, vectors, options, steps.stage())
-    found = _judgement(trial, documents, held, vectors, options)
+    held_back = _held_back(len(documents), options, rng)
+    training_documents = [words for words, excluded in zip(documents, held_back, strict=True) if not excluded]
+    steps = StepCounter(progress, options.steps(len(training_documents)) + options.steps(len(documents)))
+    trial = _trained(training_documents, vectors, options, steps.stage())
+    evaluation = _evaluation(trial, documents, held_back, vectors, options)
     model = _trained(documents, vectors, options, steps.stage())
-    model.alpha = found["alpha"]
+    model.alpha = evaluation["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
-        "held_back": int(held.sum()),
+        "held_back": int(held_back.sum()),
         "words": model.table.info.pop("trained"),
-        **found,
+        **evaluation,
         "options": asdict(options),
     }
     return model
 
 
 def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which documents judge, (N,)."""
-    held = np.zeros(documents, bool)
-    count = min(JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
-    held[rng.choice(documents, count, replace=False)] = True
-    return held
+    """Choose random documents to be held back; returns a Boolean array of shape (N,)."""
+    held_back = np.zeros(documents, bool)
+    count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
+    held_back[rng.choice(documents, count, replace=False)] = True
+    return held_back
 
 
-def _judgement(
+def _evaluation(
     trial: Model,
     documents: Sequence[Sequence[str]],
-    held: NDArray[np.bool_],
+    held_back: NDArray[np.bool_],
     vectors: WordVectors,
     options: AdaptOptions,
 ) -> dict[str, Any]:
-    """What the gate says of ``trial``, which has not seen the documents ``held`` back, and of the untrained."""
+    """Evaluate an adapted model and the untrained model with the gate.
+
+    Args:
+        trial: A model that was trained without the held-back documents.
+        documents: The words of all documents.
+        held_back: True for each held-back document, shape (N,).
+        vectors: The untrained word vectors.
+        options: The settings of the adaptation.
+    """
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
-    gate = Gate(documents, np.flatnonzero(held).tolist(), options.seed)
+    gate = Gate(documents, np.flatnonzero(held_back).tolist(), options.seed)
     before, after = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
     return {
-        "text": float(after.text.mean()),
-        "untrained": float(before.values.mean()),
-        "adapted": float(after.values.mean()),
+        "text": float(after.text_only.mean()),
+        "untrained": float(before.with_vectors.mean()),
+        "adapted": float(after.with_vectors.mean()),
         "alpha": after.alpha,
         "better": after.replaces(before),
         "p": after.p,
-        "why": after.why,
+        "why": after.reason,
     }
 
 
 def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each query's ``own`` (q,) candidate among all, by the ``similarity`` (q, m) with them; (q,), ties half."""
-    found = similarity[np.arange(len(own)), own][:, None]
-    return np.asarray(1 / (1 + (similarity > found).sum(axis=1) + ((similarity == found).sum(axis=1) - 1) / 2))
+    """Return the reciprocal rank of the right candidate of each query.
+
+    A candidate with the same similarity counts half a rank.
+
+    Args:
+        similarity: The similarity of each query with each candidate, shape (q, m).
+        own: The position of each query's right candidate, shape (q,).
+    """
+    own_similarity = similarity[np.arange(len(own)), own][:, None]
+    higher = (similarity > own_similarity).sum(axis=1)
+    equal = (similarity == own_similarity).sum(axis=1) - 1
+    return np.asarray(1 / (1 + higher + equal / 2))
 
 
 def _trained(
     documents: Sequence[Sequence[str]], vectors: WordVectors, options: AdaptOptions, progress: Progress
 ) -> Model:
-    """The result of one training run."""
+    """Train on the documents and return the model."""
     corpus = Documents(documents, options.min_count)
-    given = rows_from_vectors(corpus, vectors, options.seed)
-    own = rows_from_corpus(corpus, options.spectral, options.seed)
-    rows, weights = fit(corpus, side_by_side(corpus, [given, own]), corpus.idf, options, progress)
+    original = rows_from_vectors(corpus, vectors, options.seed)
+    spectral = rows_from_corpus(corpus, options.spectral, options.seed)
+    rows, weights = fit(corpus, side_by_side(corpus, [original, spectral]), corpus.idf, options, progress)
     return export(corpus, rows, weights, vectors, options)
 
 
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
-    """The model to serve: the corpus' words, then those that only ``vectors`` knows, rows in int8.
+    """Return the model to serve: the words of the corpus, followed by the other words of ``vectors``.
 
-    ``rows`` (V, D) and ``weights`` (V,) are trained.
+    The vectors of a ``mean`` model are stored in int8.
+
+    Args:
+        corpus: The documents.
+        rows: The trained word vectors, shape (V, D).
+        weights: The trained word weights, shape (V,).
+        vectors: The original word vectors.
+        options: The settings of the adaptation.
     """
     adapted = on_document_axes(corpus, rows, weights, min(options.dim or vectors.dim, rows.shape[1]))
     general = LinearMap(vectors, corpus.words, adapted, corpus.frequency)
@@ -147,44 +189,75 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
     return model
 
 
-def adapted_lines(found: dict[str, Any], seconds: float) -> list[str]:
-    """What was found with the documents that were held back."""
-    figures = "".join(f"{found[key]:11.3f}" for key in ("text", "untrained", "adapted"))
+def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
+    """Return the evaluation of an adaptation as lines of text.
+
+    Args:
+        evaluation: The ``info["adapted"]`` of an adapted model.
+        seconds: The duration of the training.
+    """
+    values = "".join(f"{evaluation[key]:11.3f}" for key in ("text", "untrained", "adapted"))
+    held_back, p = evaluation["held_back"], evaluation["p"]
     return [
-        f"{found['documents']} documents, {found['words']} words, {seconds:.0f} s",
-        f"{'':21}text alone  untrained    adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
-        f"{'nDCG@10 as served':20}{figures}",
-        f"weight of the adapted vectors (alpha): {found['alpha']:.2f}",
+        f"{evaluation['documents']} documents, {evaluation['words']} words, {seconds:.0f} s",
+        f"{'':21}text alone  untrained    adapted   ({held_back} documents held back; p {p:.4f})",
+        f"{'nDCG@10 as served':20}{values}",
+        f"weight of the adapted vectors (alpha): {evaluation['alpha']:.2f}",
     ]
 
 
-def refusal(found: dict[str, Any]) -> str:
-    """Why adapted vectors are not taken."""
-    few = f": {found['held_back']} documents are too few to tell" if found["held_back"] < ENOUGH else ""
-    return f"warning: no better than the untrained vectors{few}"
+def rejection_warning(evaluation: dict[str, Any]) -> str:
+    """Return a warning that says why adapted vectors are not used.
+
+    Args:
+        evaluation: The ``info["adapted"]`` of an adapted model.
+    """
+    warning = "warning: no better than the untrained vectors"
+    if evaluation["held_back"] < MIN_JUDGES:
+        warning += f": {evaluation['held_back']} documents are too few to tell"
+    return warning
 
 
 def adapt_if_better(
     texts: Sequence[str], vectors: WordVectors, progress: Progress, remark: Callable[[str], None]
 ) -> Model | None:
-    """A model adapted to ``texts``; None, with a remark, if it is no better than the untrained ``vectors``."""
+    """Adapt word vectors to documents, and return the model only if it is better than the untrained vectors.
+
+    Args:
+        texts: The texts of the documents.
+        vectors: The word vectors to adapt.
+        progress: Called with the number of steps done and the total number.
+        remark: Called with the evaluation as text.
+
+    Returns:
+        The adapted model, or None if it is not better.
+    """
     started = time.perf_counter()
     model = adapt(texts, vectors, AdaptOptions(), progress)
-    found = model.table.info["adapted"]
-    lines = adapted_lines(found, time.perf_counter() - started)
-    if not found["better"]:
-        lines.append(f"{refusal(found)}; these are used")
+    evaluation = model.table.info["adapted"]
+    lines = report_lines(evaluation, time.perf_counter() - started)
+    if not evaluation["better"]:
+        lines.append(f"{rejection_warning(evaluation)}; the untrained vectors are used")
     remark("\n".join(lines))
-    return model if found["better"] else None
+    return model if evaluation["better"] else None
 
 
 def index_texts(engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]]) -> list[str]:
-    """The texts of indices, each by its name, its text fields and the number of its documents, that a model is learned
-    from: all of small indices, some of each larger one, drawn by chance."""
+    """Read the texts of indices to train on.
+
+    All documents of an index are read, or a random sample if it has more than 50,000.
+
+    Args:
+        engine: The search engine.
+        indices: The name, the text fields and the number of documents of each index.
+
+    Returns:
+        The distinct texts.
+    """
     texts: list[str] = []
     for name, fields, documents in indices:
         if documents <= _PAGE * _PAGES:
-            texts += [document_text(one.source, fields) for one in engine.scan(name, fields=fields)]
+            texts += [document_text(document.source, fields) for document in engine.scan(name, fields=fields)]
             continue
         for seed in range(_PAGES):
             score = {"random_score": {"seed": seed, "field": "_seq_no"}}

@@ -1,8 +1,8 @@
-"""Rows that self-supervised training starts from, out of two sources.
+"""Initial word vectors for self-supervised training, from two sources.
 
-One is a table of word vectors, the other the corpus itself: latent semantic indexing (Deerwester et al. 1990), the
-singular vectors of its tf-idf matrix. Both are centred, given the same weight and set side by side, so that the inner
-product of two texts is the mean of what both sources say.
+The first source is a table of word vectors. The second is the corpus itself, by latent semantic indexing (Deerwester et
+al. 1990): the singular vectors of its tf-idf matrix. The vectors of both sources are centred, scaled to the same weight
+and concatenated. The inner product of two texts is then the mean of their inner products by each source.
 """
 
 from __future__ import annotations
@@ -18,36 +18,63 @@ from resift.vectors.table import WordVectors
 from resift_lab.training.documents import Documents
 from resift_lab.training.principal import principal_axes
 
+# Share of noise in the vector of a word that the table lacks.
 _NOISE = 0.3
 _EPSILON = 1e-9
 
 
 def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
-    """Rows (V, D) of the corpus' words at length 1.
+    """Return initial vectors for the words of a corpus from a table of word vectors.
 
-    A word that the table lacks gets the mean of the documents that hold it, plus a little noise that tells it from
-    others of the same documents. Raises BadInput if the table knows none.
+    The vector of a word that the table lacks is the mean of the documents that contain the word. Some noise is added,
+    so that the vectors of two words from the same documents differ.
+
+    Args:
+        corpus: The documents.
+        vectors: The table of word vectors.
+        seed: The seed of the noise.
+
+    Returns:
+        Vectors of shape (V, D), scaled to length 1.
+
+    Raises:
+        BadInput: If the table knows none of the words.
     """
     table_rows = np.array([vectors.index[word] for word in corpus.words])
     known = table_rows >= 0
     if not known.any():
         message = f"none of the corpus' {len(table_rows)} words has a vector"
-        raise BadInput(message, value=corpus.words[0], expected="vectors that fit")
+        raise BadInput(message, value=corpus.words[0], expected="word vectors in the language of the corpus")
     rows = np.zeros((len(table_rows), vectors.dim), np.float32)
     rows[known] = unit_rows(vectors.rows()[table_rows[known]])
     documents = unit_rows(corpus.means(rows, corpus.idf))
-    holds = corpus.counts[:, ~known].astype(bool).astype(np.float32)
-    context = unit_rows(holds.T @ (documents - documents.mean(axis=0)))
+    contains = corpus.counts[:, ~known].astype(bool).astype(np.float32)
+    context = unit_rows(contains.T @ (documents - documents.mean(axis=0)))
     noise = unit_rows(np.random.default_rng(seed).normal(size=context.shape))
     rows[~known] = (1 - _NOISE) * context + _NOISE * noise
     return rows
 
 
 def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
-    """Rows (V, at most ``dim``): right singular vectors of the tf-idf matrix, (1 + log tf) · idf at length 1.
+    """Return word vectors from the corpus by latent semantic indexing.
 
-    Each is divided by the fourth root of its singular value, which keeps the first from drowning the rest. Raises
-    MissingExtra without SciPy.
+    They are the right singular vectors of the tf-idf matrix. Its entries are (1 + log tf) · idf, and its rows are
+    scaled to length 1. Each singular vector is divided by the fourth root of its singular value, so that the first do
+    not dominate the others.
+
+    Args:
+        corpus: The documents.
+        dim: The maximum number of dimensions.
+        seed: The seed of the sparse solver.
+
+    Returns:
+        Vectors of shape (V, ``dim``); fewer dimensions if the matrix has a lower rank.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
+
+    Source:
+        Deerwester et al. 1990, "Indexing by latent semantic analysis".
     """
     with needs_extra("lab", "Latent semantic indexing"):
         from scipy.sparse import diags
@@ -57,8 +84,9 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     matrix.data = (1 + np.log(matrix.data)) * corpus.idf[matrix.indices]
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     matrix = (diags(1 / np.maximum(norms, _EPSILON)) @ matrix).astype(np.float64)
-    # the sparse solver is no faster where most singular vectors are wanted, and finds no more than size - 1
-    if (size := min(matrix.shape)) <= 4 * dim:
+    size = min(matrix.shape)
+    # The sparse solver returns at most size - 1 singular vectors, and is not faster for a large share of them.
+    if size <= 4 * dim:
         _, values, axes = np.linalg.svd(matrix.toarray(), full_matrices=False)
     else:
         start = np.random.default_rng(seed).normal(size=size)
@@ -69,9 +97,17 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
 
 
 def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
-    """Tables ``sources`` (V, D_i) centred, with documents of the same mean square length, joined to (V, sum D_i).
+    """Centre and scale word vectors from several sources, and concatenate them.
 
-    A word of the corpus, drawn by frequency, has length 1 in the mean square.
+    After scaling, the documents have the same mean squared length by each source. The result is scaled so that the
+    mean squared length of a word, weighted by frequency, is 1.
+
+    Args:
+        corpus: The documents.
+        sources: Word vectors of shape (V, D_i) from each source.
+
+    Returns:
+        Vectors of shape (V, sum of the D_i), float32.
     """
     joined = []
     for source in sources:
@@ -85,9 +121,18 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
 
 
 def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int) -> Floats:
-    """``rows`` (V, D) centred on the documents' mean and turned to the documents' principal axes, (V, ``dim``).
+    """Centre word vectors on the mean of the documents, and project them onto the documents' principal axes.
 
-    The axes are those of the documents' centred means at length 1; ``dim`` is at most D.
+    The axes are computed from the centred mean vectors of the documents, scaled to length 1.
+
+    Args:
+        corpus: The documents.
+        rows: The word vectors, shape (V, D).
+        weights: The word weights, shape (V,).
+        dim: The number of axes, at most D.
+
+    Returns:
+        Vectors of shape (V, ``dim``), float32.
     """
     means = corpus.means(rows, weights)
     centre = means.mean(axis=0)

@@ -1,8 +1,9 @@
-"""Training on labelled documents: the loop that RO-BoEW and RN-BoF share.
+"""Training of RO-BoEW and RN-BoF on labelled documents.
 
-A part of the documents is held back first: after each epoch they are queries to the others, and the epoch with the
-best mAP is chosen. Then the network starts again and sees all documents for as many epochs. After every epoch the
-state can be saved; a run that was interrupted goes on from there to the same result.
+First, a part of the documents is held back. After each epoch the held-back documents are used as queries against the
+others, and the number of epochs with the best mAP is chosen. Then a new network is trained on all documents for this
+number of epochs. The state can be saved after each epoch. An interrupted training continues from there and gives the
+same result.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from resift_lab.training.progress import Progress, StepCounter
 from resift_lab.training.rnbof import untrained_network
 from resift_lab.training.vocabulary import vocabulary
 
-# the two stages of a training, as checkpoints name them
-_CHOOSING, _FINAL = "held back", "all"
+# Names of the two stages in checkpoints: with held-back documents, and on all documents.
+_CHOOSING = "held back"
+_FINAL = "all"
 
 
 def train(
@@ -43,37 +45,49 @@ def train(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Model, dict[str, Any]]:
-    """Learn an encoder of the options' kind from labelled ``texts``; the model and a summary.
+    """Train an encoder on labelled documents.
 
-    ``labels``: the class of each text, or weights of classes (soft supervision). The classes need not be those that are
-    searched for later. ``progress`` is called with the numbers of documents that were seen and that will be seen in
-    all. The file ``checkpoint``, if one is given, holds the state after every epoch, from which the same training
-    goes on to the same result; the caller removes it.
+    Args:
+        texts: The texts of the documents.
+        labels: The class of each document, or classes with weights (soft supervision). Later searches may be about
+            other classes.
+        vectors: The word vectors to start from.
+        options: The settings. Their class decides between RO-BoEW and RN-BoF.
+        progress: Called with the number of documents processed and the total number.
+        checkpoint: A file in which the state is saved after each epoch. If it exists, the training continues from it,
+            with the same result as an uninterrupted training. The caller removes the file.
 
-    In the summary, ``map11`` holds mean average precisions (0 to 1) of the held-back documents against the others:
-    ``vectors``, of the given vectors' weighted mean, ``untrained`` and ``trained``, of this encoder; ``better`` says
-    whether ``trained`` is the highest (None without held-back documents).
+    Returns:
+        The trained model, and a summary. In the summary, ``map11`` is the mean average precision (0 to 1) of the
+        held-back documents as queries against the others: with the mean of the original word vectors (``vectors``),
+        with the ``untrained`` and with the ``trained`` encoder. ``better`` is whether ``trained`` is the highest, or
+        None if no documents were held back.
 
-    Raises BadInput if there is not a label for each text, a label is none, nothing can be learned from the texts, or
-    the checkpoint is damaged.
+    Raises:
+        BadInput: If the numbers of texts and labels differ, a label is invalid, the texts have no usable words, or the
+            checkpoint is damaged.
     """
     if len(texts) != len(labels) or not texts:
-        raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
+        raise BadInput(
+            f"there are {len(texts)} texts and {len(labels)} labels",
+            expected="a label for each text, and at least one text",
+        )
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
-    choosing = int((~documents.held).sum()) if documents.held.any() else 0
+    choosing = int((~documents.held_back).sum()) if documents.held_back.any() else 0
     steps = StepCounter(progress, options.epochs * (choosing + len(texts)))
     curve = _learning_curve(documents, vectors, options, saved, steps) if choosing else []
     epochs = 1 + int(np.argmax(curve[1:])) if curve else options.epochs
     steps.total = steps.done + epochs * len(texts)
-    run = _run_on_all(documents, vectors, options, epochs, curve, saved, steps)
+    run = _Run(documents.texts, documents.targets, vectors, options)
+    _train_on_all(run, epochs, curve, saved, steps)
     summary: dict[str, Any] = {
         **asdict(options),
         "documents": len(texts),
         "classes": len(classes),
         "words": len(run.table),
-        "held_back": int(documents.held.sum()),
+        "held_back": int(documents.held_back.sum()),
         "epochs": epochs,
         **_comparison(documents, vectors, curve, epochs),
     }
@@ -82,24 +96,48 @@ def train(
 
 @dataclass(frozen=True)
 class _Documents:
-    """Texts, their shares of the classes ``targets`` (N, C), and which of them are ``held`` back (N,)."""
+    """Labelled documents, some of which are held back.
+
+    Attributes:
+        texts: The texts of the documents.
+        targets: The share of each class in each document, shape (N, C).
+        held_back: True for each held-back document, shape (N,).
+    """
 
     texts: Sequence[str]
     targets: Floats
-    held: NDArray[np.bool_]
+    held_back: NDArray[np.bool_]
 
-    def part(self, held: bool) -> list[str]:
-        """The texts that are held back, or the others."""
-        return [text for text, out in zip(self.texts, self.held, strict=True) if out == held]
+    def part(self, held_back: bool) -> list[str]:
+        """Return the texts of the held-back documents, or of all other documents."""
+        return [text for text, flag in zip(self.texts, self.held_back, strict=True) if flag == held_back]
 
     def mean_ap(self, queries: Floats, database: Floats) -> float:
-        """mAP of the held-back documents' vectors against those of the others, by the main class of each."""
+        """Return the mAP of the held-back documents as queries, where documents of the same main class are relevant.
+
+        Args:
+            queries: The vectors of the held-back documents.
+            database: The vectors of all other documents.
+        """
         main = self.targets.argmax(axis=1)
-        return float(np.nanmean(same_class_scores(queries, database, main[self.held], main[~self.held]).map11))
+        scores = same_class_scores(queries, database, main[self.held_back], main[~self.held_back])
+        return float(np.nanmean(scores.map11))
 
 
 class _Run:
-    """One network in training, and how many epochs of it are done."""
+    """A network in training.
+
+    Args:
+        texts: The texts to train on.
+        targets: The share of each class in each text, shape (N, C).
+        vectors: The word vectors to start from.
+        options: The settings.
+
+    Attributes:
+        epochs: The number of completed epochs.
+        table: The words to train, with their initial vectors.
+        network: The network.
+    """
 
     def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:
         self.options, self.epochs = options, 0
@@ -116,15 +154,19 @@ class _Run:
         return torch.from_numpy(class_means(self.network.encode(self.counts), self.targets.numpy()))
 
     def count(self, texts: Sequence[str]) -> Any:
-        """Counts of the trained words, (n · S, V), a row for each segment."""
+        """Return word counts of texts, shape (n · S, V), with a row for each segment."""
         model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
-    def epoch(self, seen: Callable[[int], None]) -> None:
-        """One pass over the documents, in an order that seed and epoch give; ``seen`` is called with each step's."""
+    def epoch(self, report: Callable[[int], None]) -> None:
+        """Train for one epoch. The order of the documents depends only on the seed and the number of the epoch.
+
+        Args:
+            report: Called with the number of documents in each step.
+        """
         size, segments = len(self.targets), np.arange(self.network.segments)
         order = np.random.default_rng([self.options.seed, self.epochs]).permutation(size)
-        # tied centres are trained; the others are the classes' means, which move with the vectors
+        # Tied centres are trained. Other centres are the means of the classes, which change with the vectors.
         if self.epochs and not self.options.tied:
             self.centres.data.copy_(self._class_means())
         for start in range(0, size, self.options.batch):
@@ -132,11 +174,11 @@ class _Run:
             self._set_rates(1 - (self.epochs + start / size) / self.options.epochs)
             counts = self.counts[(batch[:, None] * len(segments) + segments).ravel()]
             self._step(entropy(self.network(counts), self.targets[batch], self.centres, self.options))
-            seen(len(batch))
+            report(len(batch))
         self.epochs += 1
 
     def _set_rates(self, remaining: float) -> None:
-        """Set every learning rate to this part of what it began with."""
+        """Set each learning rate to a share of its initial value."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * remaining
@@ -149,11 +191,11 @@ class _Run:
             optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """All that the next epoch depends on."""
+        """Return the state on which the next epoch depends."""
         return {"epochs": self.epochs, "centres": self.centres.data, **network_state(self.network, self.optimizers)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state` was taken."""
+        """Set the run to a state that :meth:`state` returned."""
         self.epochs = state["epochs"]
         self.centres.data.copy_(state["centres"])
         restore_network(state, self.network, self.optimizers)
@@ -162,14 +204,18 @@ class _Run:
 def _learning_curve(
     documents: _Documents, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
-    """mAP of the held-back documents before training on the others and after each epoch, until patience ends."""
+    """Train on the documents that are not held back.
+
+    Returns:
+        The mAP of the held-back documents, before training and after each epoch.
+    """
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
         return curve
-    run = _Run(documents.part(held=False), documents.targets[~documents.held], vectors, options)
+    run = _Run(documents.part(held_back=False), documents.targets[~documents.held_back], vectors, options)
     if saved.state:
         run.restore(saved.state["run"])
-    queries = run.count(documents.part(held=True))
+    queries = run.count(documents.part(held_back=True))
 
     def quality() -> float:
         return documents.mean_ap(run.network.encode(queries), run.network.encode(run.counts))
@@ -182,30 +228,29 @@ def _learning_curve(
     return curve
 
 
-def _run_on_all(
-    documents: _Documents,
-    vectors: WordVectors,
-    options: RoBoewOptions,
-    epochs: int,
-    curve: list[float],
-    saved: Checkpoint,
-    steps: StepCounter,
-) -> _Run:
-    """A network trained on all documents for so many epochs."""
-    run = _Run(documents.texts, documents.targets, vectors, options)
+def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint, steps: StepCounter) -> None:
+    """Train on all documents until a number of epochs is reached.
+
+    Args:
+        run: The network to train.
+        epochs: The number of epochs.
+        curve: The learning curve of the first stage, which the checkpoint contains.
+        saved: The checkpoint.
+        steps: Counts the processed documents.
+    """
     if saved.state.get("stage") == _FINAL:
         run.restore(saved.state["run"])
     while run.epochs < epochs:
         run.epoch(steps.advance)
         saved.save({"stage": _FINAL, "curve": curve, "run": run.state()})
-    return run
 
 
 def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """The summary's ``map11`` and ``better``."""
+    """Return the entries ``map11`` and ``better`` of the summary."""
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)
-    plain = documents.mean_ap(mean.encode(documents.part(held=True)), mean.encode(documents.part(held=False)))
+    queries, database = documents.part(held_back=True), documents.part(held_back=False)
+    plain = documents.mean_ap(mean.encode(queries), mean.encode(database))
     scores = {"vectors": plain, "untrained": curve[0], "trained": curve[epochs]}
     return {"map11": scores, "better": scores["trained"] > max(scores["vectors"], scores["untrained"])}

@@ -1,6 +1,6 @@
-"""Systems to evaluate that need what trains.
+"""Systems for evaluation that depend on training modules.
 
-:data:`LEARNERS` is what a caller hands to :func:`resift_lab.evaluation.registry.build_system`.
+Callers pass :data:`LEARNERS` to :func:`resift_lab.evaluation.registry.build_system`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,25 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.registry import Learner, Source
 from resift_lab.evaluation.system import Encoder
-from resift_lab.training.distill import load
+from resift_lab.training.distill import load_sentence_transformer
 from resift_lab.training.options import AdaptOptions
 from resift_lab.training.progress import Progress
 from resift_lab.training.self_supervised import adapt
 
+# A context manager that shows a progress bar and returns the function to report progress with.
 Bar = AbstractContextManager[Progress | None]
 
 
 class Adapted:
-    """Word vectors adapted to the documents, or as they were where that gains nothing; ``note`` then says why.
+    """A system that adapts word vectors to the documents, unless the adaptation does not improve the ranking.
 
-    ``bar`` opens what is told how many steps are done, and of how many.
+    Args:
+        vectors: The word vectors to adapt.
+        seed: The seed of the training.
+        bar: A function that opens a progress bar.
+
+    Attributes:
+        note: The reason why the vectors were not adapted; an empty string otherwise.
     """
 
     similarity = "cosine"
@@ -38,45 +45,51 @@ class Adapted:
 
     @property
     def table(self) -> WordVectors:
-        """The word table, adapted after ``fit``."""
+        """The word vectors, adapted after :meth:`fit`."""
         return self._model.table
 
     @property
     def alpha(self) -> float:
-        """The model's, see :class:`resift.encoders.model.Model`."""
+        """The model's default weight, see :class:`resift.encoders.model.Model`."""
         return self._model.alpha
 
     @property
     def max_alpha(self) -> float:
-        """The model's, see :class:`resift.encoders.model.Model`."""
+        """The model's largest weight, see :class:`resift.encoders.model.Model`."""
         return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Adapt to the documents, if they are enough; their vectors, (N, K)."""
+        """Adapt the word vectors to the documents, and return the vectors of the documents, shape (N, K)."""
         try:
             with self._bar() as progress:
                 model = adapt(documents, self.table, AdaptOptions(seed=self.seed), progress)
         except BadInput as error:
-            # a system is measured as it would be used: where nothing can be adapted, with the vectors as they are
+            # The system is evaluated as it would be used. If an adaptation is impossible, the original vectors are
+            # used.
             self.note = error.message
         else:
             if model.table.info["adapted"]["better"]:
                 self._model = model
             else:
-                self.note = "adapting made nothing better"
+                self.note = "the adapted vectors are no better than the original vectors"
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of other texts, (n, K)."""
+        """Return the vectors of queries, shape (n, K)."""
         return self._model.encode(texts)
 
 
 def sentence_transformer(folder: str) -> Encoder:
-    """A sentence-transformers model as a system, its vectors at length 1.
+    """Return a system that encodes texts with a sentence-transformers model, as vectors of length 1.
 
-    Raises MissingExtra without sentence-transformers, BadInput where the folder holds no model.
+    Args:
+        folder: The folder of the model.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no model.
     """
-    model = load(folder)
+    model = load_sentence_transformer(folder)
 
     def encode(texts: Sequence[str]) -> Floats:
         vectors: Any = model.encode(list(texts), batch_size=32, convert_to_numpy=True, show_progress_bar=False)

@@ -1,4 +1,4 @@
-"""Teachers: whatever gives texts the vectors that word tables are learned from, and the memory of what it gave."""
+"""Teachers: models that encode the texts from which word vectors are trained, with a cache of their vectors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from urllib3 import PoolManager, Retry
@@ -16,81 +17,115 @@ from urllib3.exceptions import HTTPError
 from resift.arrays import Floats, batched
 from resift.errors import BadInput, TeacherUnavailable, shorten
 from resift.vectors.similarity import unit_rows
-from resift_lab.training.distill import load
+from resift_lab.training.distill import load_sentence_transformer
 from resift_lab.training.progress import Progress
 
+# A function that maps texts to vectors of shape (n, D).
 Encode = Callable[[Sequence[str]], Floats]
-CALL = 64  # texts that a teacher is given at a time
-_SECONDS, _RETRIES, _BUSY = 120.0, 4, (429, 500, 502, 503, 504)
-_EXPECTED = "data: [{index, embedding}, …], as OpenAI's embeddings have it"
+# Texts per call of a teacher.
+CALL = 64
+# Timeout of a request to an endpoint in seconds, the number of retries, and the statuses that are retried.
+_SECONDS = 120.0
+_RETRIES = 4
+_BUSY = (429, 500, 502, 503, 504)
+_EXPECTED = 'a response in the format of OpenAI\'s embeddings, {"data": [{"index", "embedding"}, …]}'
 
 
 class Teacher:
-    """A model that gives texts vectors: ``encode`` takes at most :data:`CALL` texts, and returns (n, D).
+    """A model that encodes texts.
 
-    ``name`` says which it is. What it gave is kept in the folder ``memory``, call by call, so that none is made twice:
-    not after an interruption, nor by a training with other settings. ``prefix`` stands before each text.
+    With a cache, no text is encoded twice: neither after an interruption, nor in a training with other settings.
+
+    Args:
+        name: The name of the model, which is part of the cache's keys.
+        encode: The function that encodes at most :data:`CALL` texts.
+        cache: A folder for the vectors of each call; without it, nothing is cached.
+        prefix: A text to put before each text.
     """
 
-    def __init__(self, name: str, encode: Encode, memory: Path | None = None, prefix: str = "") -> None:
-        self.name, self._encode, self._memory, self._prefix = name, encode, memory, prefix
-        self._dim: int | None = None  # of the first vectors
+    def __init__(self, name: str, encode: Encode, cache: Path | None = None, prefix: str = "") -> None:
+        self.name, self._encode, self._cache, self._prefix = name, encode, cache, prefix
+        # Dimensions of the first vectors, which all others must have.
+        self._dim: int | None = None
 
     def vectors(self, texts: Sequence[str], progress: Progress | None = None) -> Floats:
-        """The texts' vectors at length 1 or 0, (n, D) float32; ``progress`` is called with the texts done and all.
+        """Encode texts.
 
-        Raises BadInput where the teacher gives something else, and TeacherUnavailable.
+        Args:
+            texts: The texts.
+            progress: Called with the number of texts encoded and the total number.
+
+        Returns:
+            Vectors of length 1, or zero vectors; shape (n, D), float32.
+
+        Raises:
+            BadInput: If the teacher returns something other than vectors of the same number of dimensions.
+            TeacherUnavailable: If the teacher does not answer.
         """
-        parts: list[Floats] = []
+        calls: list[Floats] = []
         for call in batched(texts, CALL):
-            parts.append(self._remembered([self._prefix + text for text in call]))
-            dim = parts[-1].shape[1]
+            calls.append(self._cached([self._prefix + text for text in call]))
+            dim = calls[-1].shape[1]
             self._dim = self._dim or dim
             if dim != self._dim:
-                raise self.refused(f"vectors of {self._dim} dimensions and of {dim}", "one model for all texts")
+                raise self.reject(f"vectors of {self._dim} dimensions and of {dim}", "the same model for all texts")
             if progress:
-                progress(sum(map(len, parts)), len(texts))
-        return unit_rows(np.concatenate(parts).astype(np.float32))
+                progress(sum(map(len, calls)), len(texts))
+        return unit_rows(np.concatenate(calls).astype(np.float32))
 
-    def refused(self, given: str, expected: str) -> BadInput:
-        """The error to raise of vectors that are of no use; they are forgotten, lest a better teacher inherit them."""
-        if self._memory is not None:
-            shutil.rmtree(self._memory, ignore_errors=True)
-        return BadInput(f"{self.name} gives {given}", value=self.name, expected=expected)
+    def reject(self, problem: str, expected: str) -> BadInput:
+        """Delete the cache and return the error to raise for useless vectors.
 
-    def _remembered(self, texts: Sequence[str]) -> Floats:
-        if self._memory is None:
+        The cache is deleted so that a corrected teacher of the same name does not get the useless vectors.
+
+        Args:
+            problem: A description of the vectors, to complete the sentence "The teacher returns …".
+            expected: The vectors that were expected.
+        """
+        if self._cache is not None:
+            shutil.rmtree(self._cache, ignore_errors=True)
+        return BadInput(f"{self.name} returns {problem}", value=self.name, expected=expected)
+
+    def _cached(self, texts: Sequence[str]) -> Floats:
+        """Return the vectors of a call from the cache, or from the teacher."""
+        if self._cache is None:
             return self._checked(texts)
         key = hashlib.sha256(json.dumps([self.name, *texts]).encode()).hexdigest()[:32]
-        path = self._memory / f"{key}.npy"
+        path = self._cache / f"{key}.npy"
         try:
-            found: Floats = np.load(path)
+            vectors: Floats = np.load(path)
         except (OSError, ValueError, EOFError):
-            found = self._checked(texts).astype(np.float16)
-            self._memory.mkdir(parents=True, exist_ok=True)
+            vectors = self._checked(texts).astype(np.float16)
+            self._cache.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}")
             with partial.open("wb") as file:
-                np.save(file, found)
+                np.save(file, vectors)
             partial.replace(path)
-        return found
+        return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
+        """Encode texts, check the vectors, and scale them to length 1."""
         vectors = np.asarray(self._encode(texts))
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
-            message = f"{self.name} gave {len(texts)} texts vectors of shape {vectors.shape}"
+            message = f"{self.name} returned vectors of shape {vectors.shape} for {len(texts)} texts"
             raise BadInput(message, value=self.name, expected=f"({len(texts)}, D)")
         largest = np.abs(vectors).max(axis=1, keepdims=True)
         if not np.isfinite(largest).all():
             text = texts[int(np.argmin(np.isfinite(largest)))]
-            message = f"{self.name} gave {shorten(text)!r} NaN or Infinity"
+            message = f"{self.name} returned NaN or Infinity for {shorten(text)!r}"
             raise BadInput(message, value=self.name, expected="finite numbers")
-        # at length 1 before any float16, which holds no large and no tiny numbers
+        # Scaled to length 1 before the conversion to float16, whose range is small.
         return unit_rows(vectors / np.where(largest > 0, largest, 1))
 
 
 def folder_teacher(folder: str) -> Encode:
-    """A sentence-transformers model in a local folder. Raises as :func:`resift_lab.training.distill.load` does."""
-    model = load(folder)
+    """Return the encoder of a sentence-transformers model in a local folder.
+
+    Raises:
+        MissingExtra: If sentence-transformers is not installed.
+        BadInput: If the folder contains no model.
+    """
+    model = load_sentence_transformer(folder)
 
     def encode(texts: Sequence[str]) -> Floats:
         vectors: Floats = model.encode(list(texts), batch_size=CALL, convert_to_numpy=True, show_progress_bar=False)
@@ -100,30 +135,39 @@ def folder_teacher(folder: str) -> Encode:
 
 
 def endpoint_teacher(url: str, model: str | None, key: str | None) -> Encode:
-    """An endpoint in OpenAI's shape: ``url`` is what its documentation calls the base URL, as https://host/v1.
+    """Return an encoder that calls an embeddings endpoint in the format of OpenAI's API.
 
-    ``model`` is the one to ask for, where the endpoint has several, ``key`` its API key. A busy endpoint is asked again
-    a few times, later and later. Where none answers, or with something else, TeacherUnavailable is raised.
+    Requests to a busy endpoint are repeated a few times, with growing delays. The encoder raises
+    :class:`TeacherUnavailable` if the endpoint does not answer, or answers in another format.
+
+    Args:
+        url: The base URL of the API, for example ``https://host/v1``.
+        model: The name of the model, if the endpoint has several.
+        key: The API key, if the endpoint needs it.
     """
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     retry = Retry(
         _RETRIES, connect=0, status_forcelist=_BUSY, allowed_methods=None, backoff_factor=1, raise_on_status=False
     )
     pool, address = PoolManager(retries=retry, timeout=_SECONDS), f"{url.rstrip('/')}/embeddings"
 
     def encode(texts: Sequence[str]) -> Floats:
-        asked = {"input": list(texts), **({"model": model} if model else {})}
+        body: dict[str, Any] = {"input": list(texts)}
+        if model:
+            body["model"] = model
         try:
-            response = pool.request("POST", address, json=asked, headers=headers)
+            response = pool.request("POST", address, json=body, headers=headers)
             answer = response.json()
         except (HTTPError, ValueError) as error:
-            raise TeacherUnavailable(f"{address}: {error}", value=address, expected=_EXPECTED) from error
+            raise TeacherUnavailable(f"{address} failed: {error}", value=address, expected=_EXPECTED) from error
         try:
             rows = sorted(answer["data"], key=lambda row: row["index"])
-            with np.errstate(over="ignore"):  # what becomes infinite is refused
+            with np.errstate(over="ignore"):  # infinite values are rejected later
                 return np.array([row["embedding"] for row in rows], np.float32)
         except (KeyError, TypeError, ValueError) as error:
-            message = f"{address} answers {response.status}: {shorten(json.dumps(answer))}"
+            message = f"{address} answered with status {response.status}: {shorten(json.dumps(answer))}"
             raise TeacherUnavailable(message, value=address, expected=_EXPECTED) from error
 
     return encode

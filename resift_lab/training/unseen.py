@@ -1,4 +1,8 @@
-"""Words that a corpus lacks and a table of general word vectors knows: they follow the trained ones by a linear map."""
+"""Vectors for words that were not trained.
+
+A linear map, fitted on the trained words, maps the original vectors of all other words into the space of the trained
+vectors.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,26 @@ from resift.arrays import Floats
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-_WEIGHT_OF_UNSEEN, _MAX_COUNT, _RIDGE = 0.5, 50, 1e-3
+# Weight of an untrained word, as a multiple of the 0.9 quantile of the trained words' weights.
+_WEIGHT_OF_UNSEEN = 0.5
+# Largest frequency that a word counts with in the regression.
+_MAX_COUNT = 50
+# Ridge penalty, as a share of the sum of the counts.
+_RIDGE = 1e-3
 
 
 class LinearMap:
-    """Ridge regression from a table's rows at length 1 to other ``rows`` (V, K) of the ``words`` that it knows.
+    """A linear map from the vectors of a table to trained vectors, fitted by ridge regression.
 
-    ``frequency`` (V,): a word counts as often as it occurs, up to 50 times. Of a table that knows none of them nothing
-    is used.
+    Args:
+        vectors: The original word vectors. Their rows are scaled to length 1.
+        words: The trained words.
+        rows: The trained vectors, shape (V, K).
+        frequency: The frequency of each trained word, shape (V,), which weighs the word in the regression; frequencies
+            above 50 count as 50.
+
+    Attributes:
+        is_known: Whether the original table knows any of the trained words. Otherwise the map is useless.
     """
 
     def __init__(
@@ -35,15 +51,23 @@ class LinearMap:
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
     def rows(self, ids: NDArray[np.int64]) -> Floats:
-        """What becomes of rows of the table, (n, K)."""
+        """Map the original vectors with these row numbers; returns shape (n, K)."""
         return (self._units[ids] @ self._matrix).astype(np.float32)
 
     def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
-        """A table of ``words`` with their ``rows`` (V, K) and ``weights`` (V,), and behind them all other words that
-        the vectors know, which weigh half of what the rare ones of ``words`` do."""
-        held = set(words)
+        """Return a table of the trained words, followed by all other words of the original table.
+
+        The weight of the other words is half the 0.9 quantile of the trained words' weights.
+
+        Args:
+            words: The trained words.
+            rows: The trained vectors, shape (V, K).
+            weights: The trained weights, shape (V,).
+            info: The ``info`` of the new table.
+        """
+        trained = set(words)
         known = enumerate(self.vectors.words if self.is_known else ())
-        unseen = np.array([row for row, word in known if word not in held], np.int64)
+        unseen = np.array([row for row, word in known if word not in trained], np.int64)
         weight = _WEIGHT_OF_UNSEEN * np.quantile(weights, 0.9)
         return WordVectors(
             [*words, *(self.vectors.words[row] for row in unseen)],

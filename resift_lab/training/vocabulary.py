@@ -1,4 +1,4 @@
-"""The words that supervised training starts from, each with a row of the given word vectors as far as it has one."""
+"""The initial vocabulary of supervised training: words of the corpus with their initial vectors."""
 
 from __future__ import annotations
 
@@ -15,23 +15,36 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.terms import stemmer
 
+# Scale of the random vector of a word without any vector.
 _LENGTH_OF_UNKNOWN = 0.01
 
 
 def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:
-    """Words of at least ``min_count`` texts, most frequent first, with rows of length 1 (V, D) and weights to start.
+    """Return a table of the frequent words of a corpus, with initial vectors and weights.
 
-    A word without a row in ``vectors`` takes that of the first word with the same Porter stem, which may be the word
-    itself where a corpus holds stems; else a small random one and the largest weight.
+    A word that ``vectors`` lacks has the vector of the first word in ``vectors`` with the same Porter stem. If there is
+    no such word, it has a small random vector and the largest weight. A corpus may already consist of stems, so a word
+    is also compared with the stems as it is.
 
-    Raises BadInput if no word is frequent enough or none has a row, and MissingExtra without gensim, which stems.
+    Args:
+        texts: The texts of the corpus.
+        vectors: The word vectors to start from.
+        min_count: The smallest document frequency of a word in the table.
+        seed: The seed of the random vectors.
+
+    Returns:
+        A table of the words, most frequent first. Vectors that were taken from ``vectors`` have length 1.
+
+    Raises:
+        BadInput: If no word is frequent enough, or no frequent word has a vector.
+        MissingExtra: If a word must be stemmed and gensim is not installed.
     """
     words = _frequent_words(texts, min_count)
     rows = np.array([vectors.index[word] for word in words], np.int64)
     if not (rows >= 0).any():
         raise BadInput(
-            f"{len(words)} words in {min_count} texts or more, none of them in the word vectors",
-            expected="texts in the vectors' language",
+            f"none of the {len(words)} words that occur in {min_count} texts or more has a word vector",
+            expected="texts in the language of the word vectors",
         )
     if (rows < 0).any():
         _fill_by_stem(rows, words, vectors)
@@ -43,7 +56,7 @@ def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed:
 
 
 def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
-    """Words of at least so many texts, by how often they occur in all."""
+    """Return the words that occur in at least ``min_count`` texts, most frequent first."""
     tokens = [tokenize(text) for text in texts]
     texts_with = Counter(word for words in tokens for word in set(words))
     by_count = Counter(chain.from_iterable(tokens)).most_common()
@@ -51,12 +64,12 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
 
 
 def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVectors) -> None:
-    """Replace each -1 of ``rows`` by the row of the first word of ``vectors`` with the same stem, if there is one."""
+    """Replace each -1 in ``rows`` by the row number of the first word in ``vectors`` with the same stem, if any."""
     stem = stemmer()
     row_of_stem: dict[str, int] = {}
     for row, word in enumerate(vectors.words):
         row_of_stem.setdefault(stem(word), row)
     for position in np.flatnonzero(rows < 0).tolist():
         word = words[position]
-        # a corpus may hold stems, whose own stem is another one ("univers" gives "univ")
+        # A corpus may consist of stems, and the stem of a stem can differ: the stem of "univers" is "univ".
         rows[position] = row_of_stem.get(word, row_of_stem.get(stem(word), -1))

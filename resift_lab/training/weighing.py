@@ -1,4 +1,4 @@
-"""Which weight a model's vectors get in one index: none, unless the gate finds that they help."""
+"""Choice of the weight of a model's vectors in an index. The weight is 0 unless the vectors improve the ranking."""
 
 from __future__ import annotations
 
@@ -16,38 +16,59 @@ from resift.encoders.model import Model
 from resift.errors import MissingExtra
 from resift.query.dsl import document_text
 from resift_lab.training.documents import sample_words
-from resift_lab.training.gate import ENOUGH, Gate
+from resift_lab.training.gate import MIN_JUDGES, Gate
 
-DOCUMENTS, _FEWEST_WORDS = 5000, 4
-_JUDGES, _ROUNDS = 1000, 3  # nothing was learned from any document, so all may judge
+# Documents that are sampled from an index, and the smallest number of words in a usable document.
+DOCUMENTS = 5000
+_MIN_WORDS = 4
+# Documents that the gate searches for, and queries for each. The model was not trained on any document, so no document
+# needs to be held back.
+_JUDGES = 1000
+_ROUNDS = 3
 
 
-def weigh(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
-    """The weight of a model's vectors against the words of documents with these ``texts``, and why; None where these
-    are too few to tell.
+def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
+    """Choose the weight of a model's vectors relative to BM25.
 
-    A model that was trained on documents has a weight that documents which it had not seen have chosen, and keeps it.
+    The weight of a model that was trained on documents is not changed, because its training has chosen it on held-back
+    documents. For other models, the gate chooses the weight (:mod:`resift_lab.training.gate`).
+
+    Args:
+        model: The model.
+        texts: The texts of documents in the index.
+        seed: The seed of all random choices.
+
+    Returns:
+        The weight with an explanation, or None if there are too few documents to choose it.
     """
     trained: dict[str, Any] = model.table.info.get("adapted") or model.table.info.get("taught") or {}
     if trained:
         return Tuning(model.alpha, model.hash, why={"alpha": trained.get("why", "as its training chose it")})
-    documents = [words for words in sample_words(texts, DOCUMENTS, seed) if len(words) >= _FEWEST_WORDS]
-    if model.field is not None or len(documents) < ENOUGH:
+    documents = [words for words in sample_words(texts, DOCUMENTS, seed) if len(words) >= _MIN_WORDS]
+    if model.field is not None or len(documents) < MIN_JUDGES:
         return None
-    held = np.random.default_rng(seed).permutation(len(documents))[:_JUDGES]
-    verdict = Gate(documents, held.tolist(), seed, _ROUNDS).judge(model)
-    if len(verdict.values) < ENOUGH:
+    judges = np.random.default_rng(seed).permutation(len(documents))[:_JUDGES]
+    verdict = Gate(documents, judges.tolist(), seed, _ROUNDS).judge(model)
+    if len(verdict.with_vectors) < MIN_JUDGES:
         return None
-    return Tuning(round(verdict.alpha, 4), model.hash, why={"alpha": verdict.why})
+    return Tuning(round(verdict.alpha, 4), model.hash, why={"alpha": verdict.reason})
 
 
 def weigh_index(engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-    """Have an index keep the weight that ``model``'s vectors get there, and why; None where nothing can be told, for
-    want of documents or of the extra ``lab``."""
+    """Choose the weight of a model's vectors in an index, and store it in the index's settings.
+
+    Args:
+        engine: The search engine.
+        info: The index.
+        model: The model of the index.
+
+    Returns:
+        The stored settings, or None if there are too few documents or the extra ``lab`` is not installed.
+    """
     hits = engine.sample(info.name, DOCUMENTS, list(info.fields)).hits
     chosen = None
     with suppress(MissingExtra):
-        chosen = weigh(model, [document_text(hit["_source"], info.fields) for hit in hits])
+        chosen = choose_weight(model, [document_text(hit["_source"], info.fields) for hit in hits])
     if chosen is None:
         return None
     why = {**info.tuning.why, **chosen.why}

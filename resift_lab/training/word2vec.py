@@ -1,4 +1,4 @@
-"""Word2vec on a corpus of your own, by gensim."""
+"""Training of word2vec vectors with gensim."""
 
 from __future__ import annotations
 
@@ -18,11 +18,24 @@ def train_word2vec(
     weighting: str = "zipf",
     seed: int = 0,
 ) -> WordVectors:
-    """Word2vec vectors (skip-gram with ten negatives, Mikolov et al. 2013) of any corpus, (V, ``dim``), by gensim.
+    """Train word2vec vectors (skip-gram with ten negative samples) on a corpus.
 
-    Words that occur less often than ``min_count`` get no row. Training runs in one thread, so that a seed gives the
-    same vectors again. Raises BadInput if no word is left or a number is out of its range, and MissingExtra without
-    gensim.
+    Training runs in a single thread, so that the same seed gives the same vectors.
+
+    Args:
+        texts: The texts of the corpus.
+        dim: The number of dimensions.
+        epochs: The number of passes over the texts.
+        min_count: The smallest frequency of a word that is trained.
+        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`.
+        seed: The seed of the training.
+
+    Raises:
+        BadInput: If no word is frequent enough, or a number is less than 1.
+        MissingExtra: If gensim is not installed.
+
+    Source:
+        Mikolov et al. 2013.
     """
     for name, value in (("dim", dim), ("epochs", epochs), ("min_count", min_count)):
         if value < 1:
@@ -32,7 +45,7 @@ def train_word2vec(
 
     sentences = [words for words in map(tokenize, texts) if words]
     if not sentences:
-        raise BadInput("the corpus holds no word", expected="texts")
+        raise BadInput("the corpus contains no word", expected="texts with words")
     model = Word2Vec(
         vector_size=dim,
         epochs=epochs,
@@ -46,7 +59,9 @@ def train_word2vec(
     model.build_vocab(sentences)
     if not len(model.wv):
         raise BadInput(
-            f"no word occurs {min_count} times", value=min_count, expected="a larger corpus or smaller count"
+            f"no word occurs {min_count} times",
+            value=min_count,
+            expected="a larger corpus, or a smaller min_count",
         )
     model.train(sentences, total_examples=model.corpus_count, epochs=epochs)
     info = {"source": f"word2vec, {len(sentences)} texts, seed {seed}", "weighting": weighting}

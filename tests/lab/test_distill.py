@@ -1,4 +1,4 @@
-"""Distillation from a tiny random BERT, made on the spot: what matters is the arithmetic around it."""
+"""Tests of distillation and refinement with a tiny BERT that has random weights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from resift.encoders.tables import quantized, weights_by_rank
 from resift.errors import BadInput, MissingExtra
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift_lab.training.distill import distill, read_words, rounded
+from resift_lab.training.distill import DistillOptions, distill, read_words, round_rows
+from resift_lab.training.fitting import FitOptions
 from resift_lab.training.principal import principal_components
-from resift_lab.training.refine import _fitted, refine, sentences, turned
+from resift_lab.training.refine import RefineOptions, _fitted, procrustes_map, refine, sentences
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sentence-transformers folder: one layer, 16 dimensions, mean pooling, a vocabulary of letters."""
+    """Return the folder of a sentence-transformers model of one layer, 16 dimensions and a vocabulary of letters."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     letters = "abcdefghijklmnopqrstuvwxyz"
     save_sentence_transformer(folder, [*letters, *(f"##{letter}" for letter in letters)])
@@ -35,7 +36,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_shapes_weights_and_provenance(model_folder: Path) -> None:
     done: list[tuple[int, int]] = []
-    vectors = distill(model_folder, WORDS, 4, progress=lambda *counts: done.append(counts))
+    vectors = distill(model_folder, WORDS, DistillOptions(dim=4), progress=lambda *counts: done.append(counts))
     assert vectors.words == WORDS
     assert vectors.matrix.shape == (12, 4)
     assert vectors.matrix.dtype == np.float32
@@ -52,7 +53,7 @@ def test_shapes_weights_and_provenance(model_folder: Path) -> None:
 
 
 def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
-    rows = distill(model_folder, WORDS, 8, levels=None).rows()
+    rows = distill(model_folder, WORDS, DistillOptions(dim=8, levels=None)).rows()
     assert np.abs(rows.mean(axis=0)).max() < 1e-6
     variance = rows.var(axis=0)
     assert (np.diff(variance) <= 0).all()
@@ -63,7 +64,7 @@ def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
 
 def test_the_same_bytes_again_on_disk(model_folder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        quantized(distill(model_folder, WORDS, 5, "sif")).save(tmp_path / name)
+        quantized(distill(model_folder, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
     for file in sorted((tmp_path / "one").iterdir()):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     assert WordVectors.load(tmp_path / "one").info["weighting"] == "sif"
@@ -71,13 +72,13 @@ def test_the_same_bytes_again_on_disk(model_folder: Path, tmp_path: Path) -> Non
 
 def test_unusable_and_repeated_words_do_not_count(model_folder: Path) -> None:
     noisy = ["", ",", "the", "The", "o'clock", "two words", *WORDS]
-    assert distill(model_folder, iter(noisy), 3, limit=6).words == WORDS[:6]
+    assert distill(model_folder, iter(noisy), DistillOptions(dim=3, limit=6)).words == WORDS[:6]
 
 
 @pytest.mark.parametrize("dim", [0, -1, 12, 17])
 def test_more_dimensions_than_there_are(model_folder: Path, dim: int) -> None:
     with pytest.raises(BadInput) as caught:
-        distill(model_folder, WORDS, dim)
+        distill(model_folder, WORDS, DistillOptions(dim=dim))
     assert caught.value.expected == "1 to 11"
 
 
@@ -93,8 +94,8 @@ def test_bad_folder(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content, "utf-8")
     with pytest.raises(BadInput) as caught:
-        distill(tmp_path, WORDS, 4)
-    assert caught.value.expected == "a sentence-transformers folder"
+        distill(tmp_path, WORDS, DistillOptions(dim=4))
+    assert caught.value.expected == "the folder of a sentence-transformers model"
 
 
 def test_the_words_of_documents_come_before_those_of_a_list(model_folder: Path, tmp_path: Path) -> None:
@@ -119,8 +120,8 @@ def test_the_words_of_documents_come_before_those_of_a_list(model_folder: Path, 
 
 def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'resift\[train\]'"):
-        distill(tmp_path, WORDS, 4)
+    with pytest.raises(MissingExtra, match=r"pip install 'resift\[lab\]'"):
+        distill(tmp_path, WORDS, DistillOptions(dim=4))
 
 
 def test_principal_components_of_a_known_plane() -> None:
@@ -133,7 +134,7 @@ def test_principal_components_of_a_known_plane() -> None:
 def test_rounded_rows_have_few_values_and_survive_int8() -> None:
     rows = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
     rows[7] = 0
-    coarse = rounded(rows, 31)
+    coarse = round_rows(rows, 31)
     assert np.abs(coarse - rows).max() <= np.abs(rows).max() / 62 + 1e-6
     assert max(len(np.unique(row)) for row in coarse) <= 63
     small = quantized(WordVectors([f"w{i}" for i in range(50)], coarse))
@@ -174,7 +175,7 @@ def test_fitting_brings_texts_cosines_closer_to_the_teachers_in_a_space_of_its_o
     rng = np.random.default_rng(2)
     words = [f"w{i}" for i in range(60)]
     hidden = rng.normal(size=(60, 8))
-    far = 20 * (hidden + 1.5 * rng.normal(size=(60, 8)))  # fitting has no use for the rows' own lengths
+    far = 20 * (hidden + 1.5 * rng.normal(size=(60, 8)))  # fitting must not depend on the lengths of the initial rows
     start = WordVectors(words, far.astype(np.float32), np.linspace(1, 2, 60).astype(np.float32))
     picks = [rng.choice(60, 6, replace=False) for _ in range(700)]
     texts = [" ".join(words[i] for i in pick) for pick in picks]
@@ -186,7 +187,7 @@ def test_fitting_brings_texts_cosines_closer_to_the_teachers_in_a_space_of_its_o
         units = unit_rows(np.stack([table[pick].sum(0) for pick in picks[600:]]))
         return float(((units @ units.T - wanted[600:] @ wanted[600:].T) ** 2).mean())
 
-    rows, weights = _fitted(start, texts[:600], wanted[:600], epochs=60, rate=0.03)
+    rows, weights = _fitted(start, texts[:600], wanted[:600], FitOptions(epochs=60, rate=0.03))
     assert error(rows, weights) < 0.3 * error(start.rows(), start.weights)
 
 
@@ -195,20 +196,22 @@ def test_a_space_is_turned_onto_another(size: int) -> None:
     rng = np.random.default_rng(0)
     axes, _ = np.linalg.qr(rng.normal(size=(12, size)))
     rows = rng.normal(size=(50, size)).astype(np.float32)
-    np.testing.assert_allclose(turned(rows, (rows @ axes.T).astype(np.float32)), axes.T, atol=1e-5)
-    np.testing.assert_allclose(turned((rows @ axes.T).astype(np.float32), rows), axes, atol=1e-5)
+    np.testing.assert_allclose(procrustes_map(rows, (rows @ axes.T).astype(np.float32)), axes.T, atol=1e-5)
+    np.testing.assert_allclose(procrustes_map((rows @ axes.T).astype(np.float32), rows), axes, atol=1e-5)
 
 
 def test_refine_follows_a_model(model_folder: Path) -> None:
-    start = distill(model_folder, WORDS, 4)
+    start = distill(model_folder, WORDS, DistillOptions(dim=4))
     texts = [f"the {a} of the {b}. A {b} and the {c} of sea" for a in WORDS[2:] for b in WORDS[2:] for c in WORDS[6:]]
     done: list[tuple[int, int]] = []
-    refined = refine(start, model_folder, [texts], limit=100, epochs=2, progress=lambda *counts: done.append(counts))
+    refined = refine(
+        start, model_folder, [texts], RefineOptions(limit=100, epochs=2), progress=lambda *counts: done.append(counts)
+    )
     assert refined.words == start.words
     assert (refined.rows() != start.rows()).any()
     assert (refined.weights != start.weights).any()
-    whole = refine(start, model_folder, [texts], limit=100, epochs=2, levels=None)
-    assert (rounded(whole.rows(), 31) == refined.rows()).all()
+    whole = refine(start, model_folder, [texts], RefineOptions(limit=100, epochs=2, levels=None))
+    assert (round_rows(whole.rows(), 31) == refined.rows()).all()
     assert (whole.rows() != refined.rows()).any()
     assert "on 100 sentences" in refined.info["refined"]
     assert [first for first, _ in done] == sorted(first for first, _ in done)

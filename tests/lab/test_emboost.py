@@ -1,4 +1,4 @@
-"""EmBoost's networks: numpy against torch, triplets that teach, saving, bad input, and the commands."""
+"""Tests of EmBoost's networks: NumPy against PyTorch, training, saving, invalid input, and the commands."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.protocol import run_retrieval
 from resift_lab.evaluation.system import Encoder
 from resift_lab.training.emboost import _Network, export, first_words, padded, train
+from resift_lab.training.judged_queries import JudgedQueries
 from resift_lab.training.options import EmBoostOptions
 from resift_lab.vectors.mixture import mix_vectors
 
@@ -57,7 +58,7 @@ def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVec
     found = collection()
     relevant = [list(grades) for grades in found.grades]
     options = EmBoostOptions(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)
-    model = train(mixed, [16, 16], found.documents, found.queries, relevant, options)
+    model = train(mixed, [16, 16], JudgedQueries(found.documents, found.queries, relevant), options)
     before = run_retrieval(Encoder(Model("mean", mixed, "mean", "cosine").encode), found).means()
     after = run_retrieval(Encoder(model.encode), found).means()
     assert after["mrr@10"] > before["mrr@10"] + 0.05
@@ -66,9 +67,9 @@ def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVec
 
 def test_bad_input(mixed: WordVectors) -> None:
     with pytest.raises(BadInput, match="no relevant document"):
-        train(mixed, [32], ["s0a"], ["when", "where"], [[0], []], EmBoostOptions())
+        train(mixed, [32], JudgedQueries(["s0a"], ["when", "where"], [[0], []]), EmBoostOptions())
     with pytest.raises(BadInput, match="1 queries"):
-        train(mixed, [32], ["s0a"], ["when"], [[0]], EmBoostOptions())
+        train(mixed, [32], JudgedQueries(["s0a"], ["when"], [[0]]), EmBoostOptions())
     with pytest.raises(BadInput, match="unknown network"):
         EmBoostOptions(network="lstm")
     with pytest.raises(DimensionMismatch, match="kernels"):

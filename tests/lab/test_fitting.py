@@ -1,4 +1,4 @@
-"""Rows and weights of words, fitted to the vectors that a teacher gives whole texts."""
+"""Tests of fitting word vectors and weights to a teacher's vectors of whole texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from resift.vectors.similarity import unit_rows
-from resift_lab.training.fitting import cosine_gradients, fit_rows
+from resift_lab.training.fitting import FitOptions, cosine_gradients, fit_rows
 
 
 def problem(texts: int = 600) -> tuple[csr_matrix, np.ndarray, np.ndarray, np.ndarray]:
-    """Texts of six among 60 words, whose vectors come from hidden rows and weights, and a start that is far off."""
+    """Return texts, their targets, and initial word vectors and weights that are far from the solution.
+
+    Each text has six out of 60 words. The targets are computed from other word vectors and weights.
+    """
     rng = np.random.default_rng(2)
     counts = np.zeros((texts, 60), np.float32)
     for row in counts:
@@ -29,12 +32,12 @@ def loss(counts: csr_matrix, targets: np.ndarray, rows: np.ndarray, weights: np.
 
 def test_texts_that_were_not_seen_come_closer_to_their_targets() -> None:
     counts, targets, rows, weights = problem()
-    kept = rows.copy()
-    fitted, learned = fit_rows(counts[:500], targets[:500], rows, weights, epochs=60, batch=50, rate=0.03)
+    original = rows.copy()
+    fitted, learned = fit_rows(counts[:500], targets[:500], rows, weights, FitOptions(epochs=60, batch=50, rate=0.03))
     assert fitted.dtype == learned.dtype == np.float32
     assert loss(counts[500:], targets[500:], fitted, learned) < 0.2 * loss(counts[500:], targets[500:], rows, weights)
-    np.testing.assert_array_equal(rows, kept)
-    again = fit_rows(counts[:500], targets[:500], rows, weights, epochs=60, batch=50, rate=0.03)
+    np.testing.assert_array_equal(rows, original)
+    again = fit_rows(counts[:500], targets[:500], rows, weights, FitOptions(epochs=60, batch=50, rate=0.03))
     np.testing.assert_array_equal(fitted, again[0])
     np.testing.assert_array_equal(learned, again[1])
 
@@ -57,12 +60,17 @@ def test_gradients_are_the_losss() -> None:
 
 def test_only_words_of_the_texts_move_and_empty_texts_are_passed_over() -> None:
     counts, targets, rows, weights = problem(40)
-    held = counts.toarray()
-    held[:, 7] = 0
-    held[3] = 0
+    dense = counts.toarray()
+    dense[:, 7] = 0
+    dense[3] = 0
     steps: list[tuple[int, int]] = []
     fitted, learned = fit_rows(
-        csr_matrix(held), targets, rows, weights, epochs=2, batch=16, progress=lambda *counts: steps.append(counts)
+        csr_matrix(dense),
+        targets,
+        rows,
+        weights,
+        FitOptions(epochs=2, batch=16),
+        progress=lambda *counts: steps.append(counts),
     )
     np.testing.assert_array_equal(fitted[7], rows[7])
     assert learned[7] == weights[7]

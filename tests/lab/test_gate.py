@@ -1,4 +1,4 @@
-"""What passes: vectors by which a search finds held-back documents better, and constants that are worth more."""
+"""Tests of the gate for vectors and of the choice of constants."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ LETTERS = "abcdefghij"
 
 
 def subject_words(subject: int) -> list[str]:
-    """The words of one subject, without digits: these are not counted as known."""
+    """Return the words of a subject. They have no digits, because words with digits do not count as known."""
     name = LETTERS[subject // 10] + LETTERS[subject % 10]
     return [f"sub{name}x{letter}" for letter in LETTERS]
 
 
 def documents() -> list[list[str]]:
-    """A document of each subject, among words that all have in common."""
+    """Return a document on each subject, which also has words that all documents share."""
     rng, noise = np.random.default_rng(0), [f"noise{letter}" for letter in LETTERS]
     return [[*rng.choice(subject_words(one), 8), *rng.choice(noise, 8)] for one in range(SUBJECTS)]
 
 
 def model(meaning: bool) -> Model:
-    """Words of a subject have one vector, with noise near zero; or each a vector of its own by chance."""
+    """Return a model in which all words of a subject have the same vector, or each word a random vector."""
     rng = np.random.default_rng(1)
     words = [word for one in range(SUBJECTS) for word in subject_words(one)]
     rows = rng.normal(size=(SUBJECTS, 32)).repeat(SIZE, axis=0) if meaning else rng.normal(size=(len(words), 32))
@@ -45,7 +45,7 @@ def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=True))
     assert verdict.helps
     assert verdict.alpha == pytest.approx(DEFAULT_ALPHA)
-    assert verdict.values.mean() > verdict.text.mean()
+    assert verdict.with_vectors.mean() > verdict.text_only.mean()
     assert verdict.p < 0.05
 
 
@@ -67,9 +67,9 @@ def test_a_model_replaces_another_if_it_is_better() -> None:
 
 def test_few_documents_are_called_too_few_only_where_they_do_not_tell() -> None:
     text = np.full(10, 0.5)
-    assert Verdict(0.0, text, text, 1.0).why == "10 documents are too few to tell"
-    told = "nDCG@10 of 10 held-back documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
-    assert Verdict(0.5, text + 0.1, text, 0.002).why == told
+    assert Verdict(0.0, text, text, 1.0).reason == "10 documents are too few to tell"
+    reason = "nDCG@10 of 10 held-back documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
+    assert Verdict(0.5, text + 0.1, text, 0.002).reason == reason
 
 
 def test_documents_of_too_few_words_judge_nothing() -> None:
@@ -78,7 +78,7 @@ def test_documents_of_too_few_words_judge_nothing() -> None:
 
 
 def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:
-    """What constants are worth to 200 clients: all the more, by ``gain``, the more a session's words count."""
+    """Return a function that measures constants for 200 clients: ``gain`` better for each unit of ``words``."""
     usual = rng.uniform(0.2, 0.8, 200)
     errors: dict[str, np.ndarray] = {}
 

@@ -1,4 +1,4 @@
-"""Adapting to documents without labels: what it learns, what it refuses, and what it writes."""
+"""Tests of the adaptation to documents without labels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAST = AdaptOptions(min_steps=40, batch=32)
 
 
 def documents(count: int, seed: int) -> tuple[list[str], list[int]]:
-    """Texts of 10 words of one of two topics among 14 of noise, and their topics."""
+    """Return texts of 10 words of a topic and 14 noise words, and the topic of each text, 0 or 1."""
     rng = np.random.default_rng(seed)
     texts = []
     for i in range(count):
@@ -48,20 +48,20 @@ def documents(count: int, seed: int) -> tuple[list[str], list[int]]:
 
 @pytest.fixture(scope="module")
 def table() -> WordVectors:
-    """Vectors that know nothing of the topics, and lack two words."""
+    """Return random vectors for all words but two."""
     words = [word for word in [*NOISE, *TOPICS[0], *TOPICS[1], "elsewhere"] if word not in MISSING]
     return build_table(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
 
 
 @pytest.fixture(scope="module")
 def adapted(table: WordVectors) -> Model:
-    """Trained on 160 documents."""
+    """Return a model that was adapted to 160 documents."""
     return adapt(documents(160, 2)[0], table, FAST)
 
 
 @pytest.fixture
 def passing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate lets the adapted model pass: two topics do not tell one document from another (test_gate.py)."""
+    """Let adapted models pass the gate, because two topics are too few to distinguish documents."""
     text, judged = np.zeros(20), iter([0.0, 1.0] * 3)
 
     def judge(gate: Gate, model: Model) -> Verdict:
@@ -72,7 +72,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def contrast(model: Model) -> float:
-    """Mean similarity within a topic less that across, of documents that had no part in training."""
+    """Return the mean similarity within topics minus the mean similarity across topics, for new documents."""
     texts, topics = documents(60, 3)
     vectors = model.encode(texts)
     similarity, same = vectors @ vectors.T, np.equal.outer(topics, topics)
@@ -81,8 +81,8 @@ def contrast(model: Model) -> float:
 
 def test_documents_of_one_topic_come_closer(adapted: Model, table: WordVectors) -> None:
     assert contrast(adapted) > contrast(build_model("mean", table)) + 0.3
-    found = adapted.table.info["adapted"]
-    assert (found["documents"], found["held_back"], found["words"]) == (160, 16, 100)
+    evaluation = adapted.table.info["adapted"]
+    assert (evaluation["documents"], evaluation["held_back"], evaluation["words"]) == (160, 16, 100)
 
 
 def test_words_of_no_topic_lose_weight(adapted: Model) -> None:
@@ -102,7 +102,7 @@ def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_pat
     assert again.hash == adapted.hash
     loaded = load_model(again.save(tmp_path / "model"))
     assert loaded.hash == adapted.hash
-    # a session trusts its vectors more than those of a model that knows nothing of the documents
+    # sessions give adapted vectors a higher weight
     assert build_model("mean", table).max_alpha < loaded.max_alpha
     assert adapt(texts, table, AdaptOptions(min_steps=40, batch=32, seed=1)).hash != adapted.hash
 
@@ -201,7 +201,7 @@ def test_bad_options(name: str, value: Any) -> None:
 @pytest.mark.parametrize("package", ["scipy", "scipy.sparse"])
 def test_missing_extra_names_the_pip_command(table: WordVectors, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtra, match=r"Adapting word vectors needs scipy: pip install 'resift\[adapt\]'"):
+    with pytest.raises(MissingExtra, match=r"Adapting word vectors needs scipy: pip install 'resift\[lab\]'"):
         adapt(documents(20, 6)[0], table, FAST)
 
 
@@ -215,7 +215,7 @@ def test_texts_are_drawn_evenly() -> None:
 
 @pytest.fixture
 def corpus_file(tmp_path: Path) -> Path:
-    """80 documents as JSON lines, and a line that is none."""
+    """Return a file of 80 documents as JSON lines, and an invalid line."""
     path = tmp_path / "docs.jsonl"
     path.write_text("".join(json.dumps({"title": "", "text": text}) + "\n" for text in documents(80, 7)[0]) + "{\n")
     return path
@@ -253,7 +253,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
     bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.idf)
-    assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)  # what the fitted model deserves
+    assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)
 
 
 def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:

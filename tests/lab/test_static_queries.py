@@ -1,4 +1,4 @@
-"""Static queries: what they learn of a teacher, what is remembered of it, and who may be one."""
+"""Tests of static queries: their training, the cache of a teacher's vectors, and the kinds of teachers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resift.errors import BadInput, DimensionMismatch, TeacherUnavailable
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.registry import Source, load_system
 from resift_lab.training.options import QueryOptions
-from resift_lab.training.queries import draw_parts, train_queries
+from resift_lab.training.queries import EncodedDocuments, draw_passages, train_queries
 from resift_lab.training.systems import LEARNERS
 from resift_lab.training.teachers import CALL, Teacher, endpoint_teacher
 
@@ -34,20 +34,23 @@ TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
 NOISE = [f"noise{i}" for i in range(40)]
 FAST = QueryOptions(texts=900, min_steps=60, batch=64)
 RNG = np.random.default_rng(0)
-# what the teacher thinks of each word, and how one word changes what the next one means to it
+# the teacher's vector of each word
 MEANING = {word: RNG.normal(size=12) + 3 * (i == np.arange(12)) for i, topic in enumerate(TOPICS) for word in topic}
 MEANING |= {word: 0.2 * RNG.normal(size=12) for word in NOISE}
 
 
 def documents(count: int, seed: int) -> list[str]:
-    """Texts of 8 words of one of eight topics among 12 of noise."""
+    """Return texts of 8 words of a topic and 12 noise words."""
     rng = np.random.default_rng(seed)
     drawn = ([*rng.choice(TOPICS[i % 8], 8), *rng.choice(NOISE, 12)] for i in range(count))
     return [" ".join(rng.permutation(words)) for words in drawn]
 
 
 def teach(texts: Sequence[str]) -> Floats:
-    """What no word table does exactly: words in their order, and all on one side of the origin."""
+    """Return vectors that depend on the order of words and that all have positive components.
+
+    A weighted mean of word vectors can only approximate them.
+    """
     rows = []
     for text in texts:
         words = [MEANING.get(word, np.zeros(12)) for word in text.removeprefix("query: ").split()]
@@ -57,16 +60,16 @@ def teach(texts: Sequence[str]) -> Floats:
 
 @pytest.fixture(scope="module")
 def table() -> WordVectors:
-    """Vectors that know nothing of the topics, lack a word of the documents, and know one that these lack."""
+    """Return random vectors for all words of the documents but one, and for a word that is in no document."""
     words = [*NOISE, *(word for topic in TOPICS for word in topic if word != TOPICS[-1][-1]), "elsewhere"]
     return build_table(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
 
 
 @pytest.fixture(scope="module")
 def taught(table: WordVectors) -> StaticQueries:
-    """Trained on 160 documents and their vectors."""
+    """Return static queries that were trained on 160 documents with their vectors."""
     texts = documents(160, 2)
-    return train_queries(texts, Teacher("t", teach), table, FAST, teach(texts), "embedding")
+    return train_queries(EncodedDocuments(texts, teach(texts), "embedding"), Teacher("t", teach), table, FAST)
 
 
 def test_queries_come_to_lie_where_the_teacher_puts_them(taught: StaticQueries, tmp_path: Path) -> None:
@@ -89,36 +92,38 @@ def test_the_hash_names_teacher_and_field(taught: StaticQueries) -> None:
     hashes = {StaticQueries(taught.table, *each, taught.centre).hash for each in names}
     assert len(hashes) == 3
     assert taught.hash in hashes
-    assert StaticQueries(taught.table, "t", "embedding").hash not in hashes, "the centre is part of it"
+    assert StaticQueries(taught.table, "t", "embedding").hash not in hashes, "the centre is part of the hash"
     assert build_model("mean", taught.table).hash not in hashes
 
 
 def test_a_seed_gives_the_same_queries_again(table: WordVectors) -> None:
     texts = documents(60, 3)
     first, second, other = (
-        train_queries(texts, Teacher("t", teach), table, QueryOptions(texts=300, min_steps=5, seed=seed))
+        train_queries(
+            EncodedDocuments(texts), Teacher("t", teach), table, QueryOptions(texts=300, min_steps=5, seed=seed)
+        )
         for seed in (1, 1, 2)
     )
     assert first.hash == second.hash != other.hash
     assert first.field is None
-    assert first.table.info["taught"]["mrr_teacher"] > 0.3, "of two parts of a document one finds the other"
+    assert first.table.info["taught"]["mrr_teacher"] > 0.3, "a passage finds another passage of its document"
 
 
 def test_words_that_only_the_general_table_knows_have_a_vector(taught: StaticQueries) -> None:
     assert taught.encode_one("elsewhere").any()
-    assert taught.encode_one(TOPICS[-1][-1]).any(), "the general table lacks it, the documents hold it"
+    assert taught.encode_one(TOPICS[-1][-1]).any(), "the general table lacks the word, but a document contains it"
     assert not taught.encode_one("unheard").any()
 
 
 def test_a_teacher_in_a_narrow_cone_teaches_as_much_and_weighs_more(table: WordVectors, tmp_path: Path) -> None:
-    """As e5's vectors and others', whose cosines are all between .7 and .9."""
+    """Test a teacher such as e5, whose cosines are all between 0.7 and 0.9."""
     texts, cone = documents(160, 2), np.full(12, 9, np.float32)
 
     def narrow(asked: Sequence[str]) -> Floats:
         return teach(asked) + cone
 
-    wide = train_queries(texts, Teacher("t", teach), table, FAST, teach(texts))
-    model = train_queries(texts, Teacher("n", narrow), table, FAST, narrow(texts))
+    wide = train_queries(EncodedDocuments(texts, teach(texts)), Teacher("t", teach), table, FAST)
+    model = train_queries(EncodedDocuments(texts, narrow(texts)), Teacher("n", narrow), table, FAST)
     found, usual = model.table.info["taught"], wide.table.info["taught"]
     assert found["spread"] < usual["spread"] / 4
     assert found["mrr_after"] > 0.9 * usual["mrr_after"]
@@ -127,7 +132,7 @@ def test_a_teacher_in_a_narrow_cone_teaches_as_much_and_weighs_more(table: WordV
                (("wide", wide, teach), ("narrow", model, narrow))}  # fmt: skip
     weights = {"wide": wide.alpha / (1 - wide.alpha), "narrow": model.alpha / (1 - model.alpha)}
     weighed = {kind: weights[kind] * cosines[kind].std(axis=1).mean() for kind in cosines}
-    assert weighed["narrow"] == pytest.approx(weighed["wide"], rel=0.15), "both say as much beside BM25"
+    assert weighed["narrow"] == pytest.approx(weighed["wide"], rel=0.15), "both weigh the same relative to BM25"
     assert model.alpha < model.max_alpha < 1
     again = load_model(model.save(tmp_path / "narrow"))
     assert (again.hash, again.alpha, again.max_alpha) == (model.hash, model.alpha, model.max_alpha)
@@ -158,46 +163,46 @@ def test_documents_are_not_its_own_to_encode(taught: StaticQueries) -> None:
 
 def test_parts_are_words_as_they_stand_in_a_text() -> None:
     texts = ["One, two: three FOUR-five six.", "solo", "", "東京タワー と 京都", "a b c"]
-    parts = draw_parts(texts, np.array([0, 1, 2, 3, 4]), 40, np.random.default_rng(0))
-    assert {part.home for part in parts} == {0, 3, 4}
-    assert all(part.text in texts[part.home] for part in parts)
+    parts = draw_passages(texts, np.array([0, 1, 2, 3, 4]), 40, np.random.default_rng(0))
+    assert {part.document for part in parts} == {0, 3, 4}
+    assert all(part.text in texts[part.document] for part in parts)
     assert len({part.text for part in parts}) == len(parts)
     assert {"b c", "a b c"} <= {part.text for part in parts}
     assert not any(part.text[0] in " ,:-." or part.text[-1] in " ,:-." for part in parts)
-    many = draw_parts([" ".join(NOISE)] * 3, np.arange(3), 50, np.random.default_rng(0))
+    many = draw_passages([" ".join(NOISE)] * 3, np.arange(3), 50, np.random.default_rng(0))
     assert len(many) == 50
     assert {len(part.text.split()) for part in many} <= set(range(2, 41))
-    assert [part.home for part in many[:3]] == [0, 1, 2], "texts take turns"
+    assert [part.document for part in many[:3]] == [0, 1, 2], "texts take turns"
 
 
 @pytest.mark.parametrize(
     ("texts", "vectors", "expected"),
     [
         (["fire"] * 40, None, "0 documents of 2 words or more"),
-        (["noise0 noise1"] * 40, None, "no document that is held back to judge has two different parts"),
+        (["noise0 noise1"] * 40, None, "no held-back document has two different passages"),
         (
             documents(40, 4),
             np.random.default_rng(5).normal(size=(40, 12)),
-            "t gives vectors that find . of 16 documents",
+            "t returns vectors that find only . of 16 documents",
         ),
-        (documents(40, 4), np.ones((40, 7)), "12 dimensions, the documents have 7"),
+        (documents(40, 4), np.ones((40, 7)), "12 dimensions, but the documents' vectors have 7"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(
     table: WordVectors, texts: list[str], vectors: Floats | None, expected: str
 ) -> None:
     with pytest.raises(BadInput, match=expected):
-        train_queries(texts, Teacher("t", teach), table, FAST, vectors)
+        train_queries(EncodedDocuments(texts, vectors), Teacher("t", teach), table, FAST)
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (np.zeros(3), "t gave 2 texts vectors of shape"),
-        (np.zeros((1, 4)), "t gave 2 texts vectors of shape"),
-        (np.zeros((2, 0)), "t gave 2 texts vectors of shape"),
-        (np.array([[1.0, 2], [1, np.nan]]), "t gave 'b' NaN or Infinity"),
-        (np.array([[1.0, np.inf], [1, 2]]), "t gave 'a' NaN or Infinity"),
+        (np.zeros(3), r"t returned vectors of shape .* for 2 texts"),
+        (np.zeros((1, 4)), r"t returned vectors of shape .* for 2 texts"),
+        (np.zeros((2, 0)), r"t returned vectors of shape .* for 2 texts"),
+        (np.array([[1.0, 2], [1, np.nan]]), "t returned NaN or Infinity for 'b'"),
+        (np.array([[1.0, np.inf], [1, 2]]), "t returned NaN or Infinity for 'a'"),
     ],
 )
 def test_a_teacher_that_gives_no_vectors_is_refused(answer: Floats, expected: str) -> None:
@@ -214,14 +219,14 @@ def test_the_length_of_a_teachers_vectors_does_not_matter(tmp_path: Path, scale:
 
 
 def test_words_and_parts_without_a_vector_teach_nothing(table: WordVectors) -> None:
-    """As of a static teacher that does not know them."""
+    """Test a static teacher that does not know some words."""
     texts = documents(160, 2)
 
     def forgetful(asked: Sequence[str]) -> Floats:
         return teach(asked) * np.array([[not text.startswith("noise")] for text in asked], np.float32)
 
-    model = train_queries(texts, Teacher("t", forgetful), table, FAST)
-    whole = train_queries(texts, Teacher("t", teach), table, FAST)
+    model = train_queries(EncodedDocuments(texts), Teacher("t", forgetful), table, FAST)
+    whole = train_queries(EncodedDocuments(texts), Teacher("t", teach), table, FAST)
     fresh = documents(40, 9)
     alike = [(each.encode(fresh) * unit_rows(teach(fresh))).sum(axis=1).mean() for each in (model, whole)]
     assert alike[0] > alike[1] - 0.02
@@ -256,14 +261,17 @@ def test_what_a_teacher_gave_is_not_asked_for_again(tmp_path: Path) -> None:
 
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, list[int]]]:
-    """An endpoint that wants a key, shuffles its rows, and is busy as often as the list says by status."""
+    """Start an endpoint that needs a key and returns its rows in reverse order.
+
+    Yields the URL, and a list of statuses to fail with before requests succeed.
+    """
     busy: list[int] = []
 
     class Handler(BaseHTTPRequestHandler):
-        """Answers as OpenAI's endpoint does."""
+        """A handler that answers like OpenAI's endpoint."""
 
         def do_POST(self) -> None:
-            """Embed."""
+            """Answer with vectors."""
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status = busy.pop() if busy else 200 if self.headers["Authorization"] == "Bearer secret" else 401
             rows = [{"index": i, "embedding": row.tolist()} for i, row in enumerate(teach(body["input"]))]
@@ -273,7 +281,7 @@ def endpoint() -> Iterator[tuple[str, list[int]]]:
             self.wfile.write(json.dumps(answer).encode())
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -299,9 +307,9 @@ def test_an_endpoint_teaches(endpoint: tuple[str, list[int]]) -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (lambda texts: np.ones((len(texts), 12)), "136 texts one and the same vector.*vectors that differ"),
-        (lambda texts: np.ones((len(texts), 12)) * RNG.uniform(1, 9, (len(texts), 1)), "one and the same vector"),
-        (lambda texts: np.zeros((len(texts), 12)), "one and the same vector"),
+        (lambda texts: np.ones((len(texts), 12)), "the same vector for 136 different texts.*vectors that differ"),
+        (lambda texts: np.ones((len(texts), 12)) * RNG.uniform(1, 9, (len(texts), 1)), "the same vector for"),
+        (lambda texts: np.zeros((len(texts), 12)), "the same vector for"),
         (lambda texts: np.eye(CALL, 12 if "noise0" in texts else 13)[: len(texts)], "of 12 dimensions and of 13"),
     ],
 )
@@ -317,7 +325,7 @@ def test_what_no_queries_can_be_learned_from_is_not_kept(
     monkeypatch.setenv("RESIFT_TEACHER_KEY", "secret")
     refused = CliRunner().invoke(main, command)
     assert refused.exit_code == 2, refused.output
-    assert re.search(f"Error: {endpoint[0]} m gives.*{expected}", " ".join(refused.stderr.split())), refused.stderr
+    assert re.search(f"Error: {endpoint[0]} m returns.*{expected}", " ".join(refused.stderr.split())), refused.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "small"}
 
 
@@ -341,7 +349,7 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
     done = CliRunner().invoke(main, [*command, "--vectors", str(table.save(tmp_path / "small")), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["model"]["hash"] == load_model(out).hash
-    assert not Path(f"{out}.teacher").exists(), "what it gave has served"
+    assert not Path(f"{out}.teacher").exists(), "the cache is removed after the training"
     transformer = LEARNERS["st"](Source("", 0), teacher)
     model = StaticQueries(table, teacher)
     system = load_system(model.save(tmp_path / "model"), None, LEARNERS)
@@ -353,8 +361,10 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
 
 def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
     texts, harmful = documents(160, 3), replace(FAST, rate=3.0, weight_rate=3.0)
-    kept = train_queries(texts, Teacher("t", teach), table, harmful, teach(texts))
-    start = train_queries(texts, Teacher("t", teach), table, replace(FAST, rate=0.0, weight_rate=0.0), teach(texts))
+    kept = train_queries(EncodedDocuments(texts, teach(texts)), Teacher("t", teach), table, harmful)
+    start = train_queries(
+        EncodedDocuments(texts, teach(texts)), Teacher("t", teach), table, replace(FAST, rate=0.0, weight_rate=0.0)
+    )
     assert kept.table.info["taught"]["worse"]
     assert not start.table.info["taught"]["worse"]
     np.testing.assert_allclose(kept.encode(texts), start.encode(texts), atol=1e-6)
@@ -363,13 +373,13 @@ def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
 def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVectors) -> None:
     strange = build_table(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
     texts = documents(60, 3)
-    model = train_queries(texts, Teacher("t", teach), strange, FAST, teach(texts))
+    model = train_queries(EncodedDocuments(texts, teach(texts)), Teacher("t", teach), strange, FAST)
     assert not model.table.info["taught"]["worse"]
     assert "language" not in model.table.index
     few = QueryOptions(texts=120, min_steps=5)
-    assert few.texts / 3 < 136, "the teacher is given some of the words alone"
-    assert train_queries(texts, Teacher("t", teach), strange, few).encode_one(texts[0]).any()
-    assert train_queries(texts, Teacher("t", teach), table, few).encode_one(texts[0]).any()
+    assert few.texts / 3 < 136, "the teacher encodes only some of the words"
+    assert train_queries(EncodedDocuments(texts), Teacher("t", teach), strange, few).encode_one(texts[0]).any()
+    assert train_queries(EncodedDocuments(texts), Teacher("t", teach), table, few).encode_one(texts[0]).any()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Supervised training: losses against plain numpy, what training gains, exact resumption, and bad input."""
+"""Tests of supervised training: losses against plain NumPy, quality, exact resumption, and invalid input."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def table() -> WordVectors:
-    """Twelve dimensions that know nothing of the topics; every third word of a topic has no vector at all."""
+    """Return random vectors of twelve dimensions. Every third word of a topic has no vector."""
     words = [word for word in GREEK + FRUIT + NOISE if word not in GREEK[::3] + FRUIT[::3]] + ["unseen", "other"]
     rows = np.random.default_rng(3).normal(size=(len(words), 12)).astype(np.float32)
     return build_table(words, rows, "zipf")
@@ -52,8 +52,10 @@ def table() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def corpus() -> tuple[list[str], list[str]]:
-    """A hundred and sixty documents: three words of the class's topic among nine of noise; one is
-    empty, one has no known word."""
+    """Return texts and their labels.
+
+    160 texts have three words of the class and nine noise words. One text is empty, and one has no known word.
+    """
     rng = np.random.default_rng(4)
     topics = {"greek": GREEK, "fruit": FRUIT}
     labels = ["greek", "fruit"] * 80
@@ -65,7 +67,7 @@ def corpus() -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def trained(table: WordVectors, corpus: tuple[list[str], list[str]]) -> Callable[[str], tuple[Model, dict[str, Any]]]:
-    """Each kind trained once."""
+    """Return a function that trains a kind of network, or returns the result of an earlier call."""
     done: dict[str, tuple[Model, dict[str, Any]]] = {}
 
     def get(kind: str) -> tuple[Model, dict[str, Any]]:
@@ -194,7 +196,7 @@ def test_resumed_equals_uninterrupted(
     kind: str,
     stop: int,
 ) -> None:
-    """Interrupted in the first stage and, with six epochs behind it, in the second."""
+    """Interrupt the training in the first stage, or after six epochs in the second stage, and resume it."""
     whole, summary = trained(kind)
     kept, file = summary["documents"] - summary["held_back"], tmp_path / "out.checkpoint"
 
@@ -208,10 +210,10 @@ def test_resumed_equals_uninterrupted(
     resumed, again = train(*corpus, table, KINDS[kind], None, file)
     assert again == summary
     assert resumed.hash == whole.hash
-    if (kind, stop) == ("ro-boew", 2):  # whatever is trained, and however far: it is the same file
+    if (kind, stop) == ("ro-boew", 2):  # a single case suffices
         other = RoBoewOptions(**{**SMALL, "epochs": 4})
         anew = train(*corpus, table, other, None, file)[0]
-        assert anew.hash == train(*corpus, table, other)[0].hash, "another training's checkpoint counts for nothing"
+        assert anew.hash == train(*corpus, table, other)[0].hash, "a checkpoint of another training is ignored"
     file.write_bytes(b"damaged")
     with pytest.raises(BadInput, match="checkpoint is damaged"):
         train(*corpus, table, KINDS[kind], None, file)
@@ -276,9 +278,9 @@ def test_bad_labels(table: WordVectors, labels: list[Any]) -> None:
 def test_bad_corpora(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     with pytest.raises(BadInput, match="0 texts"):
         train([], [], table, RoBoewOptions())
-    with pytest.raises(BadInput, match="none of them in the word vectors"):
+    with pytest.raises(BadInput, match="has a word vector"):
         train(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, RoBoewOptions())
-    with pytest.raises(BadInput, match="codewords for"):
+    with pytest.raises(BadInput, match="codewords are more than"):
         train(*corpus, table, RoBoewOptions())
 
 
@@ -314,7 +316,7 @@ def test_class_with_one_document_and_identical_documents(table: WordVectors) -> 
 
 @pytest.fixture
 def files(tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]]) -> list[str]:
-    """A corpus and vectors on disk, as the command's options."""
+    """Write a corpus and vectors to disk, and return options of the command."""
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as handle:
         for text, label in zip(*corpus, strict=True):
             handle.write(json.dumps({"text": text, "label": label}) + "\n")
@@ -388,7 +390,7 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
-    """All of V, X, r and σ move, and RN-BoF has a width a codeword and a head (S · K, R)."""
+    """Test that V, X, r and σ are trained, and that RN-BoF has a width for each codeword and a head (S · K, R)."""
     start = vocabulary(corpus[0], table, 2, 0)
     assert isinstance(untrained_network(start, RoBoewOptions(codewords=6)), RoBoew)
     head = untrained_network(start, RnBofOptions(codewords=6, size=5, segments=2))

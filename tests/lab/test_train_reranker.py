@@ -22,12 +22,13 @@ from resift_lab.commands.served_search import ServedSearch
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
+from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.served import Hits, Served, served_by
 from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import fingerprints, fingerprints_in
 from resift_lab.training.judged_queries import bm25_candidates
 from resift_lab.training.late_interaction import Trainer
-from resift_lab.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
+from resift_lab.training.late_interaction_selection import ALPHAS, smallest_good_alpha, train_reranker
 from resift_lab.training.options import LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
 
@@ -141,7 +142,7 @@ def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
 def test_it_learns_what_question_words_ask_for(mixed: WordVectors, served: Served) -> None:
     found = collection()
     split = block_split(found, (60, 10, 30))
-    model, report = learn(found, mixed, split, options(), served, train_on_all=False)
+    model, report = train_reranker(SplitCollection(found, split, False), mixed, served, options())
     systems = report["systems"]
     assert systems["trained"]["recall@1"] > 0.15 + max(systems["untrained"]["recall@1"], systems["vectors"]["recall@1"])
     assert report["better"]
@@ -192,7 +193,7 @@ def test_it_is_judged_by_what_is_served_without_it(mixed: WordVectors) -> None:
         return Hits(np.array([answers[query], answers[query] ^ 1]), np.array([1e9, 1.0]), 100)
 
     # far better than BM25, and yet no better than what its users have already
-    _, report = learn(found, mixed, split, options(), right, train_on_all=False)
+    _, report = train_reranker(SplitCollection(found, split, False), mixed, right, options())
     systems = report["systems"]
     assert systems["trained"]["ndcg@10"] == systems["vectors"]["ndcg@10"] == 1 > systems["bm25"]["ndcg@10"]
     assert not report["better"]
@@ -208,7 +209,8 @@ def test_a_gain_that_is_likely_chance_is_none(mixed: WordVectors) -> None:
         ranking = [hits[query], hits[query] ^ 1][:: -1 if query == wrong else 1]
         return Hits(np.array(ranking), np.array([1.0, 0.999] if query == wrong else [1e9, 1.0]), 100)
 
-    _, report = learn(found, mixed, block_split(found, (60, 10, 30)), options(), nearly, train_on_all=False)
+    data = SplitCollection(found, block_split(found, (60, 10, 30)), False)
+    _, report = train_reranker(data, mixed, nearly, options())
     quality = {name: means["ndcg@10"] for name, means in report["systems"].items()}
     assert quality[report["kept"]] > quality["vectors"]
     assert not report["better"]
@@ -219,8 +221,8 @@ def test_too_few_queries_or_documents(mixed: WordVectors, served: Served) -> Non
     with pytest.raises(BadInput, match=r"validation queries of 20"):
         block_split(with_queries(found, list(range(20))), (60, 10, 30))
     split = block_split(found, (60, 10, 30))
-    with pytest.raises(BadInput, match="200 documents, and 200 negatives"):
-        learn(found, mixed, split, options(negatives=200, pool=200), served)
+    with pytest.raises(BadInput, match="200 documents are too few for 200 negatives"):
+        train_reranker(SplitCollection(found, split, True), mixed, served, options(negatives=200, pool=200))
 
 
 def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
@@ -229,7 +231,7 @@ def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
     held = start.prepare(found.documents)
     with pytest.raises(BadInput, match="has no relevant document"):
         Trainer(start, held, ["when s0a"], [[]], [np.arange(5)], options()).fit()
-    with pytest.raises(BadInput, match="no candidate beside"):
+    with pytest.raises(BadInput, match="all candidates of query"):
         Trainer(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options()).fit()
     nothing = Trainer(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options()).fit()
     np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
@@ -241,11 +243,11 @@ def test_queries_that_teach_nothing_are_left_out_and_counted(mixed: WordVectors,
     for query in (0, 399):
         candidates[query] = np.array(list(found.grades[query]), np.int64)
     split = block_split(found, (60, 10, 30))
-    _, report = learn(found, mixed, split, options(), served, candidates=candidates)
+    _, report = train_reranker(SplitCollection(found, split, True), mixed, served, options(), candidates)
     assert report["unlearnable"] == 2
     none = [np.array(list(grades), np.int64) for grades in found.grades]
     with pytest.raises(BadInput, match="no training query has a candidate"):
-        learn(found, mixed, split, options(), served, candidates=none)
+        train_reranker(SplitCollection(found, split, True), mixed, served, options(), none)
 
 
 def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -> None:
@@ -332,7 +334,7 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
         (["--set", "negatives=31"], "31 negatives cannot be drawn from 30"),
         (["--set", "epochs=0"], "epochs is 0"),
         (["--vectors", "resift-en=x"], "resift-en=x has no weight"),
-        (["--set", "pool=200", "--set", "negatives=200"], "200 documents, and 200 negatives"),
+        (["--set", "pool=200", "--set", "negatives=200"], "200 documents are too few for 200 negatives"),
     ],
 )
 def test_bad_options(tmp_path: Path, more: list[str], message: str) -> None:
@@ -355,6 +357,6 @@ def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
 def test_the_weight_does_not_follow_noise() -> None:
     values = np.full((len(ALPHAS), 40), 0.5)
     values[-1, :2] = 0.9, 0.2
-    assert steadiest_alpha(values) == 0
+    assert smallest_good_alpha(values) == 0
     values[3:] += 0.2
-    assert steadiest_alpha(values) == 3
+    assert smallest_good_alpha(values) == 3

@@ -1,4 +1,4 @@
-"""Word vectors of gensim: its files and those that are none, its training, and its stop words."""
+"""Tests of word vectors with gensim: conversion of files, training, and stop words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resift_lab.vectors.convert import convert
 
 @pytest.fixture
 def keyed(vectors: WordVectors) -> KeyedVectors:
-    """The same vectors, in gensim."""
+    """Return the word vectors in gensim's format."""
     keyed = KeyedVectors(vectors.dim)
     keyed.add_vectors(vectors.words, vectors.rows())
     return keyed
@@ -84,7 +84,7 @@ def test_train_is_repeatable_and_learns_neighbours() -> None:
     np.testing.assert_array_equal(one.rows(), two.rows())
     with pytest.raises(BadInput, match="no word occurs"):
         train_word2vec(["a b"], min_count=5)
-    with pytest.raises(BadInput, match="holds no word"):
+    with pytest.raises(BadInput, match="contains no word"):
         train_word2vec(["..."])
 
 
