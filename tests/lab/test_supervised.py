@@ -271,7 +271,7 @@ def test_vocabulary_start(table: WordVectors) -> None:
 
 @pytest.mark.parametrize("labels", [["a", "a"], ["a", None], ["a", ""], ["a", {}], ["a", {"b": -1}], ["a", {"b": "x"}]])
 def test_bad_labels(table: WordVectors, labels: list[Any]) -> None:
-    with pytest.raises(BadInput, match=r"of class|document 2"):
+    with pytest.raises(BadInput, match=r"have the class|document 2"):
         train(["apple", "mango"], labels, table, KINDS["ro-boew"])
 
 
