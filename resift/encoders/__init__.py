@@ -1,13 +1,15 @@
-"""Texts to vectors: the models of the papers, as they are saved and served; the lab makes and trains them.
+"""Encoders that turn texts into vectors, and a reranker that compares texts word by word.
 
-================  ==================================================================================
-module            what of the papers it holds
-================  ==================================================================================
-``model``         all encoders: a word table, a pool (the mean of Passalis and Tefas 2018, eq. 3, or the maximum of
-                  Muffo et al. 2021, eq. 6), a mask, a head, a similarity
-``residual``      EmBoost's networks (Cakaloglu et al. 2022, eqs. 6 and 7)
-``registry``      saved models by their folders
-================  ==================================================================================
+This package has the models as they are saved and served. :mod:`resift_lab` trains and evaluates them.
 
-Memberships in codewords or a universe are in :mod:`resift_lab.encoders`.
+====================  ============================================================================================
+module                contents
+====================  ============================================================================================
+``model``             the encoders of Passalis and Tefas (2017, 2018) and Muffo et al. (2021)
+``residual``          EmBoost's networks (Cakaloglu et al. 2022)
+``queries``           encoders of queries for documents that a transformer encoded
+``late_interaction``  a reranker that compares the words of a query and a document
+``builders``          untrained encoders by name
+``registry``          saved encoders by folder
+====================  ============================================================================================
 """

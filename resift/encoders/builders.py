@@ -1,4 +1,4 @@
-"""Untrained encoders by their names."""
+"""Build untrained encoders from word vectors, by name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,36 @@ _DEFAULT_SIGMA = 0.25
 
 
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
-    """An untrained model of word vectors by its name: ``mean``, ``sfbow``, ``sfbow:U``, ``boew:K`` or ``boew:K,σ``.
+    """Build an untrained model from word vectors.
 
-    U names a universe, see :func:`resift.encoders.universe.build_universe`; K is the number of codewords, σ their
-    width (0.25). ``seed`` is for the clusters. Raises BadInput if the name is none of these, or K or σ does not fit.
+    Args:
+        name: Name of the model:
+
+            - ``mean``: the weighted mean of the word vectors.
+            - ``sfbow`` or ``sfbow:U``: static fuzzy bag of words, with the universe U as in
+              :func:`resift.encoders.universe.build_universe`. The default is the identity.
+            - ``boew:K`` or ``boew:K,σ``: bag of embedded words, with K codewords of width σ. The default width is
+              0.25.
+        vectors: The word vectors.
+        seed: Seed of the clustering.
+
+    Raises:
+        BadInput: If the name is unknown, or if K or σ is out of its range.
     """
     kind, _, options = name.partition(":")
     if kind not in BUILDERS:
-        raise _unknown(name, vectors)
+        raise _unknown_name(name, vectors)
     return BUILDERS[kind](name, options, vectors, seed)
 
 
-def _mean(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+def _build_mean(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     if options:
-        raise _unknown(name, vectors)
+        raise _unknown_name(name, vectors)
     return Model(name, vectors, "mean", "cosine")
 
 
-def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Static fuzzy bag of words (Muffo et al. 2021): memberships in a universe, the identity if none is named."""
+def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    """Build a static fuzzy bag of words (Muffo et al. 2021, section 3)."""
     if not options:
         return Model(name, vectors, "max", "jaccard")
     rows = vectors.rows()
@@ -45,25 +56,29 @@ def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     return Model(name, replace_rows(vectors, memberships, info=info), "max", "jaccard")
 
 
-def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Bag of embedded words (Passalis and Tefas 2018): memberships in the codewords of a codebook."""
+def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    """Build a bag of embedded words (Passalis and Tefas 2018, section 3.1)."""
     try:
         size, _, width = options.partition(",")
         codewords, sigma = int(size), float(width or _DEFAULT_SIGMA)
     except ValueError:
-        raise _unknown(name, vectors) from None
+        raise _unknown_name(name, vectors) from None
     if not (1 <= codewords <= len(vectors) and 0 < sigma < np.inf):
-        raise _unknown(name, vectors)
+        raise _unknown_name(name, vectors)
     codebook = learn_codebook(vectors, codewords, seed)
     info = {**vectors.info, "sigma": sigma, "seed": seed}
     memberships = membership(unit_rows(vectors.rows()), codebook, sigma)
     return Model(name, replace_rows(vectors, memberships, info=info), "mean", "cosine")
 
 
-def _unknown(name: str, vectors: WordVectors) -> BadInput:
+def _unknown_name(name: str, vectors: WordVectors) -> BadInput:
     expected = f"mean | sfbow[:U] | boew:K[,σ], K at most {len(vectors)}"
     return BadInput(f"unknown encoder {name!r}", value=name, expected=expected)
 
 
-# by what stands before the colon: (name, what stands behind it, vectors, seed) → model
-BUILDERS: dict[str, Callable[[str, str, WordVectors, int], Model]] = {"mean": _mean, "sfbow": _sfbow, "boew": _boew}
+BUILDERS: dict[str, Callable[[str, str, WordVectors, int], Model]] = {
+    "mean": _build_mean,
+    "sfbow": _build_sfbow,
+    "boew": _build_boew,
+}
+"""Functions that build a model from its name, the text after the colon, word vectors and a seed."""

@@ -1,4 +1,7 @@
-"""Codebooks: codewords among the word vectors, and words' memberships in them (Passalis and Tefas 2018)."""
+"""Learn codebooks of word vectors, and compute the memberships of words in them.
+
+Source: Passalis and Tefas 2018, section 3.1.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,32 @@ from resift.vectors.table import WordVectors
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
-    """Codewords (size, D): k-means of the most frequent 20,000 words' vectors at length 1.
+    """Learn codewords by k-means of the 20,000 most frequent words' vectors, scaled to length 1.
 
-    See :func:`resift.encoders.kmeans.kmeans`; the same ``seed`` gives the same codewords.
+    Args:
+        vectors: Word vectors with D dimensions.
+        size: Number of codewords.
+        seed: Seed of the clustering.
+
+    Returns:
+        The codewords, shape (size, D), float32.
     """
     return kmeans(unit_rows(vectors.rows()[: max(FREQUENT_WORDS, size)]), size, seed)
 
 
 def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
-    """u = softmax over codewords of -‖x - v_k‖ / σ² (Passalis and Tefas 2018, eqs. 1 and 2).
+    """Return the memberships of words in codewords: softmax of -‖x - v_k‖ / σ² over the codewords v_k.
 
-    ``words`` (V, D), ``codebook`` (K, D); gives (V, K), rows summing to 1.
+    Args:
+        words: Word vectors x, shape (V, D).
+        codebook: Codewords v_k, shape (K, D).
+        sigma: Width σ of the codewords.
+
+    Returns:
+        Array of shape (V, K), float32, with rows that sum to 1.
+
+    Source:
+        Passalis and Tefas 2018, section 3.1, eqs. 1 and 2.
     """
     squares = (words**2).sum(1)[:, None] + (codebook**2).sum(1) - 2 * words @ codebook.T
     exponent = -np.sqrt(np.maximum(squares, 0)) / np.float32(sigma) ** 2

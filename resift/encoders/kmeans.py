@@ -1,4 +1,4 @@
-"""k-means clusters of words, for codebooks and universes."""
+"""k-means clustering of word vectors, for codebooks and universes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-FREQUENT_WORDS = 20_000  # words that clusters are found among, and that explanations name
-_BLOCK = 4096
+FREQUENT_WORDS = 20_000
+"""Number of most frequent words that are clustered."""
+
+_BLOCK = 4096  # points that are compared with the centroids at a time, to limit the memory for distances
 
 
 def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Floats:
-    """Centroids (``size``, D), float32, of ``points`` (n, D): Lloyd's algorithm (1982) from :func:`spread_points`.
+    """Return the centroids of clusters by Lloyd's algorithm, started by :func:`spread_points`.
 
-    A centroid that no point is nearest to stays where it is.
+    A centroid that is nearest to no point stays where it is.
+
+    Args:
+        points: Array of shape (n, D).
+        size: Number of centroids.
+        seed: Seed of the random start.
+        iterations: Maximum number of iterations.
+
+    Returns:
+        Array of shape (size, D), float32.
+
+    Source:
+        Lloyd 1982, "Least squares quantization in PCM".
     """
     centroids = points[spread_points(points, size, np.random.default_rng(seed))]
-    before = np.full(len(points), -1)
+    previous = np.full(len(points), -1)
     for _ in range(iterations):
-        nearest = _nearest(points, centroids)
-        if (nearest == before).all():
+        nearest = _nearest_centroids(points, centroids)
+        if (nearest == previous).all():
             break
-        before = nearest
+        previous = nearest
         order = np.argsort(nearest, kind="stable")
         members, starts = np.unique(nearest[order], return_index=True)
         sums = np.add.reduceat(points[order], starts, axis=0)
@@ -31,22 +45,34 @@ def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Fl
 
 
 def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[int]:
-    """Rows of ``points`` (n, D) to start from: k-means++ (Arthur and Vassilvitskii 2007).
+    """Choose initial centroids by k-means++.
 
-    The first is drawn evenly, each other with the square of its distance to the nearest one drawn before.
+    The first point is drawn uniformly. Each further point is drawn with a probability proportional to the squared
+    distance from its nearest chosen point.
+
+    Args:
+        points: Array of shape (n, D).
+        size: Number of points to choose.
+        rng: Random number generator.
+
+    Returns:
+        The rows of the chosen points.
+
+    Source:
+        Arthur and Vassilvitskii 2007, "k-means++: the advantages of careful seeding".
     """
     lengths = (points**2).sum(1)
     rows, distances = [int(rng.integers(len(points)))], np.full(len(points), np.inf)
     while len(rows) < size:
         last = points[rows[-1]]
         distances = np.minimum(distances, np.maximum(lengths + last @ last - 2 * points @ last, 0))
-        reached = distances.cumsum()
-        rows.append(min(int(np.searchsorted(reached, rng.random() * reached[-1], "right")), len(points) - 1))
+        cumulative = distances.cumsum()
+        rows.append(min(int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right")), len(points) - 1))
     return rows
 
 
-def _nearest(points: Floats, centroids: Floats) -> NDArray[np.intp]:
-    """The nearest centroid of each point, (n,); in blocks, so that not all distances are held at once."""
-    halves = (centroids**2).sum(1) / 2
+def _nearest_centroids(points: Floats, centroids: Floats) -> NDArray[np.intp]:
+    """Return the nearest centroid of each point, shape (n,)."""
+    half_squares = (centroids**2).sum(1) / 2
     blocks = [points[start : start + _BLOCK] for start in range(0, len(points), _BLOCK)]
-    return np.concatenate([(halves - block @ centroids.T).argmin(axis=1) for block in blocks])
+    return np.concatenate([(half_squares - block @ centroids.T).argmin(axis=1) for block in blocks])

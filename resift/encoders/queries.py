@@ -1,4 +1,4 @@
-"""Static queries: a word table that encodes queries for documents that a transformer encoded."""
+"""Encode queries for documents that a transformer encoded, without running the transformer."""
 
 from __future__ import annotations
 
@@ -15,21 +15,31 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift.vectors.weights import Alphas
 
-# weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
-QUERY_ALPHA, QUERY_MAX_ALPHA = 0.75, 0.85
+QUERY_ALPHA = 0.75
+"""Default weight of the similarity. Chosen on Cranfield and CISI, with documents encoded by all-MiniLM-L6-v2."""
+
+QUERY_MAX_ALPHA = 0.85
+"""Default maximum weight in sessions. Chosen on the same collections."""
 
 
 class StaticQueries(Model):
-    """Puts a query where its ``teacher`` would put it: the weighted mean of rows that were learned for that.
+    """An encoder of queries that imitates a transformer (the teacher) by a weighted mean of word vectors.
 
-    Documents are the teacher's: their vectors are in ``field`` of the index (None: whichever the index names), and are
-    not made by us. :mod:`resift_lab.training.queries` learns the ``table`` and the ``centre``.
+    The documents are encoded by the teacher, outside of Resift. :mod:`resift_lab.training.queries` trains the word
+    vectors and the centre.
 
-    Many transformers put all texts into one narrow cone: the mean of their vectors is long, and what tells texts apart
-    is short. The words' mean, at length 1, is what tells a text apart, and ``centre`` (K,) is added to it: the mean of
-    the teacher's vectors over the length of what is left without it. None is a teacher without such a mean.
+    Many transformers place all texts in a narrow cone: their vectors have a large mean, and differ little from it. The
+    mean of the word vectors, scaled to length 1, represents the difference, and the centre represents the mean.
 
-    Raises DimensionMismatch if the centre does not have the table's dimensions.
+    Args:
+        table: Word vectors with K dimensions, trained for the teacher's vectors.
+        teacher: Name of the transformer.
+        field: Index field with the vectors of the documents. None stands for the field that the index declares.
+        centre: Vector of shape (K,) that is added to the scaled mean of the word vectors: the mean of the teacher's
+            vectors, divided by the mean length of their differences from it. None adds nothing.
+
+    Raises:
+        DimensionMismatch: If the centre does not have K dimensions.
     """
 
     kind = "queries"
@@ -41,33 +51,35 @@ class StaticQueries(Model):
         self.teacher, self.field = teacher, field
         self.centre = None if centre is None else np.asarray(centre, np.float32)
         if self.centre is not None and self.centre.shape != (table.dim,):
-            raise DimensionMismatch(f"a centre of {self.centre.shape}", expected=f"{(table.dim,)}, as the word vectors")
+            message = f"the centre has the shape {self.centre.shape}"
+            raise DimensionMismatch(message, expected=f"{(table.dim,)}, as the word vectors")
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> StaticQueries:
-        """A saved model from the settings, the word table and the arrays of its folder."""
+        """Create a model from its saved settings, word table and arrays."""
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
 
     def _encode(self, texts: Sequence[str]) -> Floats:
-        return self._placed(super()._encode(texts))
+        return self._add_centre(super()._encode(texts))
 
     def _encode_short(self, text: str) -> Floats | None:
         vector = super()._encode_short(text)
-        return None if vector is None else self._placed(vector)
+        return None if vector is None else self._add_centre(vector)
 
-    def _placed(self, vectors: Floats) -> Floats:
-        """Vectors (..., K) of length 1 or 0 as they lie among the teacher's; a text without known words stays zero."""
+    def _add_centre(self, vectors: Floats) -> Floats:
+        """Add the centre to vectors of shape (..., K), and scale the sums to length 1. Zero vectors stay zero."""
         if self.centre is None:
             return vectors
         return unit_rows(vectors + self.centre * vectors.any(axis=-1, keepdims=True))
 
     def require_documents(self) -> None:
-        """Raises BadInput: it encodes queries alone."""
+        """Raise BadInput, because this model encodes queries only."""
         where = f"the field {self.field!r}" if self.field else "a field"
-        message = f"model {self.hash} is of queries alone: the vectors of their documents are those of {self.teacher}"
-        raise BadInput(message, value=self.hash, expected=f"a model of documents, or an index that has them in {where}")
+        message = f"model {self.hash} encodes queries only: its documents have vectors of {self.teacher}"
+        expected = f"a model that encodes documents, or an index that has their vectors in {where}"
+        raise BadInput(message, value=self.hash, expected=expected)
 
     def _info(self) -> dict[str, Any]:
         return {**super()._info(), "teacher": self.teacher, "field": self.field}

@@ -1,4 +1,4 @@
-"""Load saved models from their folders (``KINDS``)."""
+"""Load saved models from their folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 from resift.vectors.table import WordVectors
 
 KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries)}
+"""Classes of models by the kind in a saved folder."""
 
 
 def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
-    """A model by its folder, or the packaged one by its name, ``resift-en`` (its words' weighted mean).
+    """Load a model.
 
-    Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
+    Args:
+        name: A folder that :meth:`Model.save` wrote, or ``resift-en`` for the packaged model, which is the weighted
+            mean of the packaged word vectors.
+
+    Raises:
+        ModelNotFound: If the folder does not exist or contains no model.
+        CorruptModel: If the files differ from the saved files.
     """
     if str(name) == DEFAULT_MODEL:
         return Model(DEFAULT_MODEL, load_vectors(DEFAULT_MODEL), "mean", "cosine")
@@ -26,6 +33,6 @@ def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
     with corrupt_model_errors(name):
         kind = info.get("kind", Model.kind)
         if kind not in KINDS:
-            raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
+            raise CorruptModel(f"{name} has a model of unknown kind {kind!r}", value=kind, expected=" | ".join(KINDS))
         table = WordVectors.restore(words, arrays, info["vectors"])
         return KINDS[kind].restore(info, table, arrays)

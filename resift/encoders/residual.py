@@ -1,14 +1,21 @@
-"""EmBoost's retrieval networks over a table of word vectors, run by numpy (Cakaloglu et al. 2022, section 3.3).
+"""Encode texts with EmBoost's retrieval networks, in NumPy.
 
-With x_1 … x_k a text's rows times their words' weights, a text is o = s · X″ + mean(x), at length 1 (eqs. 6 and 7):
+With x_1 … x_k the word vectors of a text times the words' weights, the vector of the text is
 
-=========  ==========================================================================
-``fcrr``   X″ = relu(Wᵀ mean(x) + b), a fully connected layer
-``convrr`` X″ = mean over i of relu(Σ_t W_tᵀ x_{i+t} + b), a convolution over five words
-=========  ==========================================================================
+    o = s · X″ + mean(x), scaled to length 1,
 
-Words beyond a text's ends count as zeros. One source of the words' rows is their spelling (``SPELLING``: dimensions
-and weight, see :func:`resift_lab.vectors.mixture.mix_vectors`). :mod:`resift_lab.training.emboost` learns W and b.
+where X″ depends on the network:
+
+=========  ===========================================================================
+network    X″
+=========  ===========================================================================
+``fcrr``   relu(Wᵀ · mean(x) + b): a fully connected layer
+``convrr`` mean over i of relu(Σ_t W_tᵀ · x_{i+t} + b): a convolution over five words
+=========  ===========================================================================
+
+Words beyond the ends of a text count as zeros. :mod:`resift_lab.training.emboost` trains W and b.
+
+Source: Cakaloglu et al. 2022 ("EmBoost"), section 3.3, eqs. 6 and 7.
 """
 
 from __future__ import annotations
@@ -27,12 +34,32 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 NETWORKS = ("fcrr", "convrr")
-WINDOW, SCALE = 5, 0.05
+"""Names of the networks."""
+
+WINDOW = 5
+"""Number of words that the convolution of ``convrr`` covers."""
+
 SPELLING = (256, 0.6)
+"""Dimensions and weight of the spelling vectors that are part of the word vectors of these networks.
+
+See :func:`resift_lab.vectors.mixture.mix_vectors`.
+"""
 
 
 class Residual(Model):
-    """A mean of word vectors and a learned residual. ``kernels`` (1 or 5, D, D), ``bias`` (D,), ``scale`` s."""
+    """An encoder that adds a trained residual to the mean of the word vectors.
+
+    Args:
+        name: Name of the network, ``fcrr`` or ``convrr``.
+        table: Word vectors with D dimensions.
+        kernels: Weights W, shape (1, D, D) for ``fcrr`` and (WINDOW, D, D) for ``convrr``.
+        bias: Bias b, shape (D,).
+        scale: Factor s of the residual.
+
+    Raises:
+        BadInput: If the scale is not finite.
+        DimensionMismatch: If the kernels or the bias have a wrong shape.
+    """
 
     kind = "residual"
 
@@ -41,25 +68,29 @@ class Residual(Model):
         if not np.isfinite(scale):
             raise BadInput(f"scale is {scale}", value=scale, expected="a finite number")
         taps = 1 if name == "fcrr" else WINDOW
-        if kernels.shape != (taps, table.dim, table.dim) or bias.shape != (table.dim,):
+        kernels_shape, bias_shape = (taps, table.dim, table.dim), (table.dim,)
+        if kernels.shape != kernels_shape or bias.shape != bias_shape:
             raise DimensionMismatch(
-                f"kernels of {kernels.shape}, bias of {bias.shape}", expected=f"{(taps, table.dim, table.dim)}"
+                f"the kernels have the shape {kernels.shape}, the bias {bias.shape}",
+                expected=f"{kernels_shape} and {bias_shape}",
             )
         self.kernels, self.bias, self.scale = np.asarray(kernels), np.asarray(bias, np.float32), scale
 
     @property
     def is_plain_mean(self) -> bool:
+        """False, because the residual is added to the mean."""
         return False
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         ids, offsets = self.table.ids(texts)
-        found = np.zeros((len(texts), self.dim), np.float32)
+        vectors = np.zeros((len(texts), self.dim), np.float32)
         for row, (start, end) in enumerate(pairwise(offsets)):
             if end > start:
-                found[row] = self._text(self._factors[ids[start:end], None] * self._matrix[ids[start:end]])
-        return unit_rows(found)
+                vectors[row] = self._encode_words(self._factors[ids[start:end], None] * self._matrix[ids[start:end]])
+        return unit_rows(vectors)
 
-    def _text(self, words: Floats) -> Floats:
+    def _encode_words(self, words: Floats) -> Floats:
+        """Return o, shape (D,), for the weighted word vectors x of a text, shape (k, D)."""
         mean: Floats = words.mean(axis=0)
         inputs = mean[None] if len(self.kernels) == 1 else words
         half = len(self.kernels) // 2
@@ -69,7 +100,7 @@ class Residual(Model):
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Residual:
-        """A saved model from the settings, the word table and the arrays of its folder."""
+        """Create a model from its saved settings, word table and arrays."""
         return cls(info["name"], table, arrays["kernels"], arrays["bias"], info["network"]["scale"])
 
     def _info(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tables of word vectors made of words and rows, and in eight bits."""
+"""Build tables of word vectors, replace their rows, and quantize them to eight bits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,30 @@ from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
 WEIGHTINGS = ("none", "zipf", "sif")
+"""Names of the word weightings by frequency rank."""
+
+_SIF_A = 1e-3
 
 
 def weights_by_rank(count: int, weighting: str) -> Floats:
-    """Weights of ``count`` words ordered by frequency, most frequent first; shape (count,).
+    """Return weights for words that are ordered by frequency, most frequent first.
 
-    ``zipf`` is log(rank + 2), which grows as words get rarer. ``sif`` is a / (a + p) with a = 1e-3 (Arora et al.
-    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all. Raises BadInput for another
-    ``weighting``.
+    Args:
+        count: Number of words.
+        weighting: Name of the weighting:
+
+            - ``none``: 1 for all words.
+            - ``zipf``: log(rank + 2), with ranks from 0. Rare words have larger weights.
+            - ``sif``: a / (a + p) with a = 0.001, where p is the probability of the word by Zipf's law.
+
+    Returns:
+        Array of shape (count,), float32.
+
+    Raises:
+        BadInput: If the weighting is unknown.
+
+    Source:
+        Arora et al. 2017 ("A simple but tough-to-beat baseline for sentence embeddings"), eq. 2, for ``sif``.
     """
     ranks = np.arange(count, dtype=np.float64)
     if weighting == "none":
@@ -31,7 +47,7 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
         weights = np.log(ranks + 2)
     elif weighting == "sif":
         probability = 1 / (ranks + 1)
-        weights = 1e-3 / (1e-3 + probability / probability.sum())
+        weights = _SIF_A / (_SIF_A + probability / probability.sum())
     else:
         raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
     return weights.astype(np.float32)
@@ -43,22 +59,31 @@ def build_table(
     weighting: str = "none",
     info: dict[str, Any] | None = None,
 ) -> WordVectors:
-    """Keep what a text can ever ask for: words that the tokeniser yields whole, each once (the first spelling).
+    """Build a table of word vectors from the words that the tokenizer can return.
 
-    ``words`` come most frequent first, and ``weighting`` follows their rank. Raises BadInput on NaN or infinite
-    rows, and where nothing is left.
+    Other words are left out, and of several spellings that the tokenizer maps to the same word the first is used.
+
+    Args:
+        words: The words, most frequent first.
+        matrix: The vector of each word.
+        weighting: Weighting of the words by their rank, as in :func:`weights_by_rank`.
+        info: Provenance, which is saved with the table.
+
+    Raises:
+        BadInput: If a vector contains NaN or infinity, if no word is left, or if the weighting is unknown.
     """
     usable: dict[str, int] = {}
     for row, word in enumerate(words):
         tokens = tokenize(word)
-        # of the same length: "(fire)" is one token too, but not all of the word
+        # Compare the lengths, because "(fire)" has a single token too, which is not the whole word.
         if len(tokens) == 1 and len(tokens[0]) == len(word):
             usable.setdefault(tokens[0], row)
     if not usable:
         raise BadInput("no usable word in the vocabulary", expected="words of letters or digits")
     rows = np.asarray(matrix)[list(usable.values())]
-    if not np.isfinite(rows).all():
-        word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
+    is_finite = np.isfinite(rows).all(axis=1)
+    if not is_finite.all():
+        word = list(usable)[int(np.argmin(is_finite))]
         raise BadInput(f"the vector of {word!r} contains NaN or infinity", value=word, expected="finite numbers")
     return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
 
@@ -70,21 +95,37 @@ def replace_rows(
     scales: NDArray[Any] | None = None,
     info: dict[str, Any] | None = None,
 ) -> WordVectors:
-    """The words of a table with other rows, and with their own weights and info where no others are given."""
+    """Return a table with the same words and other rows.
+
+    Args:
+        table: The table with V words.
+        matrix: The new rows, shape (V, K).
+        weights: New weights of the words, shape (V,). The default keeps the weights.
+        scales: Scales of the new rows, shape (V,), if they are int8.
+        info: New provenance. The default keeps the provenance.
+    """
     weights, info = table.weights if weights is None else weights, table.info if info is None else info
     return WordVectors(table.words, matrix, weights, scales, info)
 
 
 def quantized(table: WordVectors) -> WordVectors:
-    """The same table in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
+    """Return a table with int8 rows, which needs a quarter of the memory of float32 rows.
+
+    Each row has its own scale, by which its largest absolute value becomes 127.
+    """
     dense = table.rows()
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
-    small = np.rint(dense / scales[:, None]).astype(np.int8)
-    return replace_rows(table, small, scales=scales.astype(np.float32))
+    units = np.rint(dense / scales[:, None]).astype(np.int8)
+    return replace_rows(table, units, scales=scales.astype(np.float32))
 
 
 def plain_mean_table(model: Model) -> WordVectors:
-    """The table whose rows' weighted mean, at length 1, is a model's vector. Raises BadInput if that is more."""
+    """Return the word table of a model whose vectors are the weighted mean of its rows, scaled to length 1.
+
+    Raises:
+        BadInput: If the model's vectors are not this mean.
+    """
     if not model.is_plain_mean or getattr(model, "centre", None) is not None:
-        raise BadInput(f"{model.name} is no mean of word vectors", value=model.name, expected="a model of kind mean")
+        message = f"the vectors of {model.name} are not means of word vectors"
+        raise BadInput(message, value=model.name, expected="a model of kind mean")
     return model.table

@@ -1,8 +1,9 @@
-"""Universes of the static fuzzy bag of words: what a word's membership is measured against.
+"""Universes of the static fuzzy bag of words: the vectors that define the dimensions of word memberships.
 
-A word x is a member of each row u of the universe U to the degree u·x (Muffo et al. 2021, eq. 5). The identity takes
-the dimensions themselves (eq. 10); the others turn them (``pca``, eq. 12) or take the centroids of clusters of words
-(eq. 9). Clusters are found among the most frequent words.
+The membership of a word vector x in row u of a universe is u·x. The rows can be the dimensions of the word vectors
+themselves (the identity, eq. 10), their principal axes (eq. 12), or centroids of clusters of frequent words (eq. 9).
+
+Source: Muffo et al. 2021, section 2.2 (eq. 5), section 3.2 (eqs. 9 and 10) and section 4.2 (eq. 12).
 """
 
 from __future__ import annotations
@@ -17,21 +18,36 @@ from resift.encoders.kmeans import FREQUENT_WORDS, kmeans
 from resift.errors import BadInput, needs_extra
 from resift.vectors.similarity import unit_rows
 
-_DENSITY_WORDS = 5_000
+_DENSITY_WORDS = 5_000  # frequent words that the density-based algorithms cluster
 _NAME = re.compile(r"(identity|signed|pca|kmeans|spherical|dbscan|hdbscan)(\d+(?:\.\d+)?)?")
 
 
 def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
-    """The universe (u, D) for word vectors ``rows`` (V, D), most frequent first.
+    """Build a universe for word vectors.
 
-    ``identity``; ``signed``: every dimension and its opposite, so that no dimension's sign matters (u = 2D); ``pca`` or
-    ``pcaK``; ``kmeansK``; ``sphericalK``; ``dbscanE``: E is the radius, a cosine distance; ``hdbscanM``: M is the
-    smallest cluster. Raises BadInput for another name, a size that does not fit, or where no cluster is found, and
-    MissingExtra without scikit-learn where it is needed.
+    Args:
+        name: Name of the universe:
+
+            - ``identity``: the D dimensions of the word vectors.
+            - ``signed``: the dimensions and their opposites, so that negative values count too.
+            - ``pca`` or ``pcaK``: all or the first K principal axes.
+            - ``kmeansK``: the centroids of K clusters by k-means.
+            - ``sphericalK``: the centroids of K clusters by spherical k-means.
+            - ``dbscanE``: the means of clusters by DBSCAN, with the cosine distance E as its radius.
+            - ``hdbscanM``: the means of clusters by HDBSCAN, with M words in the smallest cluster.
+        rows: Word vectors of shape (V, D), most frequent words first.
+        seed: Seed of the clustering.
+
+    Returns:
+        Array of shape (u, D), float32, where u is the number of memberships.
+
+    Raises:
+        BadInput: If the name is unknown, its number is out of range, or no cluster is found.
+        MissingExtra: If the universe needs scikit-learn, which is not installed.
     """
     match = _NAME.fullmatch(name)
     number = float(match[2]) if match and match[2] else None
-    if match is None or not _fits(match[1], number, rows):
+    if match is None or not _is_valid_number(match[1], number, rows):
         known = "identity | signed | pca[K] | kmeansK | sphericalK | dbscanE | hdbscanM"
         raise BadInput(f"unknown universe {name!r}", value=name, expected=f"{known}, K at most the words or dimensions")
     kind = match[1]
@@ -48,8 +64,8 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
     return _density_clusters(kind, number or 0, unit_rows(rows[:_DENSITY_WORDS]))
 
 
-def _fits(kind: str, number: float | None, rows: Floats) -> bool:
-    """Whether a universe of this kind can have this number behind its name, or none."""
+def _is_valid_number(kind: str, number: float | None, rows: Floats) -> bool:
+    """Return whether a kind of universe may have this number after its name, or no number."""
     if kind in ("identity", "signed"):
         return number is None
     if kind == "dbscan":
@@ -62,9 +78,19 @@ def _fits(kind: str, number: float | None, rows: Floats) -> bool:
 
 
 def principal_axes(rows: Floats, size: int) -> Floats:
-    """The ``size`` eigenvectors of WᵀW with the largest eigenvalues, as rows (size, D) (Muffo et al. 2021, eq. 12).
+    """Return the principal axes of word vectors: the eigenvectors of WᵀW with the largest eigenvalues.
 
-    Of each, the sign is the one that makes the mean of the words' coordinates positive.
+    The sign of each axis is chosen so that the mean of the words' coordinates is not negative.
+
+    Args:
+        rows: Word vectors W of shape (V, D).
+        size: Number of axes.
+
+    Returns:
+        Array of shape (size, D), float32, with orthonormal rows.
+
+    Source:
+        Muffo et al. 2021, section 4.2, eq. 12.
     """
     _, vectors = np.linalg.eigh(rows.T.astype(np.float64) @ rows)
     axes = vectors[:, ::-1][:, :size].T
@@ -72,9 +98,21 @@ def principal_axes(rows: Floats, size: int) -> Floats:
 
 
 def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterations: int = 30) -> Floats:
-    """Centroids (size, D) of length 1 that maximise the words' cosines with their nearest one (Dhillon and Modha 2001).
+    """Return centroids of length 1 that maximise the cosines of words with their nearest centroid.
 
-    ``units`` (n, D) are words of length 1. A centroid that loses all its words becomes the word farthest from its own.
+    A centroid that loses all its words becomes the word that is farthest from its own centroid.
+
+    Args:
+        units: Word vectors of length 1, shape (n, D).
+        size: Number of centroids.
+        rng: Random number generator.
+        iterations: Number of iterations.
+
+    Returns:
+        Array of shape (size, D), float32.
+
+    Source:
+        Dhillon and Modha 2001, "Concept decompositions for large sparse text data using clustering".
     """
     centroids = units[rng.choice(len(units), size, replace=False)]
     for _ in range(iterations):
@@ -89,14 +127,15 @@ def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterati
 
 
 def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
+    """Return the means of clusters of words of length 1, by DBSCAN or HDBSCAN."""
     with needs_extra("lab", kind):
         from sklearn.cluster import DBSCAN, HDBSCAN
-    by_name: dict[str, Callable[[], object]] = {
+    algorithms: dict[str, Callable[[], object]] = {
         "dbscan": lambda: DBSCAN(eps=number, min_samples=5, metric="cosine"),
         "hdbscan": lambda: HDBSCAN(min_cluster_size=int(number), copy=True),
     }
-    # words that belong to no cluster have the label -1
-    labels = by_name[kind]().fit_predict(units)  # type: ignore[attr-defined]
+    labels = algorithms[kind]().fit_predict(units)  # type: ignore[attr-defined]
+    # The label of words outside of all clusters is -1.
     if labels.max(initial=-1) < 0:
         raise BadInput(
             f"{kind}{number:g} finds no cluster", value=number, expected="another radius or smallest cluster"

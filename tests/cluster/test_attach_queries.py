@@ -101,7 +101,7 @@ def test_an_index_is_attached_by_the_vectors_that_it_has(
     command = ["index", "-", "--index", "new", "--engine", opensearch_url, "--model", folder]
     refused = CliRunner().invoke(main, command, input="{}")
     assert refused.exit_code == 2, refused.output
-    assert "is of queries alone" in refused.output
+    assert "encodes queries only" in refused.output
     assert Cluster(cluster).find("/new/_mapping") is None
     plan = json.loads(run("attach", embedded, opensearch_url, "--model", folder, "--dry-run", "--json").stdout)
     assert [(one["vector_field"], one["to_encode"]) for one in plan["indices"]] == [("embedding", 0)]

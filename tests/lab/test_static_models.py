@@ -203,7 +203,7 @@ def test_the_commands(tmp_path: Path, pieces: WordVectors, monkeypatch: pytest.M
     assert resift("model", "sfbow", "--vectors", "v", "--out", "b").exit_code == 0
     refused = resift("vectors", "export", "b", "--out", "b-out")
     assert refused.exit_code == 2
-    assert "no mean of word vectors" in refused.output
+    assert "not means of word vectors" in refused.output
 
 
 @pytest.mark.parametrize(

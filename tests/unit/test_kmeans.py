@@ -1,4 +1,4 @@
-"""k-means against its definition."""
+"""Tests of k-means clustering."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from resift.encoders.kmeans import kmeans, spread_points
 
 
 def points(count: int = 300) -> np.ndarray:
-    """Four clouds."""
+    """Return random points around four centres."""
     rng = np.random.default_rng(0)
     return (rng.normal(size=(count, 5)) + 4 * rng.integers(2, size=(count, 2)) @ rng.normal(size=(2, 5))).astype("f4")
 
@@ -22,12 +22,12 @@ def test_centroids_are_the_means_of_their_points() -> None:
     assert centroids.dtype == np.float32
 
 
-def test_it_starts_from_points_that_lie_apart() -> None:
+def test_initial_centroids_lie_far_apart() -> None:
     far = np.repeat(np.array([[0.0, 0], [0, 90], [90, 0]], np.float32), 50, axis=0)
     assert {row // 50 for row in spread_points(far, 3, np.random.default_rng(0))} == {0, 1, 2}
 
 
-def test_a_centroid_without_points_stays() -> None:
+def test_a_centroid_without_points_does_not_move() -> None:
     same = np.ones((5, 2), np.float32)
     np.testing.assert_array_equal(kmeans(same, 3), np.ones((3, 2)))
     assert len(kmeans(points(4), 4)) == 4

@@ -1,4 +1,4 @@
-"""Encoders against plain numpy, saved models, and what happens to texts without known words."""
+"""Tests of the encoders: vectors, similarities, unknown words, invalid options, and saved models."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4
 TEXTS = ["Bush fire!", "", "zzz", "army gun the the the", "forest " * 500, "fire zzz"]
 
 
-def reference(model: Model, text: str) -> np.ndarray:
-    """One text, word by word."""
+def reference_vector(model: Model, text: str) -> np.ndarray:
+    """Encode a text from the definition, in 64 bits."""
     rows = [model.table.index[word] for word in tokenize(text) if word in model.table.index]
     weights, words = model.table.weights.astype(np.float64), model.table.rows().astype(np.float64)
     if not rows:
@@ -35,8 +35,8 @@ def reference(model: Model, text: str) -> np.ndarray:
     if model.pool == "max":
         return np.maximum((words[rows] * weights[rows, None]).max(axis=0), 0) * model.mask
     parts: list[list[int]] = [[] for _ in range(model.segments)]
-    for place, row in enumerate(rows):
-        parts[place * model.segments // len(rows)].append(row)
+    for position, row in enumerate(rows):
+        parts[position * model.segments // len(rows)].append(row)
     means = [np.average(words[part], axis=0, weights=weights[part]) if part else 0 * words[0] for part in parts]
     vector = np.concatenate(means) * model.mask
     if model.head is not None:
@@ -46,29 +46,29 @@ def reference(model: Model, text: str) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def models(vectors: WordVectors) -> dict[str, Model]:
-    """Every kind of encoder, with word weights."""
+    """Return encoders of all kinds, with different word weights."""
     weighted = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
-    made = {name: build_model(name, weighted) for name in NAMES if name not in TRAINED}
-    rng, table = np.random.default_rng(0), made["boew:4"].table
+    models = {name: build_model(name, weighted) for name in NAMES if name not in TRAINED}
+    rng, table = np.random.default_rng(0), models["boew:4"].table
     for name in TRAINED:
         segments = 3 if "segments" in name else 1
         head = rng.normal(size=(4 * segments, 5)) + 0.2 if "head" in name else None
-        made[name] = Model(name, table, "mean", "cosine", Layers(rng.random(4 * segments), head, segments))
-    return made
+        models[name] = Model(name, table, "mean", "cosine", Layers(rng.random(4 * segments), head, segments))
+    return models
 
 
 @pytest.fixture(params=["compiled", "python"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With compiled loops however short the texts are, and as where numba is not installed."""
+    """Run a test with compiled loops for texts of any length, and without compiled loops."""
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", 0 if request.param == "compiled" else 10**9)
 
 
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("name", NAMES)
-def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
+def test_encode_follows_the_definition(models: dict[str, Model], name: str) -> None:
     encoded = models[name].encode(TEXTS)
     assert encoded.dtype == np.float32
-    expected = [reference(models[name], text) for text in TEXTS]
+    expected = [reference_vector(models[name], text) for text in TEXTS]
     np.testing.assert_allclose(encoded, expected, atol=1e-6)
     np.testing.assert_allclose([models[name].encode_one(text) for text in TEXTS], expected, atol=1e-6)
 
@@ -76,28 +76,28 @@ def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
 @pytest.mark.usefixtures("path")
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(alphabet="abefghimnorstuw .é\n", max_size=60), max_size=5))
-def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
+def test_encode_follows_the_definition_for_any_texts(models: dict[str, Model], texts: list[str]) -> None:
     for model in models.values():
         encoded = model.encode(texts)
         assert encoded.shape == (len(texts), model.dim)
-        expected = np.array([reference(model, text) for text in texts]).reshape(len(texts), model.dim)
+        expected = np.array([reference_vector(model, text) for text in texts]).reshape(len(texts), model.dim)
         np.testing.assert_allclose(encoded, expected, atol=1e-5)
 
 
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("pool", ["mean", "max"])
 @pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int8", "columns first"])
-def test_tables_of_every_type(vectors: WordVectors, kind: str, pool: str) -> None:
+def test_encode_with_tables_of_any_dtype(vectors: WordVectors, kind: str, pool: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     if kind == "int8":
         table = quantized(table)
     else:
         table.matrix = np.asfortranarray(table.matrix) if kind == "columns first" else table.matrix.astype(kind)
     model = Model("x", table, pool, "cosine" if pool == "mean" else "jaccard")
-    np.testing.assert_allclose(model.encode(TEXTS), [reference(model, text) for text in TEXTS], atol=1e-6)
+    np.testing.assert_allclose(model.encode(TEXTS), [reference_vector(model, text) for text in TEXTS], atol=1e-6)
 
 
-def test_batches_keep_the_order_and_read_no_further_than_they_must(model: Model) -> None:
+def test_batches_keep_the_order_and_are_read_lazily(model: Model) -> None:
     texts, read = [f"fire {'gun ' * (i % 7)}" for i in range(200)], 0
 
     def stream() -> Iterator[str]:
@@ -107,20 +107,20 @@ def test_batches_keep_the_order_and_read_no_further_than_they_must(model: Model)
             yield text
 
     batches = model.encode_batches(stream(), batch_size=5)
-    found = [next(batches)]
+    encoded = [next(batches)]
     assert read == 5
-    found += batches
-    np.testing.assert_array_equal(np.concatenate(found), model.encode(texts))
+    encoded += batches
+    np.testing.assert_array_equal(np.concatenate(encoded), model.encode(texts))
     with pytest.raises(BadInput, match="text 150 is a int"):
         model.encode([*texts[:150], 7], batch_size=10)  # type: ignore[list-item]
 
 
-def test_long_texts_make_short_batches(model: Model) -> None:
+def test_batches_of_long_texts_have_fewer_texts(model: Model) -> None:
     shapes = [len(batch) for batch in model.encode_batches(["fire " * 400_000] * 5 + ["gun"] * 3)]
     assert shapes == [3, 5]
 
 
-def test_batches_do_not_matter_and_any_iterable_will_do(model: Model) -> None:
+def test_encode_accepts_any_iterable_and_batch_size(model: Model) -> None:
     def stream() -> Iterator[str]:
         yield from TEXTS * 3
 
@@ -130,7 +130,7 @@ def test_batches_do_not_matter_and_any_iterable_will_do(model: Model) -> None:
     assert model.encode([]).shape == (0, model.dim)
 
 
-def test_bad_texts(model: Model) -> None:
+def test_encode_refuses_texts_that_are_not_strings(model: Model) -> None:
     with pytest.raises(BadInput, match="a single string"):
         model.encode("fire")
     with pytest.raises(BadInput, match="text 3 is a NoneType"):
@@ -140,7 +140,7 @@ def test_bad_texts(model: Model) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_unknown_texts_are_similar_to_nothing(models: dict[str, Model], name: str) -> None:
+def test_texts_of_unknown_words_have_similarity_0(models: dict[str, Model], name: str) -> None:
     model = models[name]
     empty, full = model.encode(["zzz", "fire"])
     assert not empty.any()
@@ -149,7 +149,7 @@ def test_unknown_texts_are_similar_to_nothing(models: dict[str, Model], name: st
     np.testing.assert_allclose(model.score(full, np.stack([empty, full])), [0, 1], atol=1e-6)
 
 
-def test_boew_is_a_histogram(vectors: WordVectors) -> None:
+def test_boew_memberships_follow_the_definition(vectors: WordVectors) -> None:
     model = build_model("boew:4,0.5", vectors)
     np.testing.assert_allclose(model.table.rows().sum(axis=1), 1, rtol=1e-5)
     codebook = learn_codebook(vectors, 4)
@@ -159,18 +159,18 @@ def test_boew_is_a_histogram(vectors: WordVectors) -> None:
     np.testing.assert_allclose(model.table.rows(), d / d.sum(axis=1, keepdims=True), atol=1e-5)
 
 
-def test_membership_hardens_with_sigma() -> None:
+def test_memberships_are_harder_for_smaller_sigma() -> None:
     words, codebook = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
     np.testing.assert_allclose(membership(words, codebook, 0.01), np.eye(2), atol=1e-6)
     np.testing.assert_allclose(membership(words, codebook, 100), np.full((2, 2), 0.5), atol=1e-3)
 
 
-def test_sizes_of_heads_and_segments(models: dict[str, Model]) -> None:
+def test_heads_and_segments_determine_the_dimensions(models: dict[str, Model]) -> None:
     assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
     model = models["segments"]
     counts = segment_counts(model, ["fire bush flame smoke forest", "gun", ""]).toarray()
     first, second, third = (np.flatnonzero(row) for row in counts[:3])
-    words = [{model.table.words[row] for row in part} for part in (first, second, third)]
+    words = [{model.table.words[row] for row in segment} for segment in (first, second, third)]
     assert words == [{"fire", "bush"}, {"flame", "smoke"}, {"forest"}]
     assert counts[3:].sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0]
     both = models["segments and head"]
@@ -190,32 +190,32 @@ def test_sizes_of_heads_and_segments(models: dict[str, Model]) -> None:
         ("median", None, None, 1),
     ],
 )
-def test_parts_that_do_not_fit(
+def test_incompatible_layers_are_refused(
     models: dict[str, Model], pool: str, mask: int | None, head: int | None, segments: int
 ) -> None:
-    parts = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
+    arrays = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
     with pytest.raises(BadInput):
-        Model("x", models["boew:4"].table, pool, "cosine", Layers(*parts, segments))
+        Model("x", models["boew:4"].table, pool, "cosine", Layers(*arrays, segments))
 
 
-def test_what_is_no_table_of_weights_is_refused(vectors: WordVectors) -> None:
+def test_errors_name_the_incompatible_layer(vectors: WordVectors) -> None:
     with pytest.raises(BadInput, match=r"^0 segments"):
         Model("x", vectors, "mean", "cosine", Layers(segments=0))
     with pytest.raises(DimensionMismatch, match="mask and head"):
         Model("x", vectors, "mean", "cosine", Layers(head=np.ones((vectors.dim, 2, 2))))
 
 
-def test_one_text_goes_through_a_head_too(vectors: WordVectors) -> None:
+def test_encode_one_applies_the_head(vectors: WordVectors) -> None:
     head = np.random.default_rng(0).normal(size=(vectors.dim, 3))
     model = Model("x", vectors, "mean", "cosine", Layers(head=head))
     for text in ("fire", "gun war"):
-        np.testing.assert_allclose(model.encode_one(text), reference(model, text), atol=1e-6)
-    nothing = Model("x", vectors, "mean", "cosine", Layers(np.zeros(vectors.dim)))
-    assert not nothing.encode_one("fire").any()
+        np.testing.assert_allclose(model.encode_one(text), reference_vector(model, text), atol=1e-6)
+    all_masked = Model("x", vectors, "mean", "cosine", Layers(np.zeros(vectors.dim)))
+    assert not all_masked.encode_one("fire").any()
 
 
 @pytest.mark.parametrize("setting", ["alpha", "max_alpha"])
-def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_path: Path, setting: str) -> None:
+def test_alphas_are_from_0_to_1_and_saved(vectors: WordVectors, tmp_path: Path, setting: str) -> None:
     for value in (-0.01, 1.01, float("nan")):
         with pytest.raises(BadInput, match=rf"^{setting} is"):
             Alphas(**{setting: value})
@@ -227,7 +227,7 @@ def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_pa
 
 
 @pytest.mark.parametrize(("pool", "similarity"), [("mean", "jaccard"), ("max", "cosine"), ("max", "jaccard")])
-def test_every_pool_goes_with_every_similarity(vectors: WordVectors, pool: str, similarity: str) -> None:
+def test_pools_and_similarities_can_be_combined(vectors: WordVectors, pool: str, similarity: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     model = Model("x", table, pool, similarity)
     rows = table.matrix[[table.index["fire"], table.index["gun"]]].astype(np.float64)
@@ -242,10 +242,10 @@ def test_every_pool_goes_with_every_similarity(vectors: WordVectors, pool: str, 
 
 
 @pytest.mark.parametrize("segments", [1, 2, 4])
-def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, tmp_path: Path, segments: int) -> None:
+def test_texts_are_split_into_segments(vectors: WordVectors, tmp_path: Path, segments: int) -> None:
     model = Model("x", vectors, "mean", "cosine", Layers(segments=segments))
     texts = ["fire bush gun war rain", "gun", ""]
-    expected = [reference(model, text) for text in texts]
+    expected = [reference_vector(model, text) for text in texts]
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
     np.testing.assert_allclose([model.encode_one(text) for text in texts], expected, atol=1e-6)
     assert segment_counts(model, texts).shape == (3 * segments, len(vectors))
@@ -254,7 +254,7 @@ def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, 
 
 
 @pytest.mark.parametrize("segments", [1, 2])
-def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) -> None:
+def test_a_text_whose_words_cancel_out_has_the_zero_vector(segments: int) -> None:
     table = build_table(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
     table.weights[:] = 1
     model = Model("x", table, "mean", "cosine", Layers(segments=segments))
@@ -263,13 +263,13 @@ def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) 
     np.testing.assert_array_equal(model.encode([text])[0], model.encode_one(text))
 
 
-def test_models_without_the_new_parts_are_saved_as_ever(tmp_path: Path, model: Model) -> None:
+def test_models_without_layers_keep_the_first_saved_format(tmp_path: Path, model: Model) -> None:
     saved = json.loads((model.save(tmp_path / "m") / "model.json").read_text())
     assert "segments" not in saved
     assert saved["arrays"] == ["mask", "vectors", "weights"]
 
 
-def test_mask_weights_dimensions(vectors: WordVectors) -> None:
+def test_the_mask_weights_dimensions(vectors: WordVectors) -> None:
     mask = np.zeros(vectors.dim)
     mask[2] = 1
     model = Model("masked", vectors, "mean", "cosine", Layers(mask))
@@ -277,7 +277,7 @@ def test_mask_weights_dimensions(vectors: WordVectors) -> None:
     assert np.flatnonzero(encoded).tolist() == [2]
 
 
-def test_score_with_mask_and_wrong_dimension(model: Model) -> None:
+def test_score_applies_a_mask_and_checks_dimensions(model: Model) -> None:
     query, documents = model.encode(["fire"])[0], model.encode(["bush", "gun"])
     mask = np.linspace(0, 1, model.dim)
     a, b = query * mask, documents * mask
@@ -289,20 +289,20 @@ def test_score_with_mask_and_wrong_dimension(model: Model) -> None:
 
 @pytest.mark.parametrize("similarity", ["cosine", "jaccard"])
 @pytest.mark.parametrize("count", [0, 511, 512, 513, 1300])
-def test_many_documents_are_scored_as_one_by_one(vectors: WordVectors, similarity: str, count: int) -> None:
+def test_scores_do_not_depend_on_the_number_of_documents(vectors: WordVectors, similarity: str, count: int) -> None:
     rng = np.random.default_rng(count)
     model = Model("any", vectors, "mean", similarity)
     query, mask = rng.random((2, model.dim), np.float32)
     documents = rng.random((count, model.dim), np.float32)
     for weights in (None, mask):
-        found = model.score(query, documents, weights)
-        assert (found.shape, found.dtype) == ((count,), np.float32)
-        alone = [model.score(query, row[None], weights)[0] for row in documents]
-        np.testing.assert_allclose(found, alone, rtol=1e-5)
+        scores = model.score(query, documents, weights)
+        assert (scores.shape, scores.dtype) == ((count,), np.float32)
+        single_scores = [model.score(query, row[None], weights)[0] for row in documents]
+        np.testing.assert_allclose(scores, single_scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_saved_and_loaded_are_the_same(tmp_path: Path, models: dict[str, Model], name: str) -> None:
+def test_loading_restores_what_was_saved(tmp_path: Path, models: dict[str, Model], name: str) -> None:
     model = models[name]
     loaded = load_model(model.save(tmp_path / "m"))
     assert (loaded.hash, loaded.name, loaded.dim, loaded.space_type) == (
@@ -314,13 +314,13 @@ def test_saved_and_loaded_are_the_same(tmp_path: Path, models: dict[str, Model],
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
 
 
-def test_hash_tells_models_apart(models: dict[str, Model], vectors: WordVectors) -> None:
+def test_different_models_have_different_hashes(models: dict[str, Model], vectors: WordVectors) -> None:
     assert len({model.hash for model in models.values()}) == len(models)
     assert build_model("boew:4", vectors, seed=0).hash == build_model("boew:4", vectors, seed=0).hash
     assert build_model("boew:4", vectors, seed=0).hash != build_model("boew:4", vectors, seed=1).hash
 
 
-def test_damaged_and_missing_models(tmp_path: Path, model: Model) -> None:
+def test_damaged_and_missing_models_are_refused(tmp_path: Path, model: Model) -> None:
     folder = model.save(tmp_path / "m")
     np.save(folder / "mask.npy", np.full(model.dim, 2, np.float32))
     with pytest.raises(CorruptModel):
@@ -332,12 +332,12 @@ def test_damaged_and_missing_models(tmp_path: Path, model: Model) -> None:
 @pytest.mark.parametrize(
     "name", ["", "men", "mean:3", "boew", "boew:0", "boew:x", "boew:999", "boew:4,0", "boew:4,nan"]
 )
-def test_unknown_encoders(vectors: WordVectors, name: str) -> None:
+def test_unknown_encoder_names_are_refused(vectors: WordVectors, name: str) -> None:
     with pytest.raises(BadInput, match="unknown encoder"):
         build_model(name, vectors)
 
 
-def test_words_of_directions(vectors: WordVectors) -> None:
+def test_nearest_words(vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     row = vectors.rows()[vectors.index["gun"]]
     assert model.nearest_words(row, 1) == ["gun"]
@@ -346,7 +346,7 @@ def test_words_of_directions(vectors: WordVectors) -> None:
     assert len(model.nearest_words(row, 999)) == len(vectors)
 
 
-def test_packaged_model_knows_meaning() -> None:
+def test_the_packaged_model_relates_words_of_similar_meaning() -> None:
     model = load_model()
     query = model.encode(["doctor treats patient"])[0]
     scores = model.score(query, model.encode(["a physician in the hospital", "a goal in the football match"]))
