@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from resift_lab.commands.train_self import adapt_files
-from resift_lab.training.self_supervised import adapt_if_better, index_texts
+from resift_lab.training.self_supervised import adapt_if_better, index_texts, require_packages
 from resift_lab.training.weighing import weigh_index
 
-__all__ = ["adapt_files", "adapt_if_better", "index_texts", "weigh_index"]
+__all__ = ["adapt_files", "adapt_if_better", "index_texts", "require_packages", "weigh_index"]

@@ -81,8 +81,10 @@ def index(
     The exit status is 3 if documents were refused, which are then in a file with the reasons, or if there is nothing
     in them that the index could find.
     """
-    if adapt and "-" in files:
-        raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
+    if adapt:
+        if "-" in files:
+            raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
+        adaptation().require_packages()
     stop = Stop()
     source = Files(files, format_, id_column, stop)
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))

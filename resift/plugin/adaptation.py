@@ -26,6 +26,9 @@ GROUP = "resift.adaptation"
 class Adaptation(Protocol):
     """The functions that an entry point of the group ``resift.adaptation`` provides."""
 
+    def require_packages(self) -> None:
+        """Raise MissingExtra if a package that adapting needs is not installed."""
+
     def adapt_if_better(
         self,
         texts: Sequence[str],

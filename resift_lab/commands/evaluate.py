@@ -42,7 +42,7 @@ def evaluate() -> None:
     dynamax, sif, model2vec, adapted, late or st:FOLDER (a sentence-transformers model). All figures are fractions or
     correlations, with bootstrap 95 % intervals; p is of a paired randomisation test.
 
-    Needs the extra 'eval', and word2doc the extra 'train'.
+    Needs the extra 'lab'.
     """
 
 

@@ -36,7 +36,7 @@ def train() -> None:
 
     An interrupted training is continued by the same command: its state is in OUT.checkpoint, or OUT.teacher.
 
-    "self" and "reranker" need the extra 'adapt', and all others the extra 'train'.
+    All of them need the extra 'lab'.
     """
 
 

@@ -91,7 +91,7 @@ def reranker_command(
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
     which is the model that the index is searched with. If training made nothing better, the untrained reranker is
     written; if that does not help either, or perhaps by chance (p of 0.05 or more), nothing is written and the exit
-    status is 3. Needs the extra 'adapt'.
+    status is 3. Needs the extra 'lab'.
     """
     from resift_lab.training.late_interaction_selection import train_reranker
 
@@ -211,7 +211,7 @@ def emboost_command(
     sources: Sources,
     settings: dict[str, Any],
 ) -> None:
-    """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
+    """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'lab'.
 
     network is fcrr (fully connected) or convrr (convolutional); the paper has rate=0.001 and scale=0.05.
 

@@ -78,8 +78,8 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     learned from too; resift attach INDEX --vectors --model OUT then searches by them.
 
     Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
-    itself. It chooses the vectors' weight in searches too, 0 where these are no better. Needs the extra 'adapt', and
-    for a teacher's folder 'distill'.
+    itself. It chooses the vectors' weight in searches too, 0 where these are no better. Needs the extra
+    'lab'.
     """
     started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
     model = _learned(memory=memory, **asked)

@@ -85,7 +85,7 @@ def tune(
 def _weighed(engine: Engine, info: IndexInfo, model: Model) -> Tuned:
     tuning = weigh_index(engine, info, model)
     if tuning is None:
-        return Tuned(info.tuning, False, [f"{info.name}: too few documents to tell, or the extra 'adapt' is missing"])
+        return Tuned(info.tuning, False, [f"{info.name}: too few documents to tell, or the extra 'lab' is missing"])
     return Tuned(tuning, True, tuning.describe())
 
 

@@ -60,7 +60,7 @@ def _save(table: WordVectors, out: str) -> None:
 @set_option(train_word2vec)
 @out_option
 def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
-    """Train word2vec on the texts of your documents. Needs the extra 'adapt'."""
+    """Train word2vec on the texts of your documents. Needs the extra 'lab'."""
     texts = CorpusTexts(Files(files), fields, "reading")
     _save(train_word2vec(texts, **settings), out)
 
@@ -75,11 +75,11 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, se
 def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
     """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
 
-    Files need the extra 'adapt'. With --corpus every word of the documents gets a vector, from the subwords of
+    Files need the extra 'lab'. With --corpus every word of the documents gets a vector, from the subwords of
     fastText's .bin file.
 
     Folders of model2vec, and of sentence-transformers with a StaticEmbedding, have rows for pieces of words: with
-    --corpus all words of the documents get a vector, without it those that are one piece. Needs the extra 'adapt'.
+    --corpus all words of the documents get a vector, without it those that are one piece. Needs the extra 'lab'.
     """
     corpus = _document_frequencies(files)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
@@ -90,7 +90,7 @@ def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: s
 @click.argument("source", metavar="DIR")
 @out_option
 def export_command(source: str, out: str) -> None:
-    """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'adapt'.
+    """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'lab'.
 
     resift-en is the packaged one. sentence-transformers reads the folder too.
     """
@@ -157,7 +157,7 @@ def mix_command(
     spelling: tuple[int, float] | None,
     out: str,
 ) -> None:
-    """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'adapt'."""
+    """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'lab'."""
     tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files)
     _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)

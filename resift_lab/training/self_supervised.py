@@ -45,6 +45,12 @@ _PAGE = 10_000
 _PAGES = 5
 
 
+def require_packages() -> None:
+    """Raise MissingExtra if SciPy, which adapting needs, is not installed."""
+    with needs_extra("lab", "Adapting word vectors"):
+        import scipy.sparse  # noqa: F401
+
+
 def adapt(
     texts: Iterable[str],
     vectors: WordVectors,
@@ -73,8 +79,7 @@ def adapt(
         BadInput: If a text is not a string, there are too few documents, or ``vectors`` knows none of their words.
         MissingExtra: If SciPy is not installed.
     """
-    with needs_extra("lab", "Adapting word vectors"):
-        import scipy.sparse  # noqa: F401
+    require_packages()
     options = options or AdaptOptions()
     documents = [words for words in sample_words(texts, options.limit, options.seed) if len(words) >= MIN_WORDS]
     if len(documents) < MIN_DOCUMENTS:

@@ -59,14 +59,17 @@ def test_attached_and_detached_leaves_everything_as_it_was(
     assert_right(shop, model, report["fields"])
 
 
-def test_without_scipy_attaching_says_how_it_works_without(
-    shop: Index, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_without_scipy_attaching_plans_nothing_and_names_the_package(
+    shop: Index, opensearch_url: str, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     for name in ("scipy", "scipy.sparse"):
         monkeypatch.setitem(sys.modules, name, None)
-    told = run("attach", shop.name, opensearch_url, status=1).output
-    assert "pip install 'resift[lab]'" in told
-    assert "or --no-adapt for the packaged model" in told
+    assert run("attach", shop.name, opensearch_url, *flags, status=1).output.splitlines() == [
+        "Error: Adapting word vectors needs scipy: pip install 'resift[lab]'",
+        "  expected: that package, or --no-adapt for the packaged model",
+    ]
+    assert "model: resift-en" in run("attach", shop.name, opensearch_url, "--no-adapt", "--dry-run").output
 
 
 def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(

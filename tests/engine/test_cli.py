@@ -103,6 +103,14 @@ def test_index_adapts_to_the_documents_first(here: Path) -> None:
     )
 
 
+def test_index_names_the_missing_package_before_it_reads_anything(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("scipy", "scipy.sparse"):
+        monkeypatch.setitem(sys.modules, name, None)
+    told = resift("index", "missing.jsonl", "--index", "docs", "--adapt", "own", status=1).output
+    assert told == "Error: Adapting word vectors needs scipy: pip install 'resift[lab]'\n"
+    assert list(here.iterdir()) == []
+
+
 def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
     (here / "docs.csv").write_text("id,text\n1,fire\n2,gun\n")
     resift(

@@ -150,5 +150,5 @@ def test_what_learns_is_handed_in(folder: str) -> None:
 def test_stems_without_gensim(monkeypatch: pytest.MonkeyPatch) -> None:
     stemmer.cache_clear()
     monkeypatch.setitem(sys.modules, "gensim.parsing.porter", None)
-    with pytest.raises(MissingExtra, match=r"resift\[eval\]"):
+    with pytest.raises(MissingExtra, match=r"resift\[lab\]"):
         stemmer()

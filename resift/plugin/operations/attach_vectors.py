@@ -161,7 +161,7 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
 class AttachPlan(Plan):
     """What attaching is about to do to all indices that ``name`` stands for.
 
-    Raises BadInput for what cannot be done.
+    Raises BadInput for what cannot be done, and MissingExtra if a model is to be trained and a package is missing.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: Options) -> None:
@@ -176,10 +176,24 @@ class AttachPlan(Plan):
         self.own = options.field or (self.model.field if self.model else None)
         if self.own is None and self.model is not None:
             self.model.require_documents()
-        if self.model is None and (reason := folder_write_error(Path(self.out))):
-            raise BadInput(reason, value=self.out)
+        if self.model is None:
+            self._check_learnable()
         like = self.model or load_model(DEFAULT_MODEL)
         self.plans = [IndexPlan(engine, target, like, options, self.own) for target in self.targets]
+
+    def _check_learnable(self) -> None:
+        """Check that a model can be trained and saved, before anything is planned.
+
+        Raises:
+            MissingExtra: If a package is missing.
+            BadInput: If the folder cannot be written.
+        """
+        try:
+            adaptation().require_packages()
+        except MissingExtra as error:
+            raise MissingExtra(error.message, expected="that package, or --no-adapt for the packaged model") from error
+        if reason := folder_write_error(Path(self.out)):
+            raise BadInput(reason, value=self.out)
 
     @cached_property
     def searches(self) -> Searches:
@@ -260,8 +274,6 @@ class AttachPlan(Plan):
         except BadInput as error:  # too few documents
             progress(Step(f"nothing is learned: {error.message}; the packaged model is used"))
             model = None
-        except MissingExtra as error:
-            raise MissingExtra(error.message, expected="that package, or --no-adapt for the packaged model") from error
         if model is None:
             return load_model(DEFAULT_MODEL)
         model.save(self.out)
