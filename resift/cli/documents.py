@@ -1,4 +1,4 @@
-"""``resift index``: documents read, encoded and indexed."""
+"""The command ``resift index``, which reads, encodes and indexes documents."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from resift.ingest.readers import Files, Record
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
 
-_REMEMBERED = 1_000_000  # ids that later ones are compared with
+_MAX_IDS = 1_000_000  # number of ids that are checked for repetitions
 
 
 @click.command(epilog="Example: resift index corpus.jsonl --index news")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--index", required=True, help="Name of the index; it is created if it does not exist.")
+@click.option("--index", required=True, help="Name of the index. It is created if it does not exist.")
 @fields_option
 @click.option(
-    "--id", "id_column", show_default="_id or id, else a hash of the content", help="Column with the documents' ids."
+    "--id", "id_column", show_default="_id or id, or a hash of the content", help="Column with the documents' ids."
 )
 @format_option
 @click.option(
@@ -42,13 +42,13 @@ _REMEMBERED = 1_000_000  # ids that later ones are compared with
     type=click.Choice(ANALYZERS),
     default="english",
     show_default=True,
-    help="How a new index splits texts into words and stems them.",
+    help="Analyzer of a new index: how texts are split into words and stemmed.",
 )
 @click.option(
     "--adapt",
     type=NewFolder(),
     metavar="DIR",
-    help="First adapt the packaged vectors to these documents, and save that model in DIR. Needs the extra 'lab'.",
+    help="First adapt the packaged word vectors to these documents, and save the model in DIR. Needs the extra 'lab'.",
 )
 @click.option(
     "--dead-letters",
@@ -73,17 +73,17 @@ def index(
     model: str,
     as_json: bool,
 ) -> None:
-    """Index documents with their vectors, from JSON, CSV, TSV or plain text ('-' is stdin).
+    """Index documents with their vectors, from JSON, CSV, TSV or plain text. The FILE '-' is stdin.
 
-    The text fields of a new index are guessed from the first documents unless --fields names them; an index that
-    exists keeps its own. JSON may be an object a line or an array of objects.
+    The text fields of a new index are guessed from the first documents, unless --fields names them. An existing index
+    keeps its fields. A JSON file contains one object per line, or an array of objects.
 
-    The exit status is 3 if documents were refused, which are then in a file with the reasons, or if there is nothing
-    in them that the index could find.
+    The exit status is 3 if documents were refused, or if no document has text in the index's fields. Refused documents
+    are written to a file, with the reasons.
     """
     if adapt:
         if "-" in files:
-            raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
+            raise BadInput("stdin cannot be read twice, as --adapt requires", value="-", expected="files")
         adaptation().require_packages()
     stop = Stop()
     source = Files(files, format_, id_column, stop)
@@ -92,32 +92,40 @@ def index(
         encoder = load_model(model)
         encoder.require_documents()
     with engine_at(engine) as target:
-        own = _existing_fields(target, index, fields)
+        own_fields = _existing_fields(target, index, fields)
         with stop.at_signals():
-            chosen, records = choose_fields(source, fields if own is None else own, None if own is None else index)
+            if own_fields is None:
+                text_fields, records = choose_fields(source, fields)
+            else:
+                text_fields, records = choose_fields(source, own_fields, index)
         if adapt:
-            encoder, records = adaptation().adapt_files(source, chosen, adapt), iter(source)
+            encoder, records = adaptation().adapt_files(source, text_fields, adapt), iter(source)
         ids: Counter[str] = Counter()
         indexer = Indexer(target, encoder, index, refused, stop=stop)
-        with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
-            noted = _noting_ids(records, ids)
-            report = indexer.run(noted, chosen, analyzer, lambda _: progress(source.position, source.total))
-        weighed = _finished(target, index, encoder) if own is None else []
-    _print_indexed(report, index, chosen, refused, ids, as_json)
-    for line in weighed:
+        with stop.at_signals(), _reporting_failures(indexer), progress_bar("indexing") as progress:
+            report = indexer.run(
+                _counting_ids(records, ids),
+                text_fields,
+                analyzer,
+                lambda _: progress(source.position, source.total),
+            )
+        tuning = _complete_index(target, index, encoder) if own_fields is None else []
+    _print_report(report, index, text_fields, refused, as_json)
+    _print_id_warnings(ids)
+    for line in tuning:
         click.echo(line, err=True)
-    _end(report, stop)
+    _exit(report, stop)
 
 
-def _finished(engine: Engine, index: str, model: Model) -> list[str]:
-    """Give a new index its pipelines and its vectors their weight, and return what is to be said of this."""
+def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
+    """Create the pipelines of a new index, choose the weight of its vectors, and return a description of the choice."""
     _add_pipelines(engine, index)
-    weighed = adaptation().weigh_index(engine, engine.info(index), model)
-    return weighed.describe() if weighed else []
+    tuning = adaptation().weigh_index(engine, engine.info(index), model)
+    return tuning.describe() if tuning else []
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:
-    """Make the pipelines of a new index, where its cluster has an installation for its model."""
+    """Create the pipelines of a new index if Resift is installed for its model in the cluster."""
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import settle_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -125,55 +133,55 @@ def _add_pipelines(engine: Engine, index: str) -> None:
     if not isinstance(engine, OpenSearchEngine):
         return
     try:
-        for done in settle_pipelines(Cluster(engine), index, replace=False):
-            click.echo(done, err=True)
+        for line in settle_pipelines(Cluster(engine), index, replace=False):
+            click.echo(line, err=True)
     except ResiftError as error:
-        # Who may write documents may not change pipelines in every cluster, and the documents are all there.
-        click.echo(f"no pipeline was made: {error.message}", err=True)
+        # A user who may write documents may lack the permission for pipelines. The documents are indexed anyway.
+        click.echo(f"no pipeline was created: {error.message}", err=True)
 
 
-def _end(report: Report, stop: Stop) -> None:
-    """Exit with the status of a signal, or of an indexing that is not right."""
+def _exit(report: Report, stop: Stop) -> None:
+    """Exit with the status of a signal, or with status 3 if documents were refused or none has text."""
     if stop.signal is not None:
-        click.echo(f"ended by {signal.Signals(stop.signal).name}; {_place(report)}, and nothing behind it", err=True)
+        click.echo(f"ended by {signal.Signals(stop.signal).name}; {_position(report)} and no further", err=True)
         sys.exit(128 + stop.signal)
     if report.dead or (report.without_text and report.without_text == report.indexed):
         sys.exit(PROBLEMS_FOUND)
 
 
 @contextmanager
-def _account(indexer: Indexer) -> Iterator[None]:
-    """Where indexing fails, say how far the documents were read, and where they are."""
+def _reporting_failures(indexer: Indexer) -> Iterator[None]:
+    """Print how far the documents were read and where they are, if indexing fails."""
     report = indexer.report
     try:
         yield
     except BaseException:
         if report.last_read:
-            done = f"{report.indexed} in the index, {report.dead} in {indexer.dead_letters.path}"
-            click.echo(f"{_place(report)}: {done}", err=True)
+            counts = f"{report.indexed} in the index, {report.dead} in {indexer.dead_letters.path}"
+            click.echo(f"{_position(report)}: {counts}", err=True)
         raise
 
 
-def _place(report: Report) -> str:
-    """How far the documents were read."""
+def _position(report: Report) -> str:
+    """Return a text that says how far the documents were read."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
 
 
-def _noting_ids(records: Records, found: Counter[str]) -> Records:
-    """The records; ``found`` counts those without an id of their own, and with that of an earlier one."""
-    ids: set[int] = set()  # as hashes, which are small
+def _counting_ids(records: Records, counts: Counter[str]) -> Records:
+    """Yield the records, and count those without an own id ("unnamed") and with a repeated id ("repeated")."""
+    hashes: set[int] = set()  # hashes of ids, which take less memory
     for record in records:
         if isinstance(record, Record):
-            known = hash(record.id)
-            found.update(unnamed=not record.has_own_id, repeated=known in ids)
-            if len(ids) < _REMEMBERED:
-                ids.add(known)
+            id_hash = hash(record.id)
+            counts.update(unnamed=not record.has_own_id, repeated=id_hash in hashes)
+            if len(hashes) < _MAX_IDS:
+                hashes.add(id_hash)
         yield record
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
-    """The text fields of an index, None if there is none yet. Raises BadInput if --fields names others."""
+    """Return the text fields of an index, or None if it does not exist. Raise BadInput if --fields differs."""
     try:
         own = engine.info(index).fields
     except IndexNotFound:
@@ -187,11 +195,9 @@ def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tu
     return own
 
 
-def _print_indexed(
-    report: Report, index: str, fields: Sequence[str], refused: DeadLetters, ids: Counter[str], as_json: bool
-) -> None:
+def _print_report(report: Report, index: str, fields: Sequence[str], refused: DeadLetters, as_json: bool) -> None:
     rate = report.indexed / report.seconds if report.seconds else 0
-    figures = {
+    values = {
         "index": index,
         "indexed": report.indexed,
         "refused": report.dead,
@@ -202,17 +208,21 @@ def _print_indexed(
         "seconds": round(report.seconds, 3),
     }
     line = f"{report.indexed} documents in index {index}, {rate:.0f} a second, {report.retries} retries"
-    print_report(figures, as_json, line)
+    print_report(values, as_json, line)
     if report.without_text:
         names = ", ".join(fields)
-        click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
+        message = f"{report.without_text} documents have no text in {names}; lexical searches cannot find them"
+        click.echo(f"warning: {message}", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
+
+
+def _print_id_warnings(ids: Counter[str]) -> None:
     if ids["repeated"]:
-        click.echo(f"warning: {ids['repeated']} documents have the id of an earlier one, and replace it", err=True)
+        click.echo(f"warning: {ids['repeated']} documents replaced an earlier document with the same id", err=True)
     if ids["unnamed"]:
         click.echo(
-            f"{ids['unnamed']} documents have no id of their own (_id, id, or what --id names) and are known by a "
-            "hash of their content: once changed, they are added anew and do not replace what is there",
+            f"{ids['unnamed']} documents have no id (_id, id, or the column that --id names); a hash of the content "
+            "serves as their id, so a changed document is added and does not replace the old version",
             err=True,
         )

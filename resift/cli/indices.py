@@ -1,4 +1,4 @@
-"""``resift indices``, ``drop`` and ``verify``: what an engine holds, listed, deleted, and checked against its texts."""
+"""The commands ``resift indices``, ``resift drop`` and ``resift verify``."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from resift.service import index_operations as operations
 @engine_option
 @model_option
 def indices(engine: str, model: str) -> None:
-    """List the indices of an engine: how many documents, which text fields, and whose vectors.
+    """List the indices of an engine with their numbers of documents, text fields and models.
 
-    MODEL is "ok" where the vectors are those of --model, "other" where they are of another model, and "none" for an
-    index without vectors.
+    MODEL is "ok" if the vectors are those of --model, "other" if they belong to another model, and "none" for an index
+    without vectors.
     """
     hash = load_model(model).hash
     with engine_at(engine) as target:
         rows = [row for info in target.indices() if (row := _row(target, info, hash)) is not None]
     if not rows:
-        click.echo("no indices: make one with resift index FILE --index NAME")
+        click.echo("no indices; create one with: resift index FILE --index NAME")
         return
     print_table(["INDEX", "DOCUMENTS", "MODEL", "NAME", "FIELDS"], rows)
 
 
 def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
-    """What is shown of an index; None if it was deleted since it was listed."""
+    """Return the row of an index in the list, or None if it was deleted meanwhile."""
     try:
         documents = count_documents(engine, info.name)
     except IndexNotFound:
@@ -52,9 +52,9 @@ def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
 def drop(index: str, yes: bool, engine: str) -> None:
-    """Delete INDEX with all its documents and its own pipelines, after asking.
+    """Delete INDEX with all its documents and its pipelines, after asking for confirmation.
 
-    Only what `resift indices` lists is deleted.
+    Only indices that `resift indices` lists can be deleted.
     """
     plan = operations.drop(engine, index, service_settings().session_index)
     require_confirmation(yes, plan.question)
@@ -65,28 +65,28 @@ def drop(index: str, yes: bool, engine: str) -> None:
 
 @click.command(epilog="Example: resift verify news --repair")
 @click.argument("index", nargs=-1, metavar="[INDEX]...")
-@click.option("--repair", is_flag=True, help="Encode documents again if their vector is missing or another text's.")
+@click.option("--repair", is_flag=True, help="Replace vectors that are missing or belong to another text.")
 @engine_option
 @model_option
 @json_option
 def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_json: bool) -> None:
-    """Check that every vector of --model belongs to the text beside it, by encoding all texts again.
+    """Check that every vector of --model belongs to the current text of its document.
 
-    INDEX is an index, an alias, a data stream or a pattern, and there may be several; without any all indices that have
-    vectors of the model are checked.
+    All texts are encoded again. INDEX is an index, an alias, a data stream or a pattern, and can be repeated. Without
+    it, all indices with vectors of the model are checked.
 
     The exit status is 3 if vectors are missing or stale and were not repaired.
     """
     stop = Stop()
     with stop.at_signals(), terminal_progress("documents") as progress:
-        with engine_at(engine) as engines:
-            encoder = index_model(engines, index[0], model) if len(index) == 1 else model
-        found = operations.verify(engine, *index, model=encoder, repair=repair, progress=progress, stop=stop)
-    print_report(found.to_dict(), as_json, *found.lines)
-    for name, why in found.not_checked.items():
+        with engine_at(engine) as target:
+            encoder = index_model(target, index[0], model) if len(index) == 1 else model
+        result = operations.verify(engine, *index, model=encoder, repair=repair, progress=progress, stop=stop)
+    print_report(result.to_dict(), as_json, *result.lines)
+    for name, why in result.not_checked.items():
         click.echo(f"not checked: index {name} has {why}", err=True)
     if stop.signal is not None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}: not all documents were checked", err=True)
         sys.exit(128 + stop.signal)
-    if not found.in_order:
+    if not result.in_order:
         sys.exit(PROBLEMS_FOUND)

@@ -1,4 +1,4 @@
-"""The text fields of documents that a command reads: those it was told, or a guess that it tells."""
+"""Selection of the text fields of documents for commands that read files."""
 
 from __future__ import annotations
 
@@ -13,53 +13,66 @@ from resift.ingest.fields import guess_fields, sample, string_fields
 from resift.ingest.readers import BadLine, Files, Record
 from resift.query.dsl import document_text
 
-_SHOWN = 20
+_MAX_NAMES = 20  # maximum number of field names in a message
 Fields = Sequence[str]
 Source = dict[str, Any]
 Records = Iterator[Record | BadLine]
 
 
 def choose_fields(files: Files, fields: Fields | None, index: str | None = None) -> tuple[Fields, Records]:
-    """The text fields of documents, guessed where none are given, and the documents, none of which is left out.
+    """Return the text fields of the documents in files, and an iterator over all records.
 
-    ``index``: that which the fields are of, if it is there already. Raises BadInput if there is no document, or if the
-    first ones have no text in these fields, and a Failure in place of it for those of an index.
+    Args:
+        files: The files.
+        fields: The text fields, or None to guess them from the first documents.
+        index: The name of an existing index to which the fields belong.
+
+    Raises:
+        BadInput: If there is no document, or if the first documents have no text in the fields.
+        Failure: With status 3 in the latter case, if the fields belong to an existing index.
     """
     documents, records = _first(files)
     if fields is None:
         fields = guess_fields(documents)
-        click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
+        click.echo(f"text fields: {', '.join(fields)} (guessed from the first documents; see --fields)", err=True)
         return fields, records
-    there = ", ".join(string_fields(documents)[:_SHOWN]) or "none that holds a text"
-    lacking = [name for name in fields if not _have_text(documents, [name])]
-    if len(lacking) == len(fields) > 0:
-        message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
+    available = ", ".join(string_fields(documents)[:_MAX_NAMES]) or "none with text"
+    empty = [name for name in fields if not _have_text(documents, [name])]
+    if len(empty) == len(fields) > 0:
+        message = f"no document of {' '.join(files.paths)} has text in {', '.join(fields)}"
         if index is None:
-            raise BadInput(message, value=list(fields), expected=f"available fields: {there}")
-        message += f", the fields of index {index!r}; nothing was indexed, because no words would find it"
-        raise Failure(message, f"another index, or a column of that name; there are {there}", PROBLEMS_FOUND)
-    if lacking and index is None:
-        named = ", ".join(map(repr, lacking))
-        click.echo(f"warning: no text in {named} of the first documents; available fields: {there}", err=True)
+            raise BadInput(message, value=list(fields), expected=f"available fields: {available}")
+        message += f", the fields of index {index!r}; nothing was indexed, because no search could find it"
+        expected = f"another index, or columns with the names of its fields (the columns are {available})"
+        raise Failure(message, expected, PROBLEMS_FOUND)
+    if empty and index is None:
+        names = ", ".join(map(repr, empty))
+        message = f"the first documents have no text in {names}; available fields: {available}"
+        click.echo(f"warning: {message}", err=True)
     return fields, records
 
 
 def _first(files: Files) -> tuple[list[Source], Records]:
-    """The first documents, and all of them."""
+    """Return the first documents, and an iterator over all records."""
     head, records = sample(files)
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
-        raise no_documents(files, next((one for one in head if isinstance(one, BadLine)), None))
+        raise no_documents(files, next((record for record in head if isinstance(record, BadLine)), None))
     return documents, records
 
 
 def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
-    """The error of files without a document; it quotes the ``first`` line that holds none."""
+    """Return the error for files without documents.
+
+    Args:
+        files: The files.
+        first: The first line that is not a document, which the message quotes.
+    """
     names, expected = " ".join(files.paths), "at least one document"
     if files.assumes_json:
-        named = any(parameter.name == "format_" for parameter in click.get_current_context().command.params)
-        tables = "--format csv, tsv or text" if named else "a file that ends in .csv, .tsv or .txt"
-        expected = f"JSON, which standard input is taken for; or {tables}"
+        has_option = any(parameter.name == "format_" for parameter in click.get_current_context().command.params)
+        alternative = "--format csv, tsv or text" if has_option else "a file that ends in .csv, .tsv or .txt"
+        expected = f"JSON on standard input, or {alternative}"
     reason = f": line {first.line}: {first.reason}" if first else ""
     return BadInput(f"no documents in {names}{reason}", value=names, expected=expected)
 

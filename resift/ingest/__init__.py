@@ -1,1 +1,1 @@
-"""Documents in: reading files, and indexing that loses no document."""
+"""Reading documents from files and Python objects, and indexing them without losing any."""

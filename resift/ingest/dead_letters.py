@@ -1,4 +1,4 @@
-"""Dead letters: documents that an engine refused, kept in a file with the reason."""
+"""Dead letters: a file of the documents that an engine refused, with the reasons."""
 
 from __future__ import annotations
 
@@ -14,13 +14,24 @@ from resift.ingest.readers import BadLine, Record
 
 
 class DeadLetters:
-    """The file of refused documents, a JSON object a line: ``file``, ``line``, ``status``, ``reason``, ``document``.
+    """A file of refused documents.
 
-    The file is made with its first entry, for its owner alone to read. An earlier file is never overwritten: ``path``
-    gets a number instead. Once its documents are corrected, such a file can be indexed as it is.
+    Each line is a JSON object with the keys ``file``, ``line``, ``status``, ``reason`` and ``document``. The file can
+    be indexed as it is once its documents are corrected. It is created with the first entry, and only its owner may
+    read it. An existing file is never overwritten; a number is inserted into the new file's name instead.
 
-    ``failure`` is why no more can be written, such as a full disk, or None: entries go to standard error from then on,
-    and the file holds those before it, each whole. Raises BadInput if no file can be made at ``path``.
+    If the file cannot be written any more, for example because the disk is full, all further entries go to standard
+    error. The entries in the file are complete.
+
+    Args:
+        path: The path of the file.
+
+    Attributes:
+        path: The path of the file, with a number if the original path existed.
+        failure: The reason why the file cannot be written any more, or None.
+
+    Raises:
+        BadInput: If no file can be created at ``path``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,13 +41,13 @@ class DeadLetters:
         self._check()
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Write one entry; it is in the file, or on standard error, when this returns.
+        """Write an entry. When this returns, the entry is in the file or on standard error.
 
         Args:
-            record: where the document was read.
-            status: the HTTP status that the engine gave, 400 for a line that is no document.
-            reason: why it was refused.
-            document: the document as a dictionary with ``_id``, or the text of a line that is no document.
+            record: The record, which tells where the document was read.
+            status: The HTTP status of the engine's response, or 400 for a line that is not a document.
+            reason: The reason why the document was refused.
+            document: The document as a dictionary with ``_id``, or the text of a line that is not a document.
         """
         entry = {"file": record.file, "line": record.line, "status": status, "reason": reason, "document": document}
         if self.failure is None:
@@ -45,52 +56,57 @@ class DeadLetters:
                 return
             except OSError as error:
                 self.failure = error
-        # ASCII, because nobody knows what the terminal's encoding can hold
+        # Write ASCII, because the encoding of the terminal is unknown.
         sys.stderr.write(json.dumps(entry) + "\n")
 
     def _write(self, line: bytes) -> None:
-        """Append a line, all or nothing. Raises OSError."""
+        """Append a line completely or not at all. Raise OSError if it cannot be written."""
         if self._file is None:
             self.path, self._file = _create(self.path)
         descriptor = self._file.fileno()
         end = os.fstat(descriptor).st_size
         try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            remaining = memoryview(line)
+            while remaining:
+                remaining = remaining[os.write(descriptor, remaining) :]
         except OSError:
-            os.ftruncate(descriptor, end)  # half a line could not be read again
+            os.ftruncate(descriptor, end)  # an incomplete line would be unreadable
             os.lseek(descriptor, end, os.SEEK_SET)
             raise
 
     def _check(self) -> None:
-        """Make the file and delete it again, because it is needed only after hours, and then must not fail."""
+        """Create and delete the file, so that an error appears at the start and not after hours of indexing."""
         try:
-            made, file = _create(self.path)
+            path, file = _create(self.path)
             file.close()
-            made.unlink()
+            path.unlink()
         except OSError as error:
             raise BadInput(
                 f"refused documents cannot be written to {self.path}: {error.strerror or error}",
                 value=str(self.path),
-                expected="a file that can be made, by --dead-letters",
+                expected="a writable file (choose it with --dead-letters)",
             ) from error
 
     def close(self) -> None:
-        """Close the file, if there is one. Raises BadInput if not all entries could be written to it."""
+        """Close the file, if it is open.
+
+        Raises:
+            BadInput: If some entries could not be written to the file.
+        """
         if self._file is not None:
             self._file.close()
             self._file = None
         if self.failure is not None:
             raise BadInput(
-                f"{self.path} cannot be written: {self.failure.strerror}; what was refused since is on standard error",
+                f"{self.path} cannot be written: {self.failure.strerror}; further refused documents are on "
+                "standard error",
                 value=str(self.path),
-                expected="a disk with space left",
+                expected="a disk with free space",
             ) from self.failure
 
 
 def _create(path: Path) -> tuple[Path, TextIO]:
-    """A new file, and its path: with a number where there is a file already."""
+    """Create a file and return its path and the open file. An existing path gets a number."""
     first, number = path, 0
     while True:
         try:
@@ -103,5 +119,5 @@ def _create(path: Path) -> tuple[Path, TextIO]:
 def _line(entry: dict[str, Any]) -> bytes:
     try:
         return (json.dumps(entry, ensure_ascii=False) + "\n").encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, for which JSON has an escape and UTF-8 has nothing
+    except UnicodeEncodeError:  # UTF-8 cannot encode half of a surrogate pair, but JSON can escape it
         return (json.dumps(entry) + "\n").encode()

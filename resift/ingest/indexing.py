@@ -1,4 +1,4 @@
-"""Indexing: encode documents, send them in batches, retry what a busy engine turned away, keep what it refuses."""
+"""Indexing: encodes documents, sends them in batches, retries temporary failures, and writes dead letters."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from resift.query.dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 
-BATCH = 500
-BATCH_BYTES = 4 * 2**20
+BATCH = 500  # maximum number of documents in a bulk request
+BATCH_BYTES = 4 * 2**20  # approximate maximum number of characters in a bulk request
 
 
 @dataclass
 class Report:
-    """What became of the documents.
+    """The result of an indexing run.
 
     Attributes:
-        indexed: documents that the engine acknowledged.
-        dead: documents that are in the dead-letter file instead.
-        without_text: documents with no text in the index's fields, which no search for words finds.
-        retries: how often a batch, or what was left of one, was sent again.
-        seconds: how long indexing has taken so far.
-        last_read: the file and the line of the last record that was read, None before the first.
+        indexed: The number of documents that the engine acknowledged.
+        dead: The number of documents that are in the dead-letter file instead.
+        without_text: The number of documents without text in the index's fields. Lexical searches cannot find them.
+        retries: The number of times that a batch, or the rest of a batch, was sent again.
+        seconds: The duration so far.
+        last_read: The file and line of the last record that was read, or None.
     """
 
     indexed: int = 0
@@ -45,13 +45,22 @@ class Report:
 
 
 class Indexer(BatchWriter):
-    """Sends records to an index that holds ``model``'s vectors; the index is created if it does not exist.
+    """Indexes records together with their vectors. The index is created if it does not exist.
 
-    What the engine is too busy for is sent again, up to ``ATTEMPTS`` times in all. Before the first retry the indexer
-    waits 0.5 s, then twice as long each time, up to 30 s, give or take a quarter (``sleep`` does the waiting). When a
-    ``stop`` is requested nothing is sent again; the source of the records shares it, and ends then.
+    Documents that the engine is too busy for are sent again, up to ``ATTEMPTS`` times in total. The wait before the
+    first retry is 0.5 s. It doubles with each retry, up to 30 s, and varies randomly by a quarter. After a ``stop`` is
+    requested, nothing is sent again.
 
-    Raises BadInput for a model of queries alone.
+    Args:
+        engine: The engine.
+        model: The model that encodes the documents.
+        index: The name of the index.
+        dead_letters: The file for refused documents.
+        sleep: The function that waits, for tests.
+        stop: A request to stop early, which the source of the records shares.
+
+    Raises:
+        BadInput: If the model encodes queries only.
     """
 
     def __init__(
@@ -65,10 +74,12 @@ class Indexer(BatchWriter):
     ) -> None:
         model.require_documents()
         super().__init__(engine.writers, stop, sleep)
-        self.engine, self.model, self.index = engine, model, index
+        self.engine = engine
+        self.model = model
+        self.index = index
         self.dead_letters = dead_letters
         self.report = Report()
-        # What was read and is neither acknowledged nor a dead letter yet, by the record's identity: ids may be equal.
+        # Records that are neither acknowledged nor dead letters yet, by object identity, because ids may repeat.
         self._open: dict[int, Record] = {}
         self._vector_field = VECTOR_FIELD
 
@@ -79,41 +90,44 @@ class Indexer(BatchWriter):
         analyzer: str = "english",
         progress: Callable[[Report], None] = lambda report: None,
     ) -> Report:
-        """Index all records; however this ends, the engine has each one that was read or the dead-letter file does.
+        """Index all records. Each record that was read ends up in the index or in the dead-letter file.
 
-        After an interruption a document may be in both, which does no harm when the file is indexed.
+        This also holds if an error or an interruption ends the run. A document may then be in both, which does no harm
+        when the dead-letter file is indexed. It is safe to run again.
 
         Args:
-            records: documents, and lines that are none, as the readers give them.
-            fields: the text fields of a new index; an existing index keeps its own.
-            analyzer: how a new index cuts texts into words, one of ``resift.contracts.documents.ANALYZERS``.
-            progress: called with the report so far, after each batch.
+            records: Documents, and lines that are not documents, as the readers yield them.
+            fields: The text fields of a new index. An existing index keeps its fields.
+            analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
+            progress: A function that is called with the report after each batch.
 
-        Raises ModelMismatch if the index belongs to another model; EngineUnavailable if the engine does not come back,
-        in which case the rest of a stream, which cannot be read again, goes to the dead-letter file too; EngineError if
-        it lets the caller write nothing; BadInput if
-        that file cannot be written, after which nothing more is read; and what reading ``records`` raises, after what
-        was read before is indexed. Running again is safe.
+        Raises:
+            ModelMismatch: If the index has vectors of another model.
+            EngineUnavailable: If the engine does not recover. The unread rest of a stream is then written to the
+                dead-letter file, because a stream cannot be read again.
+            EngineError: If the caller may not write to the index.
+            BadInput: If the dead-letter file cannot be written. Reading stops then.
+            Exception: Errors of reading ``records``, after all records that were read before are indexed.
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
         info = self.engine.info(self.index).require_model(self.model)
         fields, self._vector_field = info.fields, info.vector_field
 
-        def tell() -> None:
+        def report_progress() -> None:
             self.report.seconds = time.perf_counter() - started
             progress(self.report)
 
-        self._tell = tell
+        self._after_batch = report_progress
         reading = self._read(records)
         try:
             with self:
                 for batch in _batches(reading, fields, self._refuse):
-                    self.put(self._encoded(batch, fields))
+                    self.put(self._encode(batch, fields))
         except BaseException as error:
-            self._keep_open_records(error)
+            self._refuse_open_records(error)
             if isinstance(error, EngineUnavailable):
-                self._keep_rest_of_stream(reading, error)
+                self._refuse_rest_of_stream(reading, error)
             raise
         finally:
             self.dead_letters.close()
@@ -121,14 +135,17 @@ class Indexer(BatchWriter):
         return self.report
 
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
-        """Create the index, or check that an existing one belongs to the model."""
+        """Create the index, or check that an existing index has vectors of the model."""
         try:
             self.engine.info(self.index).require_model(self.model)
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 
     def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """The documents among the records, each noted as open; lines that are none become dead letters."""
+        """Yield the documents among the records, and note each as open.
+
+        Lines that are not documents become dead letters.
+        """
         for record in records:
             self.report.last_read = record.file, record.line
             if isinstance(record, BadLine):
@@ -137,23 +154,26 @@ class Indexer(BatchWriter):
                 with self._lock:
                     self._open[id(record)] = record
                 yield record
-            # The source ends, and not this loop: a few records may have been read ahead of it.
+            # Stop the source instead of leaving this loop, because the source may have read a few records ahead.
             if self.dead_letters.failure is not None:
                 self.stop.requested = True
 
-    def _keep_open_records(self, error: BaseException) -> None:
+    def _refuse_open_records(self, error: BaseException) -> None:
         reason = getattr(error, "message", str(error)) or type(error).__name__
         for record in list(self._open.values()):
             self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
 
-    def _keep_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
-        """Put the rest of a pipe into the dead-letter file. What is in files can be read again, and is left there."""
+    def _refuse_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
+        """Write the unread rest of a pipe to the dead-letter file.
+
+        Files are left alone, because they can be read again.
+        """
         for record in reading:
             self._refuse(record, error.status, f"not sent: {error.message}")
             if not is_stream(record.file):
                 return
 
-    def _encoded(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
+    def _encode(self, records: Sequence[Record], fields: Sequence[str]) -> Batch:
         texts = [document_text(record.source, fields) for record in records]
         self.report.without_text += sum(not text.strip() for text in texts)
         return [(record.id, record, vector) for record, vector in zip(records, self.model.encode(texts), strict=True)]
@@ -163,10 +183,10 @@ class Indexer(BatchWriter):
         try:
             return self.engine.bulk(self.index, documents, self._vector_field)
         except EngineError as error:
-            # 401 and 403: who asks lacks a right, and no other document will fare better
+            # With 401 and 403 the caller lacks a permission, so all other documents would fail as well.
             if is_temporary(error.status) or error.status in (401, 403, 413):
                 raise
-            return [Rejection(i, one.id, error.status, error.message) for i, one in enumerate(documents)]
+            return [Rejection(i, document.id, error.status, error.message) for i, document in enumerate(documents)]
 
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
         record: Record = item[1]
@@ -178,11 +198,14 @@ class Indexer(BatchWriter):
 
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
         if failure is not None:
-            first, last, damaged = batch[0][1].line, batch[-1][1].line, isinstance(failure, CorruptEngine)
-            kind, when = (CorruptEngine, "with another") if damaged else (EngineUnavailable, "when it is back")
+            first, last = batch[0][1].line, batch[-1][1].line
+            kind: type[ResiftError] = EngineUnavailable
+            advice = "run again when the engine is available"
+            if isinstance(failure, CorruptEngine):
+                kind, advice = CorruptEngine, "run again with another engine"
             raise kind(
-                f"the engine did not take lines {first} to {last}: {reason}",
-                expected=f"run again {when}; these lines are in {self.dead_letters.path}",
+                f"the engine did not accept lines {first} to {last}: {reason}",
+                expected=f"{advice}; these lines are in {self.dead_letters.path}",
             )
 
     def _wait(self, attempt: int) -> None:
@@ -191,7 +214,7 @@ class Indexer(BatchWriter):
         super()._wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
-        """Put a document into the dead-letter file: it is open no longer."""
+        """Write an open document to the dead-letter file."""
         self._add_dead_letter(record, status, reason, {"_id": record.id, **record.source})
         with self._lock:
             self._open.pop(id(record), None)
@@ -205,9 +228,10 @@ class Indexer(BatchWriter):
 def _batches(
     records: Iterable[Record], fields: Sequence[str], refuse: Callable[[Record, int, str], None]
 ) -> Iterator[list[Record]]:
-    """Lists of at most BATCH records and about BATCH_BYTES characters of text.
+    """Yield lists of at most BATCH records with about BATCH_BYTES characters of text.
 
-    What reading the records raises is raised after the last of them; a record whose text cannot be had is refused.
+    Records whose text cannot be computed are passed to ``refuse``. An error of reading the records is raised after the
+    last batch.
     """
     batch: list[Record] = []
     size = 0

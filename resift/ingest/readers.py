@@ -1,4 +1,7 @@
-"""Documents from JSON (BEIR's layout or any other), CSV, TSV or plain text, compressed or not, or from a stream."""
+"""Readers of documents in JSON (in BEIR's format or any other), CSV, TSV and plain text, from files and streams.
+
+Files and streams may be compressed with gzip.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,20 @@ _SUFFIXES = {
     ".txt": "text",
     ".cor": "text",
 }
-_SHOWN = 500  # characters of the names of columns in a reason
-_DEAD_LETTER = {"document", "file", "line", "reason", "status"}
+_MAX_REASON = 500  # maximum number of characters of the column names in an error message
+_DEAD_LETTER = {"document", "file", "line", "reason", "status"}  # the keys of a line in a dead-letter file
 
 
 @dataclass(frozen=True)
 class Record:
-    """A document, and where it was read: the file's name and the line, from 1.
+    """A document that was read from a file.
 
-    ``has_own_id`` says whether the id is the document's own; if not, it is a hash of its content.
+    Attributes:
+        file: The name of the file.
+        line: The line number, from 1.
+        id: The id of the document.
+        source: The fields of the document.
+        has_own_id: Whether the document contains its id. Otherwise the id is a hash of its content.
     """
 
     file: str
@@ -48,7 +56,14 @@ class Record:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that holds no document, and the reason."""
+    """A line that does not contain a document.
+
+    Attributes:
+        file: The name of the file.
+        line: The line number, from 1.
+        raw: The text of the line.
+        reason: The reason why it cannot be read.
+    """
 
     file: str
     line: int
@@ -57,13 +72,17 @@ class BadLine:
 
 
 def guess_format(path: str) -> str:
-    """The format that a file's ending stands for, ``.gz`` aside. Raises BadInput if the ending is unknown."""
+    """Return the format of a file according to its ending, ignoring ``.gz``.
+
+    Raises:
+        BadInput: If the ending is unknown.
+    """
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in _SUFFIXES:
         raise BadInput(
-            f"cannot tell the format of {path}",
+            f"cannot determine the format of {path}",
             value=path,
-            expected=f"an ending of {', '.join(_SUFFIXES)}, or --format",
+            expected=f"a name that ends in {', '.join(_SUFFIXES)}, or --format",
         )
     return _SUFFIXES[suffix]
 
@@ -127,33 +146,34 @@ class Files:
         self.position = before + os.path.getsize(path)
 
     def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
-        # When a stop is requested it is the stream that ends: what the readers took from it cannot be read again.
+        # A requested stop ends the stream itself, so that everything that was taken from the stream is yielded.
         try:
             yield from read(stoppable(stream, self.stop), format, self.id_column, path)
         except BadInput:
-            if not self.stop.requested:  # what is compressed is not whole then
+            if not self.stop.requested:  # compressed data that ends early is not an error after a stop
                 raise
 
 
 def is_stream(file: str) -> bool:
-    """Whether the file of a record can be read only once: stdin, or a pipe with a name."""
+    """Return whether the file of a record can be read only once: stdin or a named pipe."""
     return file == STDIN or Path(file).is_fifo()
 
 
 def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN) -> Iterator[Record | BadLine]:
-    """The documents of a stream, one after another; a line that cannot be read becomes a BadLine, and reading goes on.
+    """Yield the documents of a stream.
 
-    A document's id is its column ``_id`` or ``id``, or ``id_column``. A document without one gets a
-    hash of its content, so that reading a file again gives the same ids. A line of a dead-letter file gives the
-    document it holds.
+    A line that cannot be read gives a BadLine, and reading continues. The id of a document is in its field ``_id`` or
+    ``id``, or in ``id_column``. A document without an id gets a hash of its content as id, so that reading a file again
+    gives the same ids. A line of a dead-letter file gives the document in it.
 
     Args:
-        stream: bytes in UTF-8, plain or gzip, which is recognised by its first two bytes.
-        format: one of FORMATS.
-        id_column: which column is the id.
-        name: what records give as their file.
+        stream: Bytes in UTF-8, plain or compressed with gzip, which the first two bytes show.
+        format: One of FORMATS.
+        id_column: The column that contains the id.
+        name: The name of the file for the records.
 
-    Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text in UTF-8.
+    Raises:
+        BadInput: If compressed data is damaged or incomplete, or if the bytes are not text in UTF-8.
     """
     line = 0
     try:
@@ -169,7 +189,14 @@ def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str 
 
 
 def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None = None) -> Record | BadLine:
-    """The document that a row holds, or a BadLine with the reason; ``file`` and ``line`` say where the row was read."""
+    """Return the document in a row, or a BadLine with the reason why there is none.
+
+    Args:
+        file: The name of the file for the record.
+        line: The line number for the record.
+        row: The row.
+        id_column: The column that contains the id, by default ``_id`` or ``id``.
+    """
     if set(row) == _DEAD_LETTER:
         if not isinstance(row["document"], dict):
             return BadLine(file, line, str(row["document"]), str(row["reason"]))
@@ -177,13 +204,18 @@ def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None =
     names = [id_column] if id_column else ["_id", "id"]
     name = next((name for name in names if row.get(name) not in (None, "")), None)
     if id_column and name is None:
-        reason = f"no id in column {id_column!r}" + ("" if id_column in row else f", of {', '.join(row)}"[:_SHOWN])
+        reason = f"no id in column {id_column!r}"
+        if id_column not in row:
+            reason += f"; the columns are {', '.join(row)}"[:_MAX_REASON]
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     if name is not None and isinstance(row[name], (dict, list)):
-        return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is not a text or a number")
+        reason = f"the id in {name!r} is not a text or a number"
+        return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     source = {key: value for key, value in row.items() if key != "_id"}
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
         return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, has_own_id=False)
-    given = row[name]  # a whole number, also where a table or a database has it as 7.0
-    return Record(file, line, str(int(given) if isinstance(given, float) and given.is_integer() else given), source)
+    id = row[name]
+    if isinstance(id, float) and id.is_integer():  # tables and databases may represent the id 7 as 7.0
+        id = int(id)
+    return Record(file, line, str(id), source)

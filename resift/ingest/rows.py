@@ -1,4 +1,4 @@
-"""Rows of a stream in UTF-8, plain or gzip: JSON by lines or in one array, a table with a header, or plain text."""
+"""Readers of rows from a UTF-8 stream: JSON lines, a JSON array, a table with a header, or plain text."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ from typing import Any, BinaryIO
 
 from resift.errors import BadInput
 
-TABLES = {"csv": ",;\t|", "tsv": "\t"}  # formats of tables, and what may stand between their cells
-_SAMPLE = 1000  # rows of a table that tell which of its columns are numbers
+TABLES = {"csv": ",;\t|", "tsv": "\t"}  # the possible delimiters of each table format
+_SAMPLE = 1000  # number of rows that decide which columns are numeric
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?")  # "007" is a code
-_PIECE = 2**16
-_SHOWN = 1000
+_PEEK_BYTES = 2**16  # number of bytes that are checked for binary content
+_MAX_RAW = 1000  # maximum number of characters of a value that is not an object, in a BadRow
 _BULK_OPTIONS = ("routing", "pipeline", "require_alias", "version", "version_type", "if_seq_no", "if_primary_term")
 _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """What stands where a row should be, and why it cannot be read."""
+    """A row that cannot be read.
+
+    Attributes:
+        raw: The text of the row.
+        reason: The reason why it cannot be read.
+    """
 
     raw: str
     reason: str
@@ -36,23 +41,31 @@ Rows = Iterator[tuple[int, "dict[str, Any] | BadRow"]]
 
 
 def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> Rows:
-    """The rows of a stream, each with its line, from 1; ``id`` names the column of a table that holds ids.
+    """Return an iterator over the rows of a stream with their line numbers, from 1.
 
-    Raises BadInput, which names ``name``, for a binary file or another encoding, and an error of ``gzip`` for damage.
+    Args:
+        stream: The stream, plain or compressed with gzip.
+        format: The format of the rows.
+        name: The name of the stream, for error messages.
+        id: The column of a table that contains ids.
+
+    Raises:
+        BadInput: If the stream is binary or has another encoding than UTF-8. Damaged gzip data raises errors of
+            ``gzip``.
     """
     source: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     if source.peek(2)[:2] == b"\x1f\x8b":
         source = gzip.GzipFile(fileobj=source)
-    if b"\0" in source.peek(_PIECE)[:_PIECE]:
-        expected = "UTF-8, plain or compressed by gzip; iconv converts texts in UTF-16"
+    if b"\0" in source.peek(_PEEK_BYTES)[:_PEEK_BYTES]:
+        expected = "UTF-8, plain or compressed with gzip; iconv converts texts in UTF-16"
         raise BadInput(f"{name} is not UTF-8 text", value=name, expected=expected)
     if format in TABLES:
         return _table_rows(source, TABLES[format], ("_id", "id", id))
     return _text_rows(source) if format == "text" else _documents(_json_rows(source))
 
 
-def _shown(text: str) -> str:
-    """A text that can be written: lone surrogates, such as those of bytes that were not UTF-8, become U+FFFD."""
+def _replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which stand for bytes that are not UTF-8, by U+FFFD."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -68,49 +81,52 @@ def _text_rows(stream: BinaryIO) -> Rows:
 
 
 def _json_rows(stream: BinaryIO) -> Rows:
-    """An object a line; or, where the first line shows it, an array or one object, read as a whole.
+    """Yield an object of each line. If the first line starts an array or a multi-line object, parse the whole stream.
 
-    Of an array it is the object's place, from 1, that stands for its line.
+    The line number of an object in an array is its position in the array, from 1.
     """
     lines = ((number, raw) for number, raw in enumerate(stream, 1) if raw.removeprefix(codecs.BOM_UTF8).strip())
     for number, raw in lines:
         text = raw.decode("utf-8-sig", "surrogateescape").strip()
         if text[:1] == "[" or text == "{":
-            value = _parsed(f"{text}\n{stream.read().decode('utf-8', 'surrogateescape')}")
+            value = _parse_json(f"{text}\n{stream.read().decode('utf-8', 'surrogateescape')}")
             if isinstance(value, BadRow):
                 yield number, BadRow(value.raw, f"{value.reason}; expected an array, or an object a line")
             else:
-                yield from enumerate(map(_checked, value if isinstance(value, list) else [value]), 1)
+                yield from enumerate(map(_require_object, value if isinstance(value, list) else [value]), 1)
             return
-        yield number, _checked(_parsed(text))
+        yield number, _require_object(_parse_json(text))
         break
     for number, raw in lines:
-        yield number, _checked(_parsed(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
+        yield number, _require_object(_parse_json(raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
 
 
-def _parsed(text: str) -> Any:
-    """The value that JSON holds, or why there is none."""
+def _parse_json(text: str) -> Any:
+    """Return the value of JSON text, or a BadRow with the reason if it is invalid."""
     try:
         return json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        return BadRow(_shown(text), f"not JSON: {error}")
+        return BadRow(_replace_surrogates(text), f"not JSON: {error}")
 
 
-def _checked(value: Any) -> dict[str, Any] | BadRow:
+def _require_object(value: Any) -> dict[str, Any] | BadRow:
     if isinstance(value, (dict, BadRow)):
         return value
     kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
-    raw = json.dumps(value, ensure_ascii=False)[:_SHOWN]
-    return BadRow(_shown(raw), f"{kinds.get(type(value), 'a number')}, expected an object")
+    raw = json.dumps(value, ensure_ascii=False)[:_MAX_RAW]
+    return BadRow(_replace_surrogates(raw), f"{kinds.get(type(value), 'a number')}, expected an object")
 
 
 def _no_constant(name: str) -> Any:
-    # Python's reader takes NaN and Infinity, which engines refuse
+    # Python's parser accepts NaN and Infinity, which engines refuse.
     raise ValueError(f"{name} is not JSON")
 
 
 def _documents(rows: Rows) -> Rows:
-    """The documents of bulk requests, each with the ``_id`` of the line before it, and of hits; others as they are."""
+    """Yield the documents among the rows of a bulk request or of search hits. Other rows are documents already.
+
+    The ``_id`` in a bulk action becomes a field of the document in the next row.
+    """
     action: tuple[int, dict[str, Any]] | None = None
     for line, row in rows:
         if isinstance(row, dict) and row.keys() >= {"_index", "_id", "_source"} and isinstance(row["_source"], dict):
@@ -129,7 +145,7 @@ def _documents(rows: Rows) -> Rows:
 
 
 def _is_action(row: dict[str, Any]) -> bool:
-    """Whether a row is a line of a bulk request that says where the document of the next one goes."""
+    """Return whether a row is the action line of a bulk request, which precedes the document."""
     name, target = next(iter(row.items()), ("", None))
     if len(row) != 1 or name not in ("index", "create") or not isinstance(target, dict):
         return False
@@ -137,12 +153,19 @@ def _is_action(row: dict[str, Any]) -> bool:
 
 
 def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) -> Rows:
-    """A row for each line of a table after its header, with the line it ends in, without its empty cells.
+    """Yield a row for each line of a table after its header, without the empty cells.
 
-    Columns that hold numbers alone in the first rows become numbers, but for ``ids``. Raises BadInput if two columns
-    have one name.
+    The line number is that of the row's last line. Columns that contain only numbers in the first rows become numeric.
+
+    Args:
+        stream: The stream.
+        delimiters: The possible delimiters of the cells.
+        ids: The columns that contain ids, which never become numeric.
+
+    Raises:
+        BadInput: If two columns have the same name.
     """
-    # csv refuses fields of more than 128 KiB, which a document's text may well have
+    # By default csv refuses fields of more than 128 KiB, but texts may be longer.
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     try:
@@ -158,10 +181,10 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
         names = _columns(next(rows)[1])
         head = list(islice(rows, _SAMPLE))
         numeric = {
-            place
-            for place, name in enumerate(names)
+            column
+            for column, name in enumerate(names)
             if name not in ids
-            and _are_numbers([row[place] for _, row in head if isinstance(row, list) and len(row) == len(names)])
+            and _are_numbers([row[column] for _, row in head if isinstance(row, list) and len(row) == len(names)])
         }
         for line, row in chain(head, rows):
             if isinstance(row, BadRow):
@@ -169,60 +192,69 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
             elif any(map(str.strip, row)):
                 yield line, _document(names, row, numeric)
     finally:
-        # a wrapper that is collected closes the stream below it, which may be stdin
+        # The wrapper would close the underlying stream, which may be stdin, when it is garbage-collected.
         lines.detach()
 
 
 def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
-    """The cells of each row, or a BadRow, with the line that it ends in; ``line`` lines were read before."""
-    read: list[str] = []  # the lines of the row at hand: csv gives nothing back of a malformed one
+    """Yield the cells of each row, or a BadRow, with the number of its last line.
 
-    def noted() -> Iterator[str]:
+    Args:
+        lines: The lines of the table.
+        delimiter: The delimiter of the cells.
+        line: The number of lines that were read before.
+    """
+    row_lines: list[str] = []  # the lines of the current row, which csv does not return for a malformed row
+
+    def recorded() -> Iterator[str]:
         for text in lines:
-            read.append(text)
+            row_lines.append(text)
             yield text
 
-    reader = csv.reader(noted(), delimiter=delimiter, strict=True, skipinitialspace=True)
+    reader = csv.reader(recorded(), delimiter=delimiter, strict=True, skipinitialspace=True)
     row: list[str] | BadRow
     while True:
-        read.clear()
+        row_lines.clear()
         try:
             row = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            row = BadRow(_shown("".join(read)), f"malformed table: {error}")
+            row = BadRow(_replace_surrogates("".join(row_lines)), f"malformed table: {error}")
         yield line + reader.line_num, row
 
 
 def _columns(header: Sequence[str] | BadRow) -> list[str]:
-    """The names of a table's columns. One without a name is called by its place, such as that of row numbers."""
+    """Return the names of a table's columns. A column without a name is named after its position."""
     if isinstance(header, BadRow):
-        raise BadInput(f"the header is a {header.reason}", value=header.raw, expected="a name for each column")
-    names = [name.strip() or f"column {place}" for place, name in enumerate(header, 1)]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadInput(f"two columns are called {twice!r}", value=twice, expected="another name for each column")
+        raise BadInput(f"the header cannot be read: {header.reason}", value=header.raw, expected="column names")
+    names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise BadInput(f"two columns have the name {repeated!r}", value=repeated, expected="different column names")
     return names
 
 
 def _document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> dict[str, Any] | BadRow:
-    """The document of a row, without its empty cells; a cell that is no number stays a text, which engines refuse."""
+    """Return the document of a row, without its empty cells.
+
+    A cell of a numeric column that is not a number stays a string, which the engine will refuse.
+    """
     text = "".join(cells)
     fault = None if len(cells) == len(names) else f"expected {len(names)} columns"
     if fault is None and not text.isascii() and text != text.encode("utf-8", "replace").decode():
         fault = _NOT_UTF8
     if fault is not None:
-        return BadRow(_shown(json.dumps(dict(zip(names, cells, strict=False)), ensure_ascii=False)), fault)
+        return BadRow(_replace_surrogates(json.dumps(dict(zip(names, cells, strict=False)), ensure_ascii=False)), fault)
     return {
-        name: json.loads(cell) if place in numeric and _NUMBER.fullmatch(cell) else cell
-        for place, (name, cell) in enumerate(zip(names, cells, strict=True))
+        name: json.loads(cell) if column in numeric and _NUMBER.fullmatch(cell) else cell
+        for column, (name, cell) in enumerate(zip(names, cells, strict=True))
         if cell
     }
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    """Whether cells of a column, as far as they are not empty, are numbers, and neither codes nor versions.
+    """Return whether the non-empty cells of a column are numbers, rather than codes or versions.
 
     >>> [_are_numbers(column) for column in (["9.50", "12.00", ""], ["1.9", "1.10"], ["007", "12"], ["5", "n/a"])]
     [True, False, False, False]

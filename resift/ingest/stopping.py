@@ -1,4 +1,4 @@
-"""Ending early: at a signal nothing more is read, and what was read is still indexed."""
+"""Stopping early: after a signal, nothing more is read, and everything that was read is still indexed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_SECONDS = 0.2
+_POLL_SECONDS = 0.2  # how often a wait checks whether a stop was requested
 
 
 class Stop:
-    """Whether to end early: ``requested``, and ``signal``, the number of the signal that asked for it, or None.
+    """A request to stop early, which readers and waits check.
 
-    Whoever reads ends then. It holds no lock, which a signal handler could find taken by the very thread that it
-    interrupted.
+    It uses no lock. A signal handler may interrupt the very thread that has the lock.
+
+    Attributes:
+        requested: Whether a stop was requested.
+        signal: The number of the signal that requested it, or None.
     """
 
     def __init__(self) -> None:
@@ -28,59 +31,63 @@ class Stop:
         self.signal: int | None = None
 
     def wait(self, seconds: float) -> None:
-        """Sleep for so long, or until a stop is requested."""
+        """Sleep for some seconds, or until a stop is requested."""
         deadline = time.monotonic() + seconds
-        while not self.requested and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, _SECONDS))
+        while not self.requested and (remaining := deadline - time.monotonic()) > 0:
+            time.sleep(min(remaining, _POLL_SECONDS))
 
     @contextmanager
     def at_signals(self) -> Iterator[None]:
-        """Note the first SIGINT, SIGTERM or SIGHUP of the block here; another one raises KeyboardInterrupt.
+        """Request a stop at the first SIGINT, SIGTERM or SIGHUP inside a ``with`` block.
 
-        Signals that are ignored stay so. The block must run in the main thread.
+        A second signal raises KeyboardInterrupt. Signals that the process ignores stay ignored. The block must run in
+        the main thread.
         """
 
-        def note(number: int, _: Any) -> None:
+        def request(number: int, _: Any) -> None:
             self.requested, self.signal = True, number
-            for each in before:
-                signal.signal(each, signal.default_int_handler)
+            for handled in previous:
+                signal.signal(handled, signal.default_int_handler)
 
-        before = {each: signal.getsignal(each) for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN}
-        for each in before:
-            signal.signal(each, note)
+        handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+        previous = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+        for number in previous:
+            signal.signal(number, request)
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 class _Stoppable(io.RawIOBase):
-    """A pipe or terminal that seems to end when a stop is requested, even while nothing comes."""
+    """A pipe or terminal that ends when a stop is requested, even while no data arrives."""
 
     def __init__(self, descriptor: int, stop: Stop) -> None:
         self._descriptor, self._stop = descriptor, stop
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Read available bytes into ``buffer``. Return their number, or 0 at the end or after a stop."""
         while not self._stop.requested:
-            # A read that waits goes on waiting after a signal was noted, so it begins only where there is something.
-            if select.select([self._descriptor], [], [], _SECONDS)[0]:
+            # A blocking read would continue after a signal, so read only when data is available.
+            if select.select([self._descriptor], [], [], _POLL_SECONDS)[0]:
                 return os.readv(self._descriptor, [buffer])
         return 0
 
 
 def stoppable(stream: BinaryIO, stop: Stop) -> BinaryIO:
-    """The bytes of a pipe or terminal, which end where ``stop`` is requested; other streams are given back.
+    """Return a stream that ends when ``stop`` is requested, if ``stream`` is a pipe or terminal.
 
-    Whoever reads it must take no bytes from ``stream`` itself.
+    Other streams are returned unchanged. The caller must not read from ``stream`` itself any more.
     """
     try:
         descriptor = stream.fileno()
-    except OSError:  # not a file of the system, as in tests
+    except OSError:  # not a file of the operating system, as in tests
         return stream
-    if sys.platform == "win32":  # select there is for sockets alone
+    if sys.platform == "win32":  # select supports only sockets there
         return stream
     return io.BufferedReader(_Stoppable(descriptor, stop), 2**16)

@@ -1,7 +1,7 @@
-"""Documents of whatever holds rows in Python: data frames, Arrow tables, Parquet and other files, data sets, objects;
-and back to the program where they were refused.
+"""Documents from Python objects that contain rows, such as data frames and Arrow tables, and from Parquet files.
 
-None of those libraries is imported unless it is already the caller's or, for Parquet, needed to read the file.
+The libraries of these objects are not imported, because the caller has already imported them. Only reading Parquet
+files imports pyarrow.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from resift.ingest.readers import BadLine, Files, Record, record_of
 from resift.notebook import Shown
 
 _EXPECTED = "dictionaries, dataclasses, a pandas or polars frame, an Arrow table, a data set or a file's path"
-_ROWS = 1000  # of a table that are Python objects at a time
-_METHODS = ("_asdict", "model_dump", "to_dict")  # of named tuples, Pydantic's models and pandas' rows
-_MISSING = ("NAType", "NaTType")  # pandas' values for nothing, told by name so that pandas need not be imported
+_BATCH_ROWS = 1000  # number of table rows that are converted to Python objects at a time
+_METHODS = ("_asdict", "model_dump", "to_dict")  # of named tuples, Pydantic models and pandas rows
+_MISSING = ("NAType", "NaTType")  # type names of pandas' missing values, so that pandas is not imported
 _CONVERTED: list[tuple[Any, Any]] = [
     ((date, time), lambda value: value.isoformat()),
     ((UUID, PurePath, str), str),
     (int, int),
     ((Decimal, float), float),
 ]
-_ADVICE_ON = {"a bytes": "decode it to a text"} | dict.fromkeys(("nan", "inf", "-inf"), "leave it out, or give None")
-_ADVICE = {
+# Advice for values of documents that JSON cannot represent, by their kind.
+_VALUE_ADVICE = {"a bytes": "decode it to a text"} | dict.fromkeys(("nan", "inf", "-inf"), "omit it or use None")
+# Advice for objects that are not documents, by their type.
+_TYPE_ADVICE = {
     "LazyFrame": "documents.collect()",
     "Series": "a frame or a list of dictionaries, such as documents.to_frame()",
     "DatasetDict": "one split, such as documents['train']",
@@ -44,14 +46,20 @@ _ADVICE = {
 
 
 def rows_in(documents: Any) -> Iterable[Any]:
-    """The rows of ``documents``, one after another, each a mapping wherever it is one of a table.
+    """Return the rows of ``documents``. The rows of a table are mappings.
 
-    A pandas frame's cells that are missing are left out, as empty cells of CSV files are, and its index, where it has a
-    name, is the id unless there is a column ``_id``. Raises BadInput, which says what to do, for what holds no rows.
+    Missing cells of a pandas frame are left out, like empty cells of a CSV file. The index of a pandas frame is the
+    document id if it has a name and there is no column ``_id``.
+
+    Args:
+        documents: A frame, table, data set, Parquet file or other iterable of documents.
+
+    Raises:
+        BadInput: If ``documents`` does not contain rows. The error says what to pass instead.
     """
     kind = type(documents).__name__
-    if kind in _ADVICE:
-        raise BadInput(f"documents is a {kind}", value=kind, expected=_ADVICE[kind])
+    if kind in _TYPE_ADVICE:
+        raise BadInput(f"documents is a {kind}", value=kind, expected=_TYPE_ADVICE[kind])
     if isinstance(documents, PurePath):
         return _parquet(documents) if documents.suffix in (".parquet", ".pq") else Files([str(documents)])
     if hasattr(documents, "iterrows") and hasattr(documents, "reset_index"):
@@ -78,8 +86,8 @@ def _parquet(path: PurePath) -> Iterator[Any]:
         raise BadInput(f"{path} needs pyarrow", value=str(path), expected="pip install pyarrow") from None
     try:
         with ParquetFile(path) as file:
-            yield from _distinct(file.schema_arrow.names)
-            for batch in file.iter_batches(_ROWS):
+            _check_columns(file.schema_arrow.names)
+            for batch in file.iter_batches(_BATCH_ROWS):
                 yield from batch.to_pylist()
     except (OSError, ArrowException) as error:
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a Parquet file") from error
@@ -95,38 +103,36 @@ def _arrow(table: Any) -> Iterator[Any]:
             raise BadInput("an Arrow stream needs pyarrow", value=table, expected="pip install pyarrow") from None
         batches = RecordBatchReader.from_stream(table)
     for batch in batches:
-        yield from _distinct(batch.schema.names)
-        for start in range(0, batch.num_rows, _ROWS):
-            yield from batch.slice(start, _ROWS).to_pylist()
+        _check_columns(batch.schema.names)
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            yield from batch.slice(start, _BATCH_ROWS).to_pylist()
 
 
 def _pandas(frame: Any) -> Iterator[dict[str, Any]]:
     index = frame.index
     named = [name for name in index.names if name is not None]
     if named and index.nlevels > 1:
-        message = f"the frame's index has the levels {list(index.names)}, and an id is one value"
-        raise BadInput(message, value=list(index.names), expected="documents.reset_index(), or an index of one level")
+        message = f"the frame's index has the levels {list(index.names)}, but an id is a single value"
+        raise BadInput(message, value=list(index.names), expected="documents.reset_index(), or a single-level index")
     if named and not index.is_unique:
-        twice = index[index.duplicated()][0]
-        message = f"the frame's index {named[0]!r} is the documents' id and holds {twice!r} more than once"
-        raise BadInput(message, value=twice, expected="documents.reset_index(), or an index whose values differ")
-    columns = [*frame.columns]
-    _distinct(columns)
-    for start in range(0, len(frame), _ROWS):
-        part = frame.iloc[start : start + _ROWS]
-        for key, row in zip(part.index, part.to_dict("records"), strict=True):
+        repeated = index[index.duplicated()][0]
+        message = f"the frame's index {named[0]!r} contains the document id {repeated!r} more than once"
+        raise BadInput(message, value=repeated, expected="documents.reset_index(), or an index with unique values")
+    _check_columns([*frame.columns])
+    for start in range(0, len(frame), _BATCH_ROWS):
+        chunk = frame.iloc[start : start + _BATCH_ROWS]
+        for key, row in zip(chunk.index, chunk.to_dict("records"), strict=True):
             present = {name: value for name, value in row.items() if not _is_missing(value)}
             yield {**({"_id": key, named[0]: key} if named else {}), **present}
 
 
-def _distinct(names: list[Any]) -> tuple[()]:
-    """Nothing; raises BadInput unless a table's columns have names, and each its own."""
+def _check_columns(names: list[Any]) -> None:
+    """Raise BadInput unless the columns of a table have different strings as names."""
     for name in names:
         if not isinstance(name, str):
-            raise BadInput(f"a column is called {name!r}", value=name, expected="texts as the names of columns")
+            raise BadInput(f"a column has the name {name!r}", value=name, expected="strings as column names")
         if names.count(name) > 1:
-            raise BadInput(f"two columns are called {name!r}", value=name, expected="another name for each column")
-    return ()
+            raise BadInput(f"two columns have the name {name!r}", value=name, expected="different column names")
 
 
 def _is_missing(value: Any) -> bool:
@@ -136,48 +142,57 @@ def _is_missing(value: Any) -> bool:
 
 
 def mapping_of(document: Any) -> dict[str, Any] | None:
-    """The fields of a dictionary, a dataclass, a named tuple, a Pydantic model or a row, as JSON has them; or None.
+    """Return the fields of a document as JSON values, or None if the document has no fields.
 
-    Raises TypeError, which names the field, for a value that JSON has nothing for.
+    Args:
+        document: A dictionary, dataclass, named tuple, Pydantic model or row.
+
+    Raises:
+        TypeError: If JSON cannot represent a value. The message names the field.
     """
     if isinstance(document, Mapping):
-        found: Any = document
+        mapping: Any = document
     elif is_dataclass(document) and not isinstance(document, type):
-        found = {one.name: getattr(document, one.name) for one in fields(document)}
+        mapping = {field.name: getattr(document, field.name) for field in fields(document)}
     elif method := next((name for name in _METHODS if hasattr(document, name)), None):
-        found = getattr(document, method)()
+        mapping = getattr(document, method)()
     else:
         return None
-    return {name: _plain(value, str(name)) for name, value in found.items()}
+    return {name: _to_json(value, str(name)) for name, value in mapping.items()}
 
 
-def _plain(value: Any, name: str) -> Any:
-    """A field's value as JSON has it: dates in ISO 8601, decimals as floats, arrays as lists, missing ones as null."""
+def _to_json(value: Any, name: str) -> Any:
+    """Return a field's value as JSON.
+
+    Dates become strings in ISO 8601, decimals floats, arrays lists, and missing values null.
+    """
     if value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value)):
         return value
     if isinstance(value, (list, tuple)) and not hasattr(value, "_asdict"):
-        return [_plain(one, name) for one in value]
+        return [_to_json(item, name) for item in value]
     if isinstance(value, Mapping):
-        return {key: _plain(one, f"{name}.{key}") for key, one in value.items()}
+        return {key: _to_json(item, f"{name}.{key}") for key, item in value.items()}
     if type(value).__name__ in _MISSING:
         return None
-    if (held := _held(value)) is not value:
-        return _plain(held, name)
+    if (unwrapped := _unwrap(value)) is not value:
+        return _to_json(unwrapped, name)
     if (inner := mapping_of(value)) is not None:
         return inner
     kind = str(value) if type(value) is float else f"a {type(value).__name__}"
-    told = _ADVICE_ON.get(kind, "expected a text, number, date, list or object")
-    raise TypeError(f"field {name!r} holds {kind}, which is not JSON: {told}")
+    advice = _VALUE_ADVICE.get(kind, "expected a text, number, date, list or object")
+    raise TypeError(f"field {name!r} contains {kind}, which JSON cannot represent: {advice}")
 
 
-def _held(value: Any) -> Any:
-    """What an enumeration's member, a scalar or an array of numpy or torch, a date, an id or a decimal number holds;
-    any other value itself."""
+def _unwrap(value: Any) -> Any:
+    """Return the plain value of an enumeration's member, a NumPy or torch object, a date, a UUID or a decimal.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(value, Enum):
         return value.value
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if kind != "m" and hasattr(value, "tolist"):
-        # nanoseconds, which datetime does not have, would come as numbers
+        # tolist() would convert nanoseconds to integers, because datetime only supports microseconds.
         return (value.astype("M8[us]") if kind == "M" else value).tolist()
     for types, convert in _CONVERTED:
         if isinstance(value, types) and type(value) is not float:
@@ -186,9 +201,9 @@ def _held(value: Any) -> Any:
 
 
 def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
-    """The records of rows, as ``resift index`` reads them from the lines of a file, numbered from 1."""
+    """Yield the records of rows, numbered from 1, as ``resift index`` reads them from the lines of a file."""
     for line, document in enumerate(documents, 1):
-        if isinstance(document, (Record, BadLine)):  # of a file
+        if isinstance(document, (Record, BadLine)):  # read from a file
             yield document
             continue
         reason, shown = f"{type(document).__name__}, expected a dictionary", repr
@@ -200,17 +215,20 @@ def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
             reason = str(error)
         except RecursionError:
             reason, shown = "not JSON: nested too deeply, or within itself", reprlib.repr
-        except ValueError as error:  # the hash that names it needs what JSON can hold
+        except ValueError as error:  # the document's hash, which serves as its id, requires valid JSON
             reason = f"not JSON: {error}"
         yield BadLine("documents", line, shown(document), reason)
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A document that was not indexed, and why.
+    """A document that was not indexed.
 
-    ``position`` is its place among the documents that were given, from 0, ``status`` an HTTP status, and ``document``
-    what was refused: as text, where it is no dictionary or its id could not be told.
+    Attributes:
+        position: The position among the documents that the caller passed, from 0.
+        status: An HTTP status.
+        reason: The reason why it was refused.
+        document: The document, or its text if it is not a dictionary or its id could not be determined.
     """
 
     position: int
@@ -221,21 +239,27 @@ class Refused:
 
 @dataclass
 class Added(Shown):
-    """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
+    """The result of adding documents.
+
+    Attributes:
+        indexed: The number of documents that were indexed.
+        refused: The documents that were not indexed.
+    """
 
     indexed: int = 0
     refused: list[Refused] = field(default_factory=list)
 
 
 class Refusals(DeadLetters):
-    """Refused documents in memory, in place of a file: the program still has them and decides."""
+    """A list of refused documents in memory, in place of a dead-letter file."""
 
     def __init__(self) -> None:
         self.path, self.failure = Path(), None
         self.refused: list[Refused] = []
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
+        """Add a document to the list."""
         self.refused.append(Refused(record.line - 1, status, reason, document))

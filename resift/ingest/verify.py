@@ -1,8 +1,8 @@
-"""Checks that every vector of an index belongs to the text beside it, and repairs those that do not.
+"""Verification that the vectors of an index belong to the current texts, and their repair.
 
-A vector is told to be right by encoding the text again: that is exact, whoever wrote the document and by what way, asks
-for no hash beside each vector, which partial updates would leave behind as they do the vector, and takes less time than
-reading the document.
+Each text is encoded again and compared with the stored vector. This is exact, no matter how a document was written. A
+stored hash would not be: a partial update of the text would leave both the hash and the vector unchanged. Encoding
+takes less time than reading the document.
 """
 
 from __future__ import annotations
@@ -22,19 +22,26 @@ from resift.ingest.writing import vector_writer
 from resift.query.dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.vectors.compact import MAX_ROUNDING_ERROR
 
-TOLERANCE = 1e-4
-BATCH = 500
-MAX_REPORTED_IDS = 1000  # ids that a report has of each kind
-_ROUNDS = 10
+TOLERANCE = 1e-4  # allowed difference of a component, relative to the largest component (or 1, if that is larger)
+BATCH = 500  # number of documents that are encoded or written together
+MAX_REPORTED_IDS = 1000  # maximum number of ids in each list of a report
+_ROUNDS = 10  # how often documents that changed during the repair are read again
 
 
 @dataclass
 class Verification:
-    """What was found in an index.
+    """The result of verifying an index.
 
-    Of ``checked`` documents some are ``missing`` a vector, or have a ``stale`` one, of another text or model; the ids
-    are those of the first thousand. ``repaired`` ones got a new vector, ``unrepaired`` ones have a wrong one as far as
-    is known now, and for ``refused`` ones the engine takes none.
+    Attributes:
+        index: The name of the index.
+        checked: The number of documents.
+        missing: The number of documents without a vector.
+        stale: The number of documents whose vector belongs to another text or model.
+        missing_ids: The ids of at most MAX_REPORTED_IDS documents without a vector.
+        stale_ids: The ids of at most MAX_REPORTED_IDS documents with a stale vector.
+        repaired: The number of vectors that were written.
+        unrepaired: The number of vectors that are still wrong, as far as known.
+        refused: The documents whose vector the engine refused.
     """
 
     index: str
@@ -49,11 +56,11 @@ class Verification:
 
     @property
     def is_correct(self) -> bool:
-        """Whether every vector belongs to the text beside it now."""
+        """Return whether every vector now belongs to the text of its document."""
         return not self.unrepaired
 
-    def note(self, document: Document) -> None:
-        """Count a document whose vector is wrong."""
+    def count(self, document: Document) -> None:
+        """Count a document with a wrong vector."""
         if document.vector is None:
             self.missing, ids = self.missing + 1, self.missing_ids
         else:
@@ -63,24 +70,34 @@ class Verification:
 
 
 def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:
-    """The indices whose vectors of a model can be checked, and why those cannot that have other ones, by their names.
+    """Return the indices whose vectors of a model can be verified.
 
-    ``names`` are those of indices, aliases, data streams or patterns; without any all indices are looked at. Raises
-    IndexNotFound for a name that stands for none.
+    Args:
+        engine: The engine.
+        model: The model.
+        names: Names of indices, aliases, data streams or patterns. If empty, all indices are considered.
+
+    Returns:
+        The records of the selected indices, and the reason for each index that cannot be verified, by name.
+
+    Raises:
+        IndexNotFound: If a name does not stand for any index.
     """
     own_names = dict.fromkeys(own for name in names for own in engine.resolve(name))
     infos = [engine.info(own) for own in own_names] if names else engine.indices()
-    chosen, others = [], {}
+    selected, excluded = [], {}
     for info in infos:
         entry = info.find_model(model)
         if entry is None:
-            if info.model is not None or names:
-                others[info.name] = f"vectors of model {info.model_name} ({info.model})" if info.model else "no vectors"
+            if info.model is not None:
+                excluded[info.name] = f"vectors of model {info.model_name} ({info.model})"
+            elif names:
+                excluded[info.name] = "no vectors"
         elif is_ours(entry.vector_field):
-            chosen.append(entry)
+            selected.append(entry)
         else:
-            others[info.name] = f"vectors in its own field {entry.vector_field}, which Resift does not write"
-    return chosen, others
+            excluded[info.name] = f"vectors in its own field {entry.vector_field}, which Resift does not write"
+    return selected, excluded
 
 
 Progress = Callable[[Verification], None]
@@ -92,14 +109,24 @@ def verify(
     index: str,
     repair: bool = False,
     stop: Stop | None = None,
-    progress: Progress = lambda found: None,
+    progress: Progress = lambda verification: None,
 ) -> Verification:
-    """Encode every text of one index again and compare. With ``repair`` write the right vectors.
+    """Encode every text of an index and compare it with the stored vector.
 
-    Components may differ by 1e-4 of the largest one, or of 1; compact ones by half a unit more. A repair writes vectors
-    alone, and only over the version that was read, so that what others write at the same time stays; what they changed
-    is read again. ``progress`` is called after each batch. Where a ``stop`` is requested, the report is of what was
-    checked until then. Raises ModelMismatch if the index has no vectors of the model.
+    Components may differ by 1e-4 of the largest component, or of 1 if that is larger. Components of compact vectors may
+    differ by another half of a unit. A repair only writes vectors, and only if the document has not changed since it
+    was read, so that concurrent writes are not lost. Documents that have changed are read again.
+
+    Args:
+        engine: The engine.
+        model: The model.
+        index: The name of the index.
+        repair: Whether to write the right vectors.
+        stop: A request to stop early. The result then covers the documents that were checked so far.
+        progress: A function that is called with the result after each batch.
+
+    Raises:
+        ModelMismatch: If the index has no vectors of the model.
     """
     info = engine.info(index).require_model(model)
     documents = engine.scan(info.name, info.vector_field, info.fields)
@@ -108,8 +135,15 @@ def verify(
 
 @dataclass(frozen=True)
 class VectorCheck:
-    """Compares the vectors of an index, as ``info`` has it, with those that a ``model`` gives its texts; with
-    ``repair`` the right ones are written, until a ``stop`` is requested."""
+    """A comparison of an index's vectors with the vectors that a model computes.
+
+    Attributes:
+        engine: The engine.
+        model: The model.
+        info: The record of the index.
+        repair: Whether to write the right vectors.
+        stop: A request to stop early.
+    """
 
     engine: Engine
     model: Model
@@ -118,61 +152,79 @@ class VectorCheck:
     stop: Stop
 
     def run(self, documents: Iterable[Document], progress: Progress) -> Verification:
-        """:func:`verify` for some ``documents``, which were read with the fields and the vectors of the index."""
-        found = Verification(self.info.name)
-        changed = self._compare(documents, found, progress)
+        """Verify ``documents``, which were read with the fields and the vectors of the index. See :func:`verify`."""
+        verification = Verification(self.info.name)
+        changed = self._compare(documents, verification, progress)
         for _ in range(_ROUNDS):
             if not changed or self.stop.requested:
                 break
-            self.engine.refresh(self.info.name)  # what was changed meanwhile need not be visible yet
-            again = Verification(self.info.name)  # they have been counted
-            changed = self._compare(self._named(changed), again)
-            found.repaired += again.repaired
-            found.refused += again.refused
-        found.unrepaired = len(changed) + len(found.refused) if self.repair else found.missing + found.stale
-        if found.repaired:
+            self.engine.refresh(self.info.name)  # concurrent changes may not be visible yet
+            again = Verification(self.info.name)  # a separate result, because these documents were already counted
+            changed = self._compare(self._read_again(changed), again)
+            verification.repaired += again.repaired
+            verification.refused += again.refused
+        verification.unrepaired = (
+            len(changed) + len(verification.refused) if self.repair else verification.missing + verification.stale
+        )
+        if verification.repaired:
             self.engine.refresh(self.info.name)
-        return found
+        return verification
 
-    def _named(self, ids: Sequence[str]) -> Iterator[Document]:
-        for some in batched(ids, BATCH):
-            yield from self.engine.scan(self.info.name, self.info.vector_field, self.info.fields, ids=some)
+    def _read_again(self, ids: Sequence[str]) -> Iterator[Document]:
+        for batch in batched(ids, BATCH):
+            yield from self.engine.scan(self.info.name, self.info.vector_field, self.info.fields, ids=batch)
 
     def _compare(
-        self, documents: Iterable[Document], found: Verification, progress: Progress = lambda found: None
+        self,
+        documents: Iterable[Document],
+        verification: Verification,
+        progress: Progress = lambda verification: None,
     ) -> list[str]:
-        """Check documents; return the ids of those that are wrong, and were changed since they were read."""
+        """Check documents and count the wrong vectors.
+
+        Returns:
+            The ids of documents with a wrong vector that could not be repaired because they changed since they were
+            read.
+        """
         info = self.info
         with vector_writer(self.engine, info, self.stop) if self.repair else nullcontext() as writer:
             wrong = []
             for batch in batched(documents, BATCH):
-                found.checked += len(batch)
+                verification.checked += len(batch)
                 expected = self.model.encode([document_text(document.source, info.fields) for document in batch])
                 for document, right in zip(batch, expected, strict=True):
                     if not is_expected_vector(document.vector, right, info.vector_field):
-                        found.note(document)
+                        verification.count(document)
                         if writer is not None:
                             wrong.append((document.id, document.version, right))
-                # Few are wrong as a rule: one request for each batch that was read would be many small ones.
+                # Usually few vectors are wrong. Collect them over batches, to avoid many small requests.
                 if writer is not None and len(wrong) >= BATCH:
                     writer.put(wrong)
-                    found.repaired, wrong = writer.written, []
-                progress(found)
+                    verification.repaired, wrong = writer.written, []
+                progress(verification)
                 if self.stop.requested:
                     break
             if writer is not None and wrong:
                 writer.put(wrong)
         if writer is None:
             return []
-        found.repaired, found.refused = writer.written, writer.refused
+        verification.repaired, verification.refused = writer.written, writer.refused
         return writer.changed
 
 
 def is_expected_vector(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
-    """Whether a vector that is stored in a ``field`` is the one that its text has."""
+    """Return whether a stored vector equals the vector of its text, apart from rounding.
+
+    Args:
+        vector: The stored vector, or None.
+        right: The vector (K,) of the text.
+        field: The field that stores the vector.
+    """
     if vector is None or vector.shape != right.shape:
         return False
-    # What is read may be rounded in proportion to its largest number, which is beyond 1 in vectors for fuzzy Jaccard.
-    most = float(np.abs(right).max())
-    tolerance = TOLERANCE * max(1, most) + (MAX_ROUNDING_ERROR * most if is_compact(field) else 0)
+    # Stored vectors may be rounded in proportion to their largest component, which exceeds 1 for fuzzy Jaccard.
+    largest = float(np.abs(right).max())
+    tolerance = TOLERANCE * max(1, largest)
+    if is_compact(field):
+        tolerance += MAX_ROUNDING_ERROR * largest
     return bool(np.abs(vector - right).max() <= tolerance)

@@ -1,4 +1,4 @@
-"""Documents, or vectors into those that there are, written to an engine: several requests at a time, nothing lost."""
+"""Concurrent writing of documents or vectors to an engine, with retries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,152 +21,176 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-Batch = Sequence[tuple[str, Any, Any]]  # what is written in one request; each begins with the document's id
+Batch = Sequence[tuple[str, Any, Any]]  # the content of a request; each item starts with the document's id
 
-ATTEMPTS = 8  # which take a minute or so, beside the time of the requests themselves
-# what a document leads to that cannot be written as text or as JSON, such as lists nested a thousand deep
+ATTEMPTS = 8  # maximum number of attempts, whose waits take about a minute in total
+# Errors that a document causes if it cannot be written as JSON, such as lists nested a thousand levels deep.
 UNSERIALIZABLE = (ValueError, TypeError, OverflowError, RecursionError)
-_CHANGED = (404, 409)  # the statuses of documents that were deleted or changed since they were read
+_CHANGED = (404, 409)  # statuses of documents that were deleted or changed since they were read
 
 
 def is_temporary(status: int) -> bool:
-    """Whether a request that was refused with this HTTP status may succeed later."""
+    """Return whether a request that failed with this HTTP status may succeed later."""
     return status == 429 or status >= 500
 
 
 def wait(attempt: int, sleep: Callable[[float], None]) -> None:
-    """Wait after an attempt that failed, the first being 1: 0.5 s, then twice as long each time, up to 30 s, give or
-    take a quarter."""
+    """Wait after a failed attempt.
+
+    The first wait is 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by a quarter.
+
+    Args:
+        attempt: The number of the failed attempt, from 1.
+        sleep: The function that waits for some seconds.
+    """
     sleep(min(30, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
 class BatchWriter(ABC):
-    """Writes batches, several requests at a time; used as a context manager, at whose end everything is written.
+    """A context manager that writes batches with several concurrent requests.
 
-    What the engine is too busy for is sent again, as often as :data:`ATTEMPTS` says, and so is all of a request that is
-    not answered; but not once a ``stop`` is requested or the block has failed. A request that is too large, or cannot
-    be made because of a document in it, is halved. ``sleep`` does the waiting.
+    At the end of the block everything is written. Documents that the engine is too busy for are sent again, as often as
+    :data:`ATTEMPTS` says. So are whole requests that are not answered. After a ``stop`` is requested or the block has
+    failed, nothing is sent again. A request that is too large, or that fails because of a document in it, is split in
+    halves.
+
+    Args:
+        writers: The maximum number of concurrent requests.
+        stop: A request to stop early.
+        sleep: The function that waits, for tests.
     """
 
     def __init__(self, writers: int, stop: Stop | None, sleep: Callable[[float], None] | None = None) -> None:
         self.stop = stop or Stop()
-        self._writers, self._sleep = writers, sleep or self.stop.wait
-        # taken by whoever changes what the threads share
+        self._writers = writers
+        self._sleep = sleep or self.stop.wait
+        # Protects the state that the threads share.
         self._lock = threading.RLock()
-        # called after each batch, by the thread that puts them
-        self._tell: Callable[[], None] = lambda: None
+        # Called after each batch, in the thread that calls put().
+        self._after_batch: Callable[[], None] = lambda: None
 
     @abstractmethod
     def _request(self, batch: Batch) -> list[Rejection]:
-        """Send one request; what was refused of it."""
+        """Send a request. Return its rejections."""
 
     @abstractmethod
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
-        """Note what became of a document, None for a written one; the lock is taken."""
+        """Record the final result of a document, whose rejection is None if it was written. The caller has the lock."""
 
     @abstractmethod
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
-        """Called where some of a batch were refused for now to the last, or, which is a failure, the whole request."""
+        """Handle a batch that finally failed in part or, if there is a ``failure``, as a whole."""
 
     def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(self._writers)
         self._running: deque[tuple[set[str], Future[None]]] = deque()
-        self._gives_up = False
+        self._aborted = False
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._gives_up = error is not None
+        self._aborted = error is not None
         try:
             while self._running and error is None:
-                self._finish_one()
+                self._finish_oldest()
         finally:
-            self._gives_up = True
+            self._aborted = True
             self._pool.shutdown()
 
     def put(self, batch: Batch) -> None:
-        """Have one batch written.
+        """Start to write a batch.
 
-        Waits while as many as the engine gains from are being written already, and for those that hold a document of
-        the same id, so that the last one stays. Raises what a request raises that is not sent again.
+        Waits until fewer than ``writers`` requests are running and none of them contains a document with the same id,
+        so that the last version of a document persists. Raises the errors of requests that are not sent again.
         """
-        if self._writers == 1:  # a thread would gain nothing
+        if self._writers == 1:  # a thread would be no faster
             self._send(batch)
-            self._tell()
+            self._after_batch()
             return
         ids = {item[0] for item in batch}
-        while len(self._running) >= self._writers or any(ids & other for other, _ in self._running):
-            self._finish_one()
+        while len(self._running) >= self._writers or any(ids & running_ids for running_ids, _ in self._running):
+            self._finish_oldest()
         self._running.append((ids, self._pool.submit(self._send, batch)))
 
-    def _finish_one(self) -> None:
+    def _finish_oldest(self) -> None:
         self._running.popleft()[1].result()
-        self._tell()
+        self._after_batch()
 
     def _send(self, batch: Batch) -> None:
-        """Send a batch until each document is settled."""
+        """Send a batch, with retries, until the result of each document is final."""
         pending = batch
         for attempt in range(1, ATTEMPTS + 1):
-            rejections, failure = self._ask(pending)
-            is_last = attempt == ATTEMPTS or self.stop.requested or self._gives_up or isinstance(failure, CorruptEngine)
-            late = {one.position: one for one in rejections if is_temporary(one.status)}
-            refused = {one.position: one for one in rejections}
+            rejections, failure = self._request_in_parts(pending)
+            is_last = attempt == ATTEMPTS or self.stop.requested or self._aborted or isinstance(failure, CorruptEngine)
+            refused = {rejection.position: rejection for rejection in rejections}
+            temporary = {position: refusal for position, refusal in refused.items() if is_temporary(refusal.status)}
             with self._lock:
                 for position, item in enumerate(pending):
-                    if is_last or position not in late:
+                    if is_last or position not in temporary:
                         self._settle(item, refused.get(position))
-            if not late:
+            if not temporary:
                 return
             if is_last:
-                self._give_up(batch, next(iter(late.values())).reason, failure)
+                self._give_up(batch, next(iter(temporary.values())).reason, failure)
                 return
             self._wait(attempt)
-            pending = [pending[position] for position in late]
+            pending = [pending[position] for position in temporary]
 
     def _wait(self, attempt: int) -> None:
         wait(attempt, self._sleep)
 
-    def _ask(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
-        """One request: its rejections and, if it failed as a whole for now, the error."""
+    def _request_in_parts(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
+        """Send a request, in halves if it is too large or a document in it cannot be serialized.
+
+        Returns:
+            The rejections and, if the request failed temporarily as a whole, the error.
+        """
         try:
             return self._request(pending), None
         except (EngineUnavailable, EngineError) as error:
-            for_now = is_temporary(error.status)
-            if not for_now and error.status != 413:
+            temporary = is_temporary(error.status)
+            if not temporary and error.status != 413:
                 raise
-            if for_now or len(pending) == 1:
+            if temporary or len(pending) == 1:
                 rejections = [Rejection(i, item[0], error.status, error.message) for i, item in enumerate(pending)]
-                return rejections, error if for_now else None
+                return rejections, error if temporary else None
         except UNSERIALIZABLE as error:
             if len(pending) == 1:
                 return [Rejection(0, pending[0][0], 400, f"{type(error).__name__}: {error}")], None
         half = len(pending) // 2
-        (first, failure), (second, other) = self._ask(pending[:half]), self._ask(pending[half:])
-        shifted = [Rejection(one.position + half, one.id, one.status, one.reason) for one in second]
-        return first + shifted, failure or other
+        first, first_failure = self._request_in_parts(pending[:half])
+        second, second_failure = self._request_in_parts(pending[half:])
+        shifted = [replace(rejection, position=rejection.position + half) for rejection in second]
+        return first + shifted, first_failure or second_failure
 
 
 class CountingWriter(BatchWriter):
-    """Has documents written by ``send``, each only where it is still as it was read. No state is kept: who reads the
-    index again after a kill finds what was not written.
+    """A writer that counts its results. It writes documents only if they have not changed since they were read.
+
+    It keeps no state: after a crash, reading the index again shows which documents were not written.
+
+    Args:
+        send: The function that sends a batch and returns the rejections.
+        writers: The maximum number of concurrent requests.
+        stop: A request to stop early.
 
     Attributes:
-        written: documents that were written.
-        changed: ids of those that clients changed or deleted since they were read, or of which that is not known:
-            they are to be read again.
-        refused: documents that the engine does not take, with the reasons.
+        written: The number of documents that were written.
+        changed: The ids of documents that clients changed or deleted since they were read, and of documents whose state
+            is unknown. They must be read again.
+        refused: The documents that the engine refused.
     """
 
     def __init__(self, send: Callable[[Any], list[Rejection]], writers: int, stop: Stop | None = None) -> None:
         super().__init__(writers, stop)
-        self._sent_by = send
+        self._send_batch = send
         self.written = 0
         self.changed: list[str] = []
         self.refused: list[Rejection] = []
 
     def _request(self, batch: Batch) -> list[Rejection]:
-        return self._sent_by(batch)
+        return self._send_batch(batch)
 
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
         if rejection is None:
@@ -177,17 +202,25 @@ class CountingWriter(BatchWriter):
 
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
         if not self.stop.requested:
-            raise failure or EngineUnavailable(f"too busy: {reason}", expected="run again later")
+            raise failure or EngineUnavailable(f"the engine is too busy: {reason}", expected="run again later")
 
 
 def vector_writer(engine: Engine, info: IndexInfo, stop: Stop | None = None) -> CountingWriter:
-    """What gives documents of one index the vectors of ``info``: ids, the versions that were read, vectors (K,)."""
+    """Return a writer of new vectors for documents of an index.
+
+    Its batches consist of tuples of an id, the version that was read, and the vector (K,).
+
+    Args:
+        engine: The engine.
+        info: The record of the index.
+        stop: A request to stop early.
+    """
 
     def send(vectors: Batch) -> list[Rejection]:
         rejections = engine.put_vectors(info.name, vectors, info.vector_field)
-        for one in rejections:
-            if one.status == 403:  # a block on the index, which would refuse each document that there is
-                raise EngineError(f"vectors cannot be written: {one.reason}", status=403, value=info.name)
+        for rejection in rejections:
+            if rejection.status == 403:  # a write block on the index, which affects all documents
+                raise EngineError(f"vectors cannot be written: {rejection.reason}", status=403, value=info.name)
         return rejections
 
     return CountingWriter(send, engine.writers, stop)

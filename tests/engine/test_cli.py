@@ -142,7 +142,7 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
     ("arguments", "status", "message"),
     [
         (["index", "missing.jsonl", "--index", "docs"], 2, "missing.jsonl cannot be read"),
-        (["index", "x.parquet", "--index", "docs"], 2, "cannot tell the format"),
+        (["index", "x.parquet", "--index", "docs"], 2, "cannot determine the format"),
         (["index", "-", "--index", "Docs"], 2, "is not a valid index name"),
         (["index", "-", "--index", "docs", "--model", "nowhere"], 2, "no model.json in nowhere"),
         (["verify", "nothing"], 2, "no index 'nothing'"),

@@ -215,8 +215,9 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
     reasons = [one.reason for one in added.refused]
     assert reasons[0] == "str, expected a dictionary"
     assert re.search(r"'text' is an object|failed to parse field \[text\]", reasons[1])
-    assert reasons[2].startswith("field 'text' holds a timedelta, which is not JSON: expected a text, number, date")
-    assert reasons[3] == "field 'raw' holds a bytes, which is not JSON: decode it to a text"
+    expected = "field 'text' contains a timedelta, which JSON cannot represent: expected a text, number, date"
+    assert reasons[2].startswith(expected)
+    assert reasons[3] == "field 'raw' contains a bytes, which JSON cannot represent: decode it to a text"
     assert added.refused[1].document["text"] == {"an": "object"}
     assert news.get("7") == news.get(7) == {"id": 7, "text": "peace"}
     assert news.get("bush") == {"text": "river"}
@@ -463,7 +464,7 @@ def test_an_engine_that_is_away(model: Model, tmp_path: Path, monkeypatch: pytes
             raise EngineUnavailable("away")
 
         monkeypatch.setattr(library.engine, "bulk", away)
-        with pytest.raises(EngineUnavailable, match="did not take") as caught:
+        with pytest.raises(EngineUnavailable, match="did not accept") as caught:
             index.add([{"text": "fire"}])
         assert caught.value.expected == "add the documents again when the engine is back"
 

@@ -28,5 +28,5 @@ def test_a_table_is_not_taken_for_json_without_a_word(command: str, expected: st
     result = CliRunner().invoke(main, command.split(), input="name,price\nbrass hose,3\ngarden hose,4\n")
     assert result.exit_code == 2, result.output
     assert "no documents in -" in result.stderr
-    assert f"expected: JSON, which standard input is taken for; or {expected}" in result.stderr
+    assert f"expected: JSON on standard input, or {expected}" in result.stderr
     assert not list(Path().glob("out*"))

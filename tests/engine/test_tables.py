@@ -140,8 +140,8 @@ def test_what_no_search_could_find_or_json_hold_is_told(news: Index) -> None:
     with pytest.warns(UserWarning, match="no document was indexed"):
         refused = news.add([{"text": "a", "n": [one]} for one in numbers]).refused
     shown = [one.reason.partition(", ")[0] for one in refused]
-    assert shown == [f"field 'n' holds {one}" for one in ("nan", "-inf", "nan")]
-    assert {one.reason.partition(": ")[2] for one in refused} == {"leave it out, or give None"}
+    assert shown == [f"field 'n' contains {one}" for one in ("nan", "-inf", "nan")]
+    assert {one.reason.partition(": ")[2] for one in refused} == {"omit it or use None"}
 
 
 def test_ids_are_whole_where_a_table_has_them_as_decimals(news: Index) -> None:
@@ -158,9 +158,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a name": (lambda _: "news.parquet", r"is a str .*pathlib.Path\(documents\)"),
     "levels": (lambda _: pandas.DataFrame(COLUMNS).set_index(["id", "n"]), r"levels \['id', 'n'\].*reset_index\(\)"),
     "same ids": (lambda _: pandas.DataFrame({"text": "a"}, pandas.Index(["x", "x"], name="k")), "'x' more than once"),
-    "no names": (lambda _: pandas.DataFrame([["a"]]), "a column is called 0"),
-    "twice": (lambda _: pandas.DataFrame([["a", "b"]], columns=["t", "t"]), "two columns are called 't'"),
-    "Arrow twice": (lambda _: pyarrow.table([[1], [2]], names=["t", "t"]), "two columns are called 't'"),
+    "no names": (lambda _: pandas.DataFrame([["a"]]), "a column has the name 0"),
+    "twice": (lambda _: pandas.DataFrame([["a", "b"]], columns=["t", "t"]), "two columns have the name 't'"),
+    "Arrow twice": (lambda _: pyarrow.table([[1], [2]], names=["t", "t"]), "two columns have the name 't'"),
     "no file": (lambda folder: folder / "none.parquet", "none.parquet cannot be read"),
     "no rows": (lambda _: 3, "documents is a int .*a pandas or polars frame"),
 }
@@ -186,7 +186,7 @@ def test_a_damaged_file_and_an_empty_frame_are_no_silence(news: Index, tmp_path:
     added = news.add([circle, {"id": "d", "text": "war"}])
     assert (added.indexed, added.refused[0].reason) == (1, "not JSON: nested too deeply, or within itself")
     durations = pandas.DataFrame({"text": ["a"], "took": [pandas.Timedelta(1, "h")]})
-    with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' holds a Timedelta"):
+    with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' contains a Timedelta"):
         news.add(durations)
 
 

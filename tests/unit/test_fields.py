@@ -60,7 +60,7 @@ def test_texts_are_told_from_the_rest(documents: list[dict[str, Any]], fields: s
     "documents", [[], [{}], [{"n": 1}], [{"date": "2024-01-05", "price": "3.50", "code": "X_17"}], [{"text": "  "}]]
 )
 def test_documents_without_texts(documents: list[dict[str, Any]]) -> None:
-    with pytest.raises(BadInput, match="no field holds a text") as caught:
+    with pytest.raises(BadInput, match="no field contains text") as caught:
         guess_fields(documents)
     assert "--fields" in str(caught.value.expected)
 

@@ -178,14 +178,14 @@ def test_an_object_is_no_id() -> None:
 
 
 def test_two_columns_of_one_name() -> None:
-    with pytest.raises(BadInput, match="two columns are called 'text'"):
+    with pytest.raises(BadInput, match="two columns have the name 'text'"):
         records("id,text,text\n1,a,b\n", "csv")
 
 
 def test_a_column_of_ids_that_is_not_there() -> None:
     (one,) = records("nr,text\n1,a\n", "csv", "number")
     assert isinstance(one, BadLine)
-    assert one.reason == "no id in column 'number', of nr, text"
+    assert one.reason == "no id in column 'number'; the columns are nr, text"
 
 
 def test_plain_text() -> None:
@@ -219,6 +219,6 @@ def test_files(tmp_path: Path) -> None:
 )
 def test_formats_by_name(name: str, format: str) -> None:
     assert guess_format(name) == format
-    with pytest.raises(BadInput, match="cannot tell") as caught:
+    with pytest.raises(BadInput, match="cannot determine") as caught:
         guess_format(f"{name}.parquet")
     assert "--format" in str(caught.value.expected)
