@@ -1,16 +1,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Only files whose hashes the lock has; and Resift itself, built by the setuptools of that lock.
+# Packages are only installed if their hashes are in the lock file. Resift is built with the setuptools in that lock file.
 LOCKED := $(PIP) --require-hashes -r
 RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
 ENGINE ?= sqlite
 FLOORS ?= 1
-# so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
+# Number of test processes. Each starts its own OpenSearch node; with OPENSEARCH_URL a single process uses that cluster.
 WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 
-# Else each command that tests start would compile all of our modules anew.
+# Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: chart compose demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
@@ -20,34 +20,34 @@ demo: .venv/core
 
 LINT = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# The linters run beside the tests, and what they find is shown after them.
+# The linters run in parallel to the tests. Their output is printed after the tests.
 test: .venv/dev
 	@mkdir -p build; { $(LINT); } > build/lint.txt 2>&1 & \
 	$(BIN)/pytest -q -n $(WORKERS); passed=$$?; \
 	wait $$! || { cat build/lint.txt; exit 1; }; exit $$passed
 
-# docker-compose.yml with real containers, where Docker or podman is there: minutes, for an image that is built and
-# OpenSearch's own, of a gigabyte.
+# Test docker-compose.yml with containers, if Docker or podman is installed. Takes minutes: it builds an image, and
+# downloads OpenSearch's image (1 GB).
 compose: .venv/dev
 	$(BIN)/pytest -q tests/compose
 
-# What needs no engine, no network and no browser: in less than a minute.
+# Tests that need no engine, network or browser. Takes less than a minute.
 test-fast: .venv/dev
 	$(BIN)/pytest -q -n 2 tests/unit
 
 lint: .venv/dev
 	$(LINT)
 
-# So many changes of each module, one at a time: do the tests notice? MUTANTS="--module model" for one module.
+# Mutation testing: change each module 20 times, and check that a test fails. MUTANTS="--module model" for one module.
 mutants: .venv/dev
 	$(BIN)/python benchmarks/mutants.py $(or $(MUTANTS),--sample 20)
 
-# All tests that need OpenSearch against the oldest version that they are for.
+# Run all tests with the oldest supported version of OpenSearch.
 test-versions: .venv/dev
 	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
 
-# Searches that nobody would think of, with a key that everybody may see, for so many SECONDS on a real node; before
-# them other examples of what `make test` tries with the same ones each time.
+# Fuzzing: first run the property-based tests of `make test` with new random examples, then send random searches with a
+# public API key to a real node for SECONDS (default: 3600).
 fuzz: .venv/dev
 	RESIFT_FRESH_EXAMPLES=1 $(BIN)/pytest -q $$(grep -rl '^from hypothesis' tests --include='test_*.py')
 	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_fuzz.py
@@ -68,20 +68,21 @@ bench: .venv/dev
 bench-quick: .venv/dev
 	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)
 
-# Nodes and rerankers killed and frozen under load: what was lost, and what did clients see? CHAOS=--short for a minute.
+# Kill and freeze nodes and services under load, and report lost data and failed requests. CHAOS=--short for one minute.
 chaos: .venv/dev
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
-# What 10,000 to a million documents cost. SCALE="--documents 10000,50000" for less, "--nodes 3" for three nodes.
+# Measure indices of 10,000 to 1,000,000 documents. SCALE="--documents 10000,50000" for fewer, "--nodes 3" for three nodes.
 scale: .venv/dev
 	$(BIN)/python benchmarks/scale.py $(SCALE)
 
-# The documentation as a site with a search box: python3 -m http.server --directory build/site 8000
+# Build the documentation as a website. View it with python3 -m http.server --directory build/site 8000
 docs: .venv/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The newest versions that pyproject.toml allows, for every Python and system: requirements.lock is for work on Resift,
-# the others have the same versions of what `make demo`, the image and a release need.
+# Lock the newest versions that pyproject.toml allows, for every version of Python and operating system.
+# requirements.lock is for development. The others contain the same versions of the packages that `make demo`, the image
+# and a release need.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --group build
 lock: .venv/release
@@ -90,27 +91,28 @@ lock: .venv/release
 	$(COMPILE) pyproject.toml --extra review -c requirements.lock --output-file requirements-review.lock
 	$(COMPILE) --group release -c requirements.lock --upgrade --output-file requirements-release.lock
 
-# The Helm chart, looked at and rendered with everything switched on; helm, and go for kubeconform, have to be there.
+# Check the Helm chart, and render it with all options enabled. Requires helm, and go to run kubeconform.
 KUBECONFORM ?= go run github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
 SCHEMAS = build/kubernetes/kubernetes_validate/kubernetes-json-schema/v1.30.0-local-strict
 chart: $(SCHEMAS)
 	helm lint deploy/helm/resift -f deploy/helm/resift/ci.yaml
 	helm template resift deploy/helm/resift --kube-version 1.30.0 --namespace search -f deploy/helm/resift/ci.yaml \
 		> deploy/kubernetes.yaml
-	helm template r deploy/helm/resift --kube-version 1.30.0 2>&1 | grep -q "needs keys"
-	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,store= 2>&1 | grep -q "each other's marks"
+	helm template r deploy/helm/resift --kube-version 1.30.0 2>&1 | grep -q "needs API keys"
+	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,store= 2>&1 | grep -q "share no marks"
 	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,settings.X=1 2>&1 | grep -qE "X'? (is )?not allowed"
 	$(KUBECONFORM) -strict -summary -skip ServiceMonitor \
 		-schema-location '$(SCHEMAS)/{{.ResourceKind}}{{.KindSuffix}}.json' deploy/kubernetes.yaml
 
-# Kubernetes' schemas as PyPI has them: kubeconform would ask GitHub. It takes each schema's $id for where others are.
+# Kubernetes schemas from PyPI, since kubeconform would download them from GitHub. The $id of a schema is removed, because
+# kubeconform would resolve references relative to it.
 $(SCHEMAS): requirements.lock
 	rm -rf build/kubernetes && mkdir -p build/kubernetes
 	sed -n '/^kubernetes-validate==/,/[^\]$$/p' requirements.lock > build/kubernetes/requirements.txt
 	$(PYTHON) -m pip install --quiet --no-deps --target build/kubernetes --require-hashes -r build/kubernetes/requirements.txt
 	sed -i 's|"$$id"|"$$comment"|; s|"/api/_definitions|"_definitions|' $@/*.json
 
-# What goes to PyPI, in dist/: the same bytes whoever builds a commit
+# Build the packages for PyPI in dist/. Builds of the same commit are identical (reproducible).
 EPOCH = $(shell git log -1 --format=%ct)
 dist: .venv/release
 	rm -rf dist build/lib packages/*/build
@@ -119,7 +121,7 @@ dist: .venv/release
 	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python .ci/pack.py dist
 	$(BIN)/twine check --strict dist/*
 
-# What the image has of Python packages, with their versions and licences: build/sbom.json, in CycloneDX's format
+# Write build/sbom.json: the Python packages in the image, with versions and licences, in CycloneDX format.
 sbom: .venv/release
 	$(PYTHON) -m venv --clear build/image
 	build/image/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-core.lock

@@ -1,8 +1,8 @@
-"""Pack what was built once more: the same files always make the same bytes, and fewer. python .ci/pack.py dist
+"""Repack built packages reproducibly, and with better compression: ``python .ci/pack.py dist``.
 
-Archives get SOURCE_DATE_EPOCH for all times, and nobody for the user; otherwise they would tell when, by whom and under
-which umask they were built. In a wheel each file is compressed as suits it best: vectors repeat nothing, and without a
-search for repetitions they take a fifteenth less.
+All files in an archive get the time SOURCE_DATE_EPOCH, no owner, and standard permissions. Otherwise the archive would
+depend on when, by whom and with which umask it was built. In a wheel, each file is compressed with the strategy that
+makes it smallest. Word vectors contain no repetitions, and are 7 % smaller without a search for them (Z_RLE).
 """
 
 from __future__ import annotations
@@ -21,27 +21,37 @@ from pathlib import Path
 _STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_RLE)
 
 
-def pack_source(path: Path, when: int) -> None:
-    """Pack a source archive again."""
+def pack_source(path: Path, epoch: int) -> None:
+    """Repack a source archive (.tar.gz).
+
+    Args:
+        path: The archive, which is overwritten.
+        epoch: The time of all files, in Unix seconds.
+    """
     packed = io.BytesIO()
     with tarfile.open(path) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
-        for member in sorted(old.getmembers(), key=lambda one: one.name):
-            member.mtime, member.uid, member.gid, member.uname, member.gname = when, 0, 0, "", ""
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
             member.mode, member.pax_headers = 0o755 if member.isdir() or member.mode & 0o100 else 0o644, {}
             new.addfile(member, old.extractfile(member) if member.isfile() else None)
-    path.write_bytes(gzip.compress(packed.getvalue(), 9, mtime=when))
+    path.write_bytes(gzip.compress(packed.getvalue(), 9, mtime=epoch))
 
 
-def pack_wheel(path: Path, when: int) -> None:
-    """Pack a wheel again; its RECORD, which has the contents' hashes, stays as it is."""
+def pack_wheel(path: Path, epoch: int) -> None:
+    """Repack a wheel. Its RECORD stays valid, since it contains hashes of the uncompressed files.
+
+    Args:
+        path: The wheel, which is overwritten.
+        epoch: The time of all files, in Unix seconds.
+    """
     packed = io.BytesIO()
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(packed, "w") as new:
-        for name in old.namelist():  # RECORD is the last
+        for name in old.namelist():  # in this order, since RECORD must be the last
             content = old.read(name)
-            entry = zipfile.ZipInfo(name, time.gmtime(when)[:6])
+            entry = zipfile.ZipInfo(name, time.gmtime(epoch)[:6])
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
             best = min(_STRATEGIES, key=lambda strategy: len(_compressed(content, strategy)))
-            # zipfile knows levels and no strategies
+            # zipfile has no parameter for the strategy.
             zipfile._get_compressor = partial(_compressor, best)  # type: ignore[attr-defined]
             new.writestr(entry, content)
     path.write_bytes(packed.getvalue())
@@ -56,12 +66,12 @@ def _compressed(content: bytes, strategy: int) -> bytes:
     return compressor.compress(content) + compressor.flush()
 
 
-def main(folder: Path, when: int) -> None:
-    """Pack all archives of a folder."""
+def main(folder: Path, epoch: int) -> None:
+    """Repack all archives in a folder."""
     for path in sorted(folder.glob("*.tar.gz")):
-        pack_source(path, when)
+        pack_source(path, epoch)
     for path in sorted(folder.glob("*.whl")):
-        pack_wheel(path, when)
+        pack_wheel(path, epoch)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-# Roles by OpenSearch's provider, and what it has no resources for (search pipelines, ML Commons' settings) by resift itself,
-# which has to be installed where Terraform runs, and reads OPENSEARCH_USER and the like from there.
+# Roles are created by OpenSearch's provider. It has no resources for search pipelines and ML Commons' settings, so these
+# are created by the command `resift`. The command must be installed where Terraform runs, and reads credentials from
+# environment variables such as OPENSEARCH_USER.
 terraform {
   required_providers {
     opensearch = {
@@ -11,8 +12,8 @@ terraform {
 
 variable "opensearch_url" { type = string }
 
-variable "reranker" {
-  description = "Where the cluster's nodes reach resift serve."
+variable "service_url" {
+  description = "URL under which the cluster's nodes reach the service (resift serve)."
   type        = string
 }
 
@@ -22,7 +23,7 @@ variable "indices" {
 }
 
 variable "service_users" {
-  description = "Users, or backend roles, of resift serve."
+  description = "Users, or backend roles, with which the service calls the cluster."
   type        = list(string)
   default     = ["resift"]
 }
@@ -53,10 +54,10 @@ resource "opensearch_roles_mapping" "serve" {
 }
 
 resource "terraform_data" "installation" {
-  input = { url = var.opensearch_url, reranker = var.reranker }
+  input = { url = var.opensearch_url, service_url = var.service_url }
   provisioner "local-exec" {
-    command     = "resift install --service \"$RERANKER\" --settings"
-    environment = { OPENSEARCH_URL = self.input.url, RERANKER = self.input.reranker }
+    command     = "resift install --service \"$SERVICE_URL\" --settings"
+    environment = { OPENSEARCH_URL = self.input.url, SERVICE_URL = self.input.service_url }
   }
   provisioner "local-exec" {
     when        = destroy

@@ -1,1 +1,1 @@
-"""Doors for agents and retrieval pipelines: an MCP server, and retrievers of three frameworks, over the library."""
+"""Integrations: an MCP server for agents, and retrievers for LangChain, LlamaIndex and Haystack."""

@@ -1,4 +1,4 @@
-"""A retriever for Haystack's pipelines, by all that the session of a run has marked."""
+"""A Haystack component that retrieves documents with the relevance feedback of a session."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ with needs_extra("haystack", "The Haystack retriever"):
 
 @component
 class ResiftRetriever:
-    """Finds the ``top_k`` best documents of an index, in a ``session``; each run may have its own.
+    """A Haystack component that retrieves documents from an index.
 
-    ``url``, ``model`` and ``sessions`` are the arguments of :func:`resift.open`, which is called at the first run. Pass
-    a ``url`` with a password as a ``Secret``. ``options`` are further search options
-    (:class:`resift.library.SearchOptions`); the options of a run take precedence over them.
+    The index is opened when the component first runs.
+
+    Args:
+        index: The index's name.
+        session: The id of the session. A run may name another session.
+        url: The engine, as for :func:`resift.open`. Pass a URL with a password as a ``Secret``.
+        model: The model, as for :func:`resift.open`.
+        sessions: Where sessions are kept, as for :func:`resift.open`.
+        top_k: Maximum number of documents.
+        options: Further search options (see :class:`resift.library.SearchOptions`). The options of a run take
+            precedence.
     """
 
     def __init__(
@@ -40,31 +48,44 @@ class ResiftRetriever:
 
     @cached_property
     def index(self) -> library.Index:
-        """The index, opened when it is first needed."""
+        """The index, which is opened on first access."""
         url = self.url.resolve_value() if isinstance(self.url, Secret) else self.url
         opened = library.open(url, self.model, sessions=self.sessions)
         return opened.index(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as a pipeline's file has it."""
+        """Serialize the component to a dictionary."""
         names = ("session", "url", "model", "sessions", "top_k", "options")
         return dict(default_to_dict(self, index=self.name, **{name: getattr(self, name) for name in names}))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Any:
-        """The component that :meth:`to_dict` described."""
+        """Create a component from the dictionary of :meth:`to_dict`."""
         return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
     def run(
         self, query: str, session: str | None = None, top_k: int | None = None, options: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
-        """What is found, with the text of the fields that are searched; the other fields are its ``meta``."""
-        asker = self.index.session(session or self.session)
-        said = {**(self.options or {}), **(options or {})}
-        hits = asker.search(query, self.top_k if top_k is None else top_k, **said)
-        found = passages(asker, hits)
-        return {"documents": [Document(id=p.id, content=p.text, meta=p.metadata, score=p.score) for p in found]}
+        """Retrieve documents.
+
+        Args:
+            query: The query text.
+            session: The id of the session, by default the component's session.
+            top_k: Maximum number of documents, by default the component's ``top_k``.
+            options: Search options that replace those of the component.
+
+        Returns:
+            The ``documents``. Their content is the text of the index's text fields. The other fields are in ``meta``.
+        """
+        opened = self.index.session(session or self.session)
+        merged = {**(self.options or {}), **(options or {})}
+        hits = opened.search(query, self.top_k if top_k is None else top_k, **merged)
+        documents = [
+            Document(id=passage.id, content=passage.text, meta=passage.metadata, score=passage.score)
+            for passage in passages(opened, hits)
+        ]
+        return {"documents": documents}
 
     def mark(
         self,
@@ -81,5 +102,5 @@ class ResiftRetriever:
         ``session`` defaults to the component's session. The other arguments are those of
         :meth:`resift.library.Session.mark`, which also documents the errors.
         """
-        marked = self.index.session(session or self.session)
-        return marked.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)
+        opened = self.index.session(session or self.session)
+        return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -1,4 +1,4 @@
-"""A retriever for LangChain: ``retriever.invoke("…")`` by all that its session has marked."""
+"""A LangChain retriever with the relevance feedback of a session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ with needs_extra("langchain", "The LangChain retriever"):
 
 
 class ResiftRetriever(SessionMarking, BaseRetriever):
-    """Finds the ``k`` best documents of a session's index.
+    """A LangChain retriever that searches in a session.
 
-    A document has the text of the fields that are searched, the other fields as its ``metadata``, and in that its
-    score, as ``relevance_score``. ``options`` are what else a search may say (:class:`resift.library.SearchOptions`);
-    they and ``k`` may also be given to ``invoke`` and ``ainvoke``.
+    A retrieved document contains the text of the index's text fields. The other fields are in its ``metadata``, and the
+    score in ``metadata["relevance_score"]``.
+
+    Attributes:
+        session: The session.
+        k: Maximum number of documents. Can be overridden in ``invoke`` and ``ainvoke``.
+        options: Further search options (see :class:`resift.library.SearchOptions`). They can also be overridden.
     """
 
     session: Session
@@ -34,13 +38,17 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
         size = options.pop("k", self.k)
         hits = self.session.search(query, size, **{**self.options, **options})
         return [
-            Document(id=one.id, page_content=one.text, metadata={**one.metadata, "relevance_score": one.score})
-            for one in passages(self.session, hits)
+            Document(
+                id=passage.id,
+                page_content=passage.text,
+                metadata={**passage.metadata, "relevance_score": passage.score},
+            )
+            for passage in passages(self.session, hits)
         ]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        # the base class's own takes no options
+        # The method of the base class accepts no options.
         handlers = run_manager.get_sync()
         return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=handlers, **options)

@@ -1,4 +1,4 @@
-"""A retriever for LlamaIndex: ``retriever.retrieve("…")`` by all that its session has marked."""
+"""A LlamaIndex retriever with the relevance feedback of a session."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ with needs_extra("llamaindex", "The LlamaIndex retriever"):
 
 
 class ResiftRetriever(SessionMarking, BaseRetriever):
-    """Finds the ``similarity_top_k`` best documents of a session's index.
+    """A LlamaIndex retriever that searches in a session.
 
-    A node has the document's id, the text of the fields that are searched, and the other fields as its metadata.
-    ``options`` are what else a search may say (:class:`resift.library.SearchOptions`).
+    A retrieved node has the document's id and the text of the index's text fields. The other fields are its metadata.
+
+    Args:
+        session: The session.
+        similarity_top_k: Maximum number of nodes.
+        callback_manager: LlamaIndex's callback manager.
+        **options: Further search options (see :class:`resift.library.SearchOptions`).
     """
 
     def __init__(
@@ -35,8 +40,10 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self.session.search(query_bundle.query_str, self.similarity_top_k, **self.options)
         return [
-            NodeWithScore(node=TextNode(id_=one.id, text=one.text, metadata=one.metadata), score=one.score)
-            for one in passages(self.session, hits)
+            NodeWithScore(
+                node=TextNode(id_=passage.id, text=passage.text, metadata=passage.metadata), score=passage.score
+            )
+            for passage in passages(self.session, hits)
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -1,7 +1,8 @@
-"""An MCP server: an agent searches an index, marks what helped it, and finds better with its next search.
+"""An MCP server: agents search an index and mark passages that helped, which improves their next searches.
 
-It keeps nothing itself. A search without a session begins one and answers its id, which all further calls name; so
-conversations never mix, over whichever transport, and a session may as well be one of a search page or of the library.
+The server has no state of its own. A search without a session starts a new session and returns its id, which the agent
+passes to later calls. Conversations are therefore never mixed, whatever the transport, and a session can also be shared
+with the search page or the library.
 """
 
 from __future__ import annotations
@@ -30,20 +31,28 @@ with needs_extra("mcp", "The MCP server"):
     from pydantic import Field
     from typing_extensions import NotRequired, TypedDict
 
-_INSTRUCTIONS = """Search, tell which passages helped, search again: marks make the later searches of a session better,
-without a longer query. The first search answers a session id; hand it to every later call of the same conversation."""
-_MOST_HITS, _MOST_CHARACTERS, _LONGEST_VALUE = 50, 100_000, 200
+_INSTRUCTIONS = """Search, mark the passages that helped, and search again: marks improve later searches of a session,
+without a longer query. The first search returns a session id. Pass it to every later call of the same conversation."""
+_MAX_HITS = 50
+_MAX_CHARACTERS = 100_000
+_MAX_VALUE_LENGTH = 200
+"""Length of a field's value up to which it is returned with a passage."""
 
-SessionId = Annotated[str, Field(description="The session id that the first search answered.")]
-ReviewId = Annotated[str, Field(description="The id of a review that a person began.")]
-Ids = Annotated[list[str], Field(description="Ids of passages, as a search answered them.")]
+SessionId = Annotated[str, Field(description="The session id that the first search returned.")]
+ReviewId = Annotated[str, Field(description="The id of a review that a person started.")]
+Ids = Annotated[list[str], Field(description="Ids of passages that a search returned.")]
 
 
-class Passage(TypedDict):
-    """A hit as an agent reads it.
+class PassageOutput(TypedDict):
+    """A hit in the output of a tool.
 
-    ``about`` are its short fields beside the text, such as a URL or a date; ``cut`` says which piece of a long text is
-    here, and ``title`` how all of it begins.
+    Attributes:
+        id: The document's id.
+        score: The hit's score.
+        text: The document's text, or an excerpt.
+        title: The beginning of the document, if ``text`` is an excerpt.
+        about: Other fields with short values, such as a URL or a date.
+        cut: The position of the excerpt in the document.
     """
 
     id: str
@@ -54,21 +63,34 @@ class Passage(TypedDict):
     cut: NotRequired[str]
 
 
-class Found(TypedDict):
-    """What a search found; ``learned`` says whether earlier marks of the session moved it."""
+class SearchOutput(TypedDict):
+    """The output of a search.
+
+    Attributes:
+        session: The session's id.
+        learned: Whether earlier marks of the session changed the search.
+        passages: The hits, best first.
+        did_you_mean: The query with misspelt words corrected, if there are any.
+        note: A part of the search that was left out, and why.
+    """
 
     session: str
     learned: bool
-    passages: list[Passage]
+    passages: list[PassageOutput]
     did_you_mean: NotRequired[str]
     note: NotRequired[str]
 
 
-class Learned(TypedDict):
-    """What a session was told and what that taught: words that searches lean towards, away from, and ask for too.
+class SessionOutput(TypedDict):
+    """The marks of a session, and what they taught.
 
-    A mark has the ``id`` and ``title`` of a passage, the ``grade`` from -1 to 1, and those ``words`` of the passage
-    that say most of what it taught.
+    Attributes:
+        session: The session's id.
+        marks: The ``id`` and ``title`` of each marked passage, its ``grade`` from -1 to 1, and the ``words`` of the
+            passage that contributed most.
+        towards: Words towards which searches are moved.
+        away_from: Words from which searches are moved away.
+        also_asked: Expansion words that are added to searches.
     """
 
     session: str
@@ -79,10 +101,14 @@ class Learned(TypedDict):
 
 
 def server(index: Index, about: str = "") -> MCPServer:
-    """The MCP server over an index; ``about`` says what its documents are, for agents to know when to search it.
+    """Return an MCP server that searches an index.
 
-    Each tool takes what :mod:`resift.library` takes. What it raises reaches the agent as the tool's error, with the
-    value and what was expected; none ends the server.
+    Errors of :mod:`resift.library` are returned to the agent as errors of the tool, with the invalid value and what was
+    expected.
+
+    Args:
+        index: The index.
+        about: A description of the documents, from which agents decide when to search the index.
     """
     agent = Agent(index)
     search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
@@ -98,9 +124,15 @@ def server(index: Index, about: str = "") -> MCPServer:
 
 
 def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
-    """A function as a tool whose errors say what is wrong: those of ours, and of arguments that it does not have.
+    """Return a tool that calls a function.
 
-    Its ``title`` is in the style of OpenSearch's own MCP server, whose tools agents know; its name stays as it was.
+    The tool passes on the messages of Resift's errors, and rejects unknown arguments.
+
+    Args:
+        function: The function. Its name is the tool's name.
+        title: The tool's title, in the style of OpenSearch's own MCP server.
+        annotations: Hints for clients, such as whether the tool only reads.
+        description: The tool's description, by default the function's docstring.
     """
 
     @wraps(function)
@@ -108,12 +140,12 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
         try:
             return function(*args, **kwargs)
         except ResiftError as error:
-            raise ToolError(str(error)) from error  # of any other error the agent would not be told the message
+            raise ToolError(str(error)) from error  # agents see the messages of ToolErrors only
 
     tool = Tool.from_function(
         call, title=title, description=description or cleandoc(function.__doc__ or ""), annotations=annotations
     )
-    # misspelt arguments would be left out without a word
+    # By default, misspelt arguments would be ignored.
     arguments = tool.fn_metadata.arg_model
     arguments.model_config["extra"] = "forbid"
     arguments.model_rebuild(force=True)
@@ -122,140 +154,170 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
 
 
 class Agent:
-    """The tools; their docstrings and annotations are what agents are told of them."""
+    """The tools of the MCP server. Their docstrings and annotations are shown to agents.
+
+    Args:
+        index: The index.
+    """
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
     def search(
         self,
-        query: Annotated[str, Field(min_length=1, description="What is looked for, in words: a question will do.")],
+        query: Annotated[str, Field(min_length=1, description="The search query: words or a question.")],
         session: Annotated[
             str | None,
-            Field(description="The id that the conversation's first search answered; without it one begins."),
+            Field(description="The id that the conversation's first search returned. Omit it to start a session."),
         ] = None,
-        size: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many passages.")] = 5,
+        size: Annotated[int, Field(ge=1, le=_MAX_HITS, description="Maximum number of passages.")] = 5,
         characters: Annotated[
-            int, Field(ge=100, le=_MOST_CHARACTERS, description="The most characters of each passage's text.")
+            int, Field(ge=100, le=_MAX_CHARACTERS, description="Maximum length of each passage's text.")
         ] = 2500,
         hide_marked: Annotated[
-            bool, Field(description="Leave out passages that were marked in this session: they have been read.")
+            bool, Field(description="Whether to leave out passages that were already marked in this session.")
         ] = False,
-    ) -> Found:
-        """Answers the best passages with their ids, and the session's id. Hand that id to the conversation's later
-        searches: they follow what was marked with `mark`, so that a short query will do."""
+    ) -> SearchOutput:
+        """Return the best passages with their ids, and the session's id.
+
+        Pass the session's id to later searches of the conversation. They take into account the passages marked with
+        `mark`, so a short query is sufficient.
+        """
         name = session or f"agent-{secrets.token_hex(6)}"
         judged: Judged = "hide" if hide_marked else "keep"
         hits = self._index.session(name).search(query, size, judged=judged, highlight=True)
-        said = hits.response["resift"]
-        found: Found = {
+        report = hits.response["resift"]
+        output: SearchOutput = {
             "session": name,
-            "learned": bool(said.get("session")),
+            "learned": bool(report.get("session")),
             "passages": [self._passage(hit, characters) for hit in hits],
         }
         if hits.did_you_mean:
-            found["did_you_mean"] = hits.did_you_mean
-        if "reason" in said and said["outcome"] != Outcome.NOTHING_TO_ADD.code:
-            found["note"] = said["reason"]
-        return found
+            output["did_you_mean"] = hits.did_you_mean
+        if "reason" in report and report["outcome"] != Outcome.NOTHING_TO_ADD.code:
+            output["note"] = report["reason"]
+        return output
 
     def mark(
         self,
         session: SessionId,
-        query: Annotated[str, Field(description="The query of the search that found the passages.")],
-        helpful: Ids = [],  # noqa: B006 -- a tool's defaults stand in its schema, and nobody changes them
+        query: Annotated[str, Field(description="The query of the search that returned the passages.")],
+        helpful: Ids = [],  # noqa: B006 -- the default is part of the tool's schema, and is never mutated
         unhelpful: Ids = [],  # noqa: B006
         scores: Annotated[
             dict[str, Annotated[float, Field(ge=-1, le=1)]],
-            Field(description="Or grades by id: -1 misleading, 0 takes a mark back, 1 just right, and between."),
+            Field(description="Grades by id, from -1 (misleading) to 1 (helpful). 0 withdraws a mark."),
         ] = {},  # noqa: B006
-    ) -> Learned:
-        """Tell which passages of a search helped, and which did not: the session's next searches find more like the
-        ones and less like the others. Mark after each search whose passages were read; one or two marks do much.
-        Answers what was learned."""
+    ) -> SessionOutput:
+        """Mark passages of a search that helped, or did not help, and return what was learned.
+
+        The session's next searches return more passages like the helpful ones, and fewer like the unhelpful ones. Mark
+        passages after each search whose results you have read. One or two marks have a large effect.
+        """
         if not (helpful or unhelpful or scores):
             raise BadInput("no passage is marked", expected="ids in helpful or unhelpful, or scores by id")
         marked = {"relevant": helpful, "irrelevant": unhelpful}
-        return _learned(self._index.session(session).mark(**marked, query=query, scores=scores, explain=True))
+        return _session_output(self._index.session(session).mark(**marked, query=query, scores=scores, explain=True))
 
-    def explain_session(self, session: SessionId) -> Learned:
-        """Tell what was marked in a session, and which words its searches lean towards and away from because of it."""
-        return _learned(self._index.session(session).explain())
+    def explain_session(self, session: SessionId) -> SessionOutput:
+        """Return the marks of a session, and the words towards which, and away from which, they move its searches."""
+        return _session_output(self._index.session(session).explain())
 
     def forget(self, session: SessionId) -> dict[str, Any]:
-        """Delete all that is kept of a session: its marks and what they taught. For a new subject, or when asked to."""
+        """Delete a session: its marks and what they taught. Use it for a new subject, or if the user asks for it."""
         self._index.session(session).forget()
         return {"session": session, "forgotten": True}
 
     def next_to_screen(
         self,
         review: ReviewId,
-        size: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many documents.")] = 10,
-        characters: Annotated[int, Field(ge=100, le=_MOST_CHARACTERS, description="Of each text at most.")] = 4000,
-    ) -> list[Passage]:
-        """Answers the documents of a review, begun by a person, that are likeliest to be relevant and that nobody
-        has judged. Judge each by `screen`."""
-        found = self._review(review)
-        ids = found.next(size, "agent", MODEL)
-        return [{"id": id, "score": None, "text": _tidy(found.documents.text(id))[:characters]} for id in ids]
+        size: Annotated[int, Field(ge=1, le=_MAX_HITS, description="Maximum number of documents.")] = 10,
+        characters: Annotated[
+            int, Field(ge=100, le=_MAX_CHARACTERS, description="Maximum length of each text.")
+        ] = 4000,
+    ) -> list[PassageOutput]:
+        """Return the documents of a review that are most likely relevant and that nobody has judged.
+
+        A person must have started the review. Judge each document with `screen`.
+        """
+        opened = self._review(review)
+        ids = opened.next(size, "agent", MODEL)
+        return [{"id": id, "score": None, "text": _tidy(opened.documents.text(id))[:characters]} for id in ids]
 
     def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
-        """Tell which documents of a review are relevant. That helps to rank, and is counted apart: a person decides of
-        each document, and when the review stops."""
-        found = self._review(review)
-        found.judge(relevant, irrelevant, "agent", MODEL)
-        return {"review": review, "by_models": found.judged_by_models()}
+        """Judge documents of a review as relevant or irrelevant.
+
+        These judgements improve the ranking, and are counted separately: a person still judges each document, and
+        decides when the review stops.
+        """
+        opened = self._review(review)
+        opened.judge(relevant, irrelevant, "agent", MODEL)
+        return {"review": review, "by_models": opened.judged_by_models()}
 
     def _review(self, id: str) -> Review:
-        found = self._index.library.service.reviews.open(id)
-        if found.first_event["index"] != self._index.name:
-            raise NotFound(f"no review {id!r} of {self._index.name!r}", value=id, expected="one that was begun")
-        return found
+        review = self._index.library.service.reviews.open(id)
+        if review.first_event["index"] != self._index.name:
+            message = f"index {self._index.name!r} has no review {id!r}"
+            raise NotFound(message, value=id, expected="the id of a review of this index")
+        return review
 
-    def _passage(self, hit: Hit, characters: int) -> Passage:
+    def _passage(self, hit: Hit, characters: int) -> PassageOutput:
         text = _tidy(document_text(hit.source, self._index.fields))
-        found: Passage = {"id": hit.id, "score": None if hit.score is None else float(f"{hit.score:.4g}"), "text": text}
-        about = {name: value for name, value in hit.source.items() if name not in self._index.fields and _short(value)}
+        score = None if hit.score is None else float(f"{hit.score:.4g}")
+        passage: PassageOutput = {"id": hit.id, "score": score, "text": text}
+        fields = self._index.fields
+        about = {name: value for name, value in hit.source.items() if name not in fields and _is_short(value)}
         if about:
-            found["about"] = about
+            passage["about"] = about
         if len(text) > characters:
-            start = _start(text, hit.get("highlight", {}), characters)
-            found["text"], found["title"] = text[start : start + characters], title(text)
-            found["cut"] = f"characters {start} to {start + characters} of {len(text)}"
-        return found
+            start = _excerpt_start(text, hit.get("highlight", {}), characters)
+            passage["text"], passage["title"] = text[start : start + characters], title(text)
+            passage["cut"] = f"characters {start} to {start + characters} of {len(text)}"
+        return passage
 
 
 def _tidy(text: str) -> str:
-    """The text without white space that says nothing, for agents pay for each character; indents of code do."""
+    """Remove redundant white space from a text, since agents pay per character. Indentation is kept, for code."""
     lines = (line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip())
 
 
-def _short(value: Any) -> bool:
-    return isinstance(value, (str, int, float)) and len(str(value)) <= _LONGEST_VALUE
+def _is_short(value: Any) -> bool:
+    return isinstance(value, (str, int, float)) and len(str(value)) <= _MAX_VALUE_LENGTH
 
 
-def _start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Where the piece of a long text begins that has most of the query's words in it, a quarter of it before them."""
-    fragments = [fragment for found in highlight.values() for fragment in found]
-    best = max(fragments, key=_words_in, default="").strip("…")  # put there by SQLite's
+def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
+    """Return the start of an excerpt of a text, such that the best highlighted fragment follows its first quarter.
+
+    Args:
+        text: The text.
+        highlight: Field → highlighted fragments.
+        characters: The length of the excerpt.
+    """
+    fragments = [fragment for field_fragments in highlight.values() for fragment in field_fragments]
+    best = max(fragments, key=_highlighted_words, default="").strip("…")  # SQLite adds the ellipses
     before, *marked = (_tidy(unescape(part)) for part in best.replace("</em>", "").split("<em>", 1))
-    place = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
-    place += len(before) if marked else 0
-    return max(0, min(place - characters // 4, len(text) - characters))
+    position = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
+    position += len(before) if marked else 0
+    return max(0, min(position - characters // 4, len(text) - characters))
 
 
-def _words_in(fragment: str) -> tuple[int, int]:
-    """How many different words of a query a fragment has, and how many in all."""
+def _highlighted_words(fragment: str) -> tuple[int, int]:
+    """Return the number of distinct highlighted words in a fragment, and the number of all highlighted words."""
     words = [part.split("</em>")[0].lower() for part in fragment.split("<em>")[1:]]
     return len(set(words)), len(words)
 
 
-def _learned(session: dict[str, Any]) -> Learned:
+def _session_output(session: dict[str, Any]) -> SessionOutput:
     learned = session["learned"] or {"because": [], "towards": [], "away": [], "asked": []}
     marks = [
-        {"id": one["document"], "grade": one["grade"], "title": one["title"], "words": ", ".join(one["words"])}
-        for one in learned["because"]
+        {
+            "id": judged["document"],
+            "grade": judged["grade"],
+            "title": judged["title"],
+            "words": ", ".join(judged["words"]),
+        }
+        for judged in learned["because"]
     ]
     towards, away, asked = (", ".join(learned[name]) for name in ("towards", "away", "asked"))
-    return Learned(session=session["session"], marks=marks, towards=towards, away_from=away, also_asked=asked)
+    return SessionOutput(session=session["session"], marks=marks, towards=towards, away_from=away, also_asked=asked)

@@ -1,4 +1,4 @@
-"""What the retrievers of all frameworks do: hits as passages, and marks of them."""
+"""Code that the retrievers of several frameworks share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from resift.query.dsl import document_text
 
 @dataclass(frozen=True)
 class Passage:
-    """A hit: its id, the text of the fields that are searched, its other fields, and its score."""
+    """A hit.
+
+    Attributes:
+        id: The document's id.
+        text: The text of the index's text fields.
+        metadata: The document's other fields.
+        score: The hit's score; None if hits are sorted by a field.
+    """
 
     id: str
     text: str
@@ -21,7 +28,7 @@ class Passage:
 
 
 def passages(session: Session, hits: Hits) -> Iterator[Passage]:
-    """The hits of a session's search as passages, best first."""
+    """Yield the hits of a session's search as passages, best first."""
     fields = session.index.fields
     for hit in hits:
         metadata = {name: value for name, value in hit.source.items() if name not in fields}
@@ -29,7 +36,7 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
 
 
 class SessionMarking:
-    """Marks by a retriever that has a ``session``."""
+    """A mixin with the method :meth:`mark`, for retrievers that have a session."""
 
     session: Session
 

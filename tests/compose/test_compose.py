@@ -1,4 +1,4 @@
-"""``docker compose up``, with real containers, where Docker or podman is there: from nothing to a session's search."""
+"""Test ``docker compose up`` with real containers, if Docker or podman is installed."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from ports import free_ports
 ROOT = Path(__file__).parents[2]
 COPIED = ("docker-compose.yml", "Dockerfile", ".dockerignore", "pyproject.toml", "requirements-core.lock")
 KEY = f"rsf_{secrets.token_hex(32)}"
-MOST = 200e6  # bytes of the image
+MAX_IMAGE_BYTES = 200e6
 
 
 @dataclass
 class Composed:
-    """What docker-compose.yml has started, and where it answers."""
+    """The services that docker-compose.yml started, and the URLs of two of them."""
 
     containers: Containers
     folder: Path
     opensearch: str
-    reranker: str
+    resift: str
 
     def shell(self, service: str, script: str) -> str:
-        """What a script prints in a service's container; it need not succeed."""
+        """Return the output of a script in a service's container. The script may fail."""
         container = self.containers.of_service(self.folder, service)
         return self.containers.run("exec", container, "sh", "-c", script, check=False).strip()
 
 
 @pytest.fixture(scope="module")
 def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
-    """All services of a copy of this repository, on ports of its own, and set up."""
-    # the folder's name is the project's
+    """Start all services in a copy of this repository, on free ports."""
+    # The folder's name is the name of the project.
     folder = tmp_path_factory.mktemp(f"resift{uuid.uuid4().hex[:8]}", numbered=False)
     try:
         containers = find_containers(tmp_path_factory.mktemp("engine"))
@@ -58,12 +58,12 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     ports = dict(zip(("9200", "8080"), free_ports(2), strict=True))
     (folder / "Dockerfile").write_text(dockerfile.replace(base, python))
-    published = re.sub(r"127\.0\.0\.1:(\d+):", lambda found: f"127.0.0.1:{ports[found[1]]}:", compose)
+    published = re.sub(r"127\.0\.0\.1:(\d+):", lambda match: f"127.0.0.1:{ports[match[1]]}:", compose)
     (folder / "docker-compose.yml").write_text(published)
     containers.environment |= {"RESIFT_API_KEY": KEY, "RESIFT_OPENSEARCH_IMAGE": opensearch}
     try:
         containers.composed(folder, "build")
-        for service in ("opensearch", "reranker"):
+        for service in ("opensearch", "resift"):
             containers.composed(folder, "up", "-d", service)
             containers.wait_until_healthy(containers.of_service(folder, service))
         containers.composed(folder, "up", "-d", "setup")
@@ -72,17 +72,17 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
         yield Composed(containers, folder, *(f"http://127.0.0.1:{port}" for port in ports.values()))
     finally:
         containers.composed(folder, "down", "-v")
-        # as Docker and as podman name them; the layers stay for the next build
-        images = [f"{folder.name}{between}{service}" for between in "-_" for service in ("reranker", "setup")]
+        # Docker and podman name images differently. Their layers stay cached for the next build.
+        images = [f"{folder.name}{between}{service}" for between in "-_" for service in ("resift", "setup")]
         containers.run("rmi", "-f", *images, check=False)
 
 
 def ask(url: str, body: dict[str, Any] | None = None) -> Any:
-    """The answer to a request with the key."""
+    """Return the response to a request with the API key."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
-    asked = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
-    with urllib.request.urlopen(asked, timeout=60) as answer:
-        return json.load(answer)
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
 
 
 def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
@@ -90,8 +90,8 @@ def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
     body = {"query": {"match": {"text": "divorce"}}, "ext": {"ml_inference": {"session": "anna"}}}
     before = [hit["_id"] for hit in ask(search, body)["hits"]["hits"]]
     marked = {"session": "anna", "index": "resift-demo", "query": "divorce", "relevant": [before[-1]]}
-    assert ask(f"{composed.reranker}/v1/feedback", marked)["steps"] == 1
-    # on a busy machine the cluster gives up on the reranker, and answers as it was asked
+    assert ask(f"{composed.resift}/v1/feedback", marked)["steps"] == 1
+    # On a busy machine, the cluster's request to the service may time out. The search then runs unchanged.
     deadline = time.monotonic() + 120
     while "matched_queries" not in (hits := ask(search, body)["hits"]["hits"])[0] and time.monotonic() < deadline:
         time.sleep(1)
@@ -100,10 +100,10 @@ def test_a_session_changes_a_search_of_the_cluster(composed: Composed) -> None:
 
 def test_the_image_is_small_and_its_container_may_do_little(composed: Composed) -> None:
     containers = composed.containers
-    container = json.loads(containers.run("inspect", containers.of_service(composed.folder, "reranker")))[0]
+    container = json.loads(containers.run("inspect", containers.of_service(composed.folder, "resift")))[0]
     (image,) = json.loads(containers.run("image", "inspect", container["Image"]))
-    assert image["Size"] <= MOST
-    assert composed.shell("reranker", "id -u") == "1000"
-    assert "Read-only" in composed.shell("reranker", "touch /opt/resift/x")
-    assert composed.shell("reranker", "for one in gcc cc pip apt dpkg perl; do command -v $one; done") == ""
-    assert composed.shell("reranker", "touch /data/x /tmp/x && echo written") == "written"
+    assert image["Size"] <= MAX_IMAGE_BYTES
+    assert composed.shell("resift", "id -u") == "1000"
+    assert "Read-only" in composed.shell("resift", "touch /opt/resift/x")
+    assert composed.shell("resift", "for one in gcc cc pip apt dpkg perl; do command -v $one; done") == ""
+    assert composed.shell("resift", "touch /data/x /tmp/x && echo written") == "written"

@@ -1,4 +1,4 @@
-"""What is deployed: manifests of the chart are valid and hardened, units and roles are those of today's version."""
+"""Tests of deploy/: Kubernetes manifests, the systemd unit, Terraform and Docker Compose."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from resift.schema import fields_of
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 RENDERED = DEPLOY / "kubernetes.yaml"
-# of Prometheus's operator, whose schema Kubernetes does not have
 FOREIGN = {"ServiceMonitor"}
+"""Kinds of Prometheus's operator, which are not in Kubernetes' schemas."""
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """What the chart makes with everything switched on, by kind."""
-    return {one["kind"]: one for one in yaml.safe_load_all(RENDERED.read_text("utf-8"))}
+    """Return the manifests of the chart with all options enabled, by kind."""
+    return {manifest["kind"]: manifest for manifest in yaml.safe_load_all(RENDERED.read_text("utf-8"))}
 
 
 def test_manifests_are_valid() -> None:
@@ -50,7 +50,9 @@ def test_the_deployment_is_hardened_and_found_by_what_selects_it() -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert {"/data", "/tmp"} < {one["mountPath"] for one in container["volumeMounts"]}  # all that is written to
+    assert {"/data", "/tmp"} < {
+        one["mountPath"] for one in container["volumeMounts"]
+    }  # the only folders that are written to
     selectors = [
         spec["selector"]["matchLabels"],
         found["Service"]["spec"]["selector"],
@@ -87,6 +89,6 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
 
 def test_containers_of_docker_compose_may_write_to_their_volume_alone() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
-    reranker = services["reranker"]
-    assert (reranker["read_only"], reranker["tmpfs"], reranker["cap_drop"]) == (True, "/tmp", ["ALL"])
-    assert reranker["environment"]["RESIFT_INDEX"] == "resift-demo"
+    service = services["resift"]
+    assert (service["read_only"], service["tmpfs"], service["cap_drop"]) == (True, "/tmp", ["ALL"])
+    assert service["environment"]["RESIFT_INDEX"] == "resift-demo"

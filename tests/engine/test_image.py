@@ -1,4 +1,4 @@
-"""The container image: what its user has to write lands where the user may write, and outlives the container."""
+"""Tests of the Dockerfile: commands write to the volume, and the image contains no build tools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def instructions(name: str) -> list[str]:
-    """What every instruction of this name in the Dockerfile says, in order, its lines as one."""
+    """Return the arguments of all instructions of this name in the Dockerfile, with continued lines joined."""
     text = re.sub(r"^ +#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return re.findall(rf"^{name} (.*)$", text.replace("\\\n", ""), re.MULTILINE)
 
 
 def test_commands_run_in_the_volume_as_its_owner() -> None:
-    """`resift index` leaves refused documents, and `resift keys` its file, in the folder where they are run."""
+    """`resift index` writes refused documents, and `resift keys` its file, to the current folder."""
     (volume,), (user,) = instructions("VOLUME"), instructions("USER")
     assert instructions("WORKDIR")[-1] == volume
     assert f"install -d -o {user} -g {user} {volume}" in " ".join(instructions("RUN"))
@@ -27,13 +27,13 @@ def test_commands_run_in_the_volume_as_its_owner() -> None:
 
 
 def test_the_source_is_not_where_commands_run() -> None:
-    """Python would import it instead of what is installed."""
+    """Python would import the source instead of the installed package."""
     (copied,) = {one.split()[-1] for one in instructions("COPY") if not one.startswith("--from")}
     assert copied not in ("", ".", *instructions("WORKDIR"))
 
 
 def test_what_runs_has_no_compiler_and_no_package_manager() -> None:
-    """The last stage is made of what is left of the others, which have both."""
+    """The last stage copies files of the previous stages, which delete these tools."""
     assert instructions("FROM")[-1] == "scratch"
     assert {one.split()[1] for one in instructions("COPY") if one.startswith("--from")} == {"/", "/opt/resift"}
     removed = " ".join(instructions("RUN"))

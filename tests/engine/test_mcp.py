@@ -140,7 +140,7 @@ def test_an_agent_screens_a_review_of_its_index(news: Index) -> None:
         for tool, ids in (("next_to_screen", {}), ("screen", {"relevant": ["x"]})):
             refused = await client.call_tool(tool, {"review": "elsewhere", **ids})
             assert refused.is_error
-            assert "no review 'elsewhere' of 'news'" in text_of(refused)
+            assert "index 'news' has no review 'elsewhere'" in text_of(refused)
 
     asked(server(news), scenario)
     assert review.progress().read == 0
@@ -155,7 +155,7 @@ def test_tools_say_what_they_are_for(news: Index) -> None:
             *("NextToScreenTool", "ScreenTool"),
         }
         assert (tools["search"].description or "").startswith(
-            "Search the index 'news'. Reports on fires.\n\nAnswers the"
+            "Search the index 'news'. Reports on fires.\n\nReturn the"
         )
         for tool in tools.values():
             assert all("description" in argument for argument in tool.input_schema["properties"].values())

@@ -278,6 +278,6 @@ for folder in sys.argv[1:]: os.chdir(folder); build_meta.build_wheel('../..')"""
         assert f'version = "{resift.__version__}"' in (folder / "pyproject.toml").read_text("utf-8")
         (lines,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text("utf-8"), re.DOTALL)
         exec(lines, names)
-    assert [len(names[found]) for found in ("documents", "nodes", "found")] == [1, 1, 1]
+    assert [len(names[name]) for name in ("documents", "nodes", "retrieved")] == [1, 1, 1]
     for module in PACKAGES.values():
         assert str(sys.modules.pop(module).__file__).startswith(str(tmp_path))

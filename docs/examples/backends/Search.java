@@ -1,4 +1,4 @@
-// A backend's own hybrid search, in a session: java -cp ... Search.java QUERY SESSION [PIPELINE]
+// A hybrid search of a backend, in a session: java -cp ... Search.java QUERY SESSION [PIPELINE]
 // With org.opensearch.client:opensearch-java and org.apache.httpcomponents.client5:httpclient5 in the class path.
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -23,7 +23,7 @@ public class Search {
         return System.getenv().getOrDefault(name, otherwise);
     }
 
-    /** The search body with what the session knows in it; as it was, where the reranker is away or slow. */
+    /** Return the search body, rewritten by the session. If the service fails or is slow, return the body unchanged. */
     static Map<String, Object> rewrite(String index, Map<String, Object> body, String session) {
         try {
             var asked = new java.util.HashMap<>(body);
@@ -38,7 +38,7 @@ public class Search {
             if (answer.statusCode() != 200) return body;
             @SuppressWarnings("unchecked")
             var rewritten = (Map<String, Object>) JSON.readValue(answer.body(), Map.class).get("body");
-            rewritten.remove("ext"); // without ML Commons OpenSearch refuses our part of it
+            rewritten.remove("ext"); // without ML Commons, OpenSearch refuses ext.ml_inference
             return rewritten;
         } catch (Exception away) {
             return body;
@@ -51,7 +51,7 @@ public class Search {
             "query", Map.of("hybrid", Map.of("queries", List.of(
                 Map.of("match", Map.of("text", query)), Map.of("term", Map.of("section", "news"))))),
             "size", 5);
-        body = rewrite("papers", body, session); // the one line
+        body = rewrite("papers", body, session); // the only line to add
         var node = HttpHost.create(URI.create(variable("OPENSEARCH_URL", "http://127.0.0.1:9200")));
         try (var transport = ApacheHttpClient5TransportBuilder.builder(node).build()) {
             var client = new OpenSearchGenericClient(transport);

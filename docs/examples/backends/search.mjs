@@ -1,4 +1,4 @@
-// A backend's own hybrid search, in a session: node search.mjs QUERY SESSION [PIPELINE]
+// A hybrid search of a backend, in a session: node search.mjs QUERY SESSION [PIPELINE]
 // npm install @opensearch-project/opensearch
 import { Client } from "@opensearch-project/opensearch";
 
@@ -6,7 +6,7 @@ const [query, session, search_pipeline] = process.argv.slice(2);
 const client = new Client({ node: process.env.OPENSEARCH_URL ?? "http://127.0.0.1:9200" });
 const resift = process.env.RESIFT_URL ?? "http://127.0.0.1:8080";
 
-/** The search body with what the session knows in it; as it was, where the reranker is away or slow. */
+/** Return the search body, rewritten by the session. If the service fails or is slow, return the body unchanged. */
 async function rewrite(index, body, session) {
   try {
     const answer = await fetch(`${resift}/v1/rewrite`, {
@@ -16,7 +16,7 @@ async function rewrite(index, body, session) {
       signal: AbortSignal.timeout(1000),
     });
     if (!answer.ok) return body;
-    const { ext, ...rewritten } = (await answer.json()).body; // without ML Commons OpenSearch refuses our part of ext
+    const { ext, ...rewritten } = (await answer.json()).body; // without ML Commons, OpenSearch refuses ext.ml_inference
     return rewritten;
   } catch {
     return body;
@@ -27,7 +27,7 @@ let body = {
   query: { hybrid: { queries: [{ match: { text: query } }, { term: { section: "news" } }] } },
   size: 5,
 };
-body = await rewrite("papers", body, session); // the one line
+body = await rewrite("papers", body, session); // the only line to add
 const answer = await client.search({ index: "papers", body, ...(search_pipeline && { search_pipeline }) });
 console.log(answer.body.hits.hits.map((hit) => hit._id).join(" "));
 await client.close();

@@ -1,4 +1,4 @@
-"""A backend's own hybrid search, in a session: python search.py QUERY SESSION [PIPELINE]"""
+"""Run a hybrid search of a backend, in a session: python search.py QUERY SESSION [PIPELINE]."""
 
 import os
 import sys
@@ -13,6 +13,6 @@ body = {
     "query": {"hybrid": {"queries": [{"match": {"text": query}}, {"term": {"section": "news"}}]}},
     "size": 5,
 }
-body = resift.rewrite("papers", body, session=session)  # the one line
+body = resift.rewrite("papers", body, session=session)  # the only line to add
 answer = client.search(index="papers", body=body, params={"search_pipeline": pipeline[0]} if pipeline else {})
 print(*[hit["_id"] for hit in answer["hits"]["hits"]])

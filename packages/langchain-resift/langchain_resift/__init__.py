@@ -1,4 +1,4 @@
-"""The retriever of ``resift.integrations.langchain``, by the name that LangChain's packages have."""
+"""LangChain retriever of Resift (see :mod:`resift.integrations.langchain`)."""
 
 from resift.integrations.langchain import ResiftRetriever
 

@@ -1,4 +1,4 @@
-"""The retriever of ``resift.integrations.llamaindex``, by the name that LlamaIndex's packages have."""
+"""LlamaIndex retriever of Resift (see :mod:`resift.integrations.llamaindex`)."""
 
 from resift.integrations.llamaindex import ResiftRetriever
 

@@ -1,4 +1,4 @@
-"""The retriever of ``resift.integrations.haystack``, by the name that Haystack's packages have."""
+"""Haystack retriever of Resift (see :mod:`resift.integrations.haystack`)."""
 
 from resift.integrations.haystack import ResiftRetriever
 
