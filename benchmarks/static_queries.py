@@ -29,7 +29,7 @@ import torch
 from resift import load_model
 from resift.arrays import Floats
 from resift.encoders.queries import StaticQueries
-from resift.feedback.feedback import DEFAULT_METHOD
+from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Collection, read_collection
 from resift_lab.evaluation.feedback.bench import FeedbackBench

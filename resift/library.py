@@ -19,7 +19,7 @@ from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
-from resift.feedback.explain import title
+from resift.feedback.explain import title_of
 from resift.feedback.judgements import collect_marks
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
@@ -99,7 +99,7 @@ class Hits(HitTable, list[Hit]):
 
     def __repr__(self) -> str:
         lines = [
-            f"{rank:3}. {hit.rounded_score:6}  {hit.id}: {title(document_text(hit.source, self._fields))}"
+            f"{rank:3}. {hit.rounded_score:6}  {hit.id}: {title_of(document_text(hit.source, self._fields))}"
             for rank, hit in enumerate(self, self._start + 1)
         ]
         meant = [f"did you mean: {self.did_you_mean}"] if self.did_you_mean else []

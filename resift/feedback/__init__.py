@@ -1,1 +1,1 @@
-"""What ranks: feedback, late interaction, spelling, and why."""
+"""Relevance feedback: what a session learns from judged documents, and explanations of it."""

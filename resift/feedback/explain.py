@@ -1,4 +1,4 @@
-"""Why a session ranks as it does: what its judgements have taught, in words."""
+"""Explain what a session has learned, and why it moves hits."""
 
 from __future__ import annotations
 
@@ -16,102 +16,126 @@ from resift.feedback.judgements import JudgedDocument
 from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.similarity import unit_rows
 
-_TITLE_LENGTH, _READ_LENGTH = 80, 5000  # characters
-_COUNT = 5  # words of a kind
+_MAX_TITLE = 80  # characters
+_READ_CHARACTERS = 5000  # characters of a text that are read
+_WORDS = 5  # number of words in each list of an explanation
 
 
 def explain(
-    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], asked: Sequence[str] = ()
+    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], expansion_words: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What a session has taught, from the documents that were ``judged``, the feedback that was learned from them, and
-    the words that are ``asked`` for, heaviest first.
+    """Return a summary of what a session has learned, as JSON. Function words such as "the" are left out.
 
-    ``because``: each judged document with the five of its words that pull or push most. ``towards`` and ``away``:
-    the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the first of these
-    words, ten at most. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
+    Args:
+        model: The model of the document vectors.
+        feedback: The feedback that was learned from the judged documents.
+        judged: The judged documents.
+        expansion_words: Expansion words of the query, heaviest first.
+
+    Returns:
+        A dictionary with these keys:
+
+        - ``because``: for each judged document its index, id, grade and title, and the five words that contribute
+          most to its influence.
+        - ``towards``: the five words nearest to the direction in which queries move. Empty without relevant documents.
+        - ``away``: the five words nearest to the opposite direction. Empty without irrelevant documents.
+        - ``asked``: the first ten expansion words.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
-    # without a direction, as query expansion alone has none, every word would be as near as any other
+    # Methods that move no queries have no direction, to which all words would be equally near.
     moves = bool(np.any(direction))
-    pulled = moves and any(one.judgement.grade > 0 for one in judged)
-    pushed = moves and any(one.judgement.grade < 0 for one in judged)
+    has_relevant = any(document.judgement.grade > 0 for document in judged)
+    has_irrelevant = any(document.judgement.grade < 0 for document in judged)
     return {
-        "because": [_explain_judgement(model, direction, one) for one in judged],
-        "towards": _nearest_words(model, direction) if pulled else [],
-        "away": _nearest_words(model, -direction) if pushed else [],
-        "asked": list(asked[: 2 * _COUNT]),
+        "because": [_explain_judgement(model, direction, document) for document in judged],
+        "towards": _nearest_words(model, direction) if moves and has_relevant else [],
+        "away": _nearest_words(model, -direction) if moves and has_irrelevant else [],
+        "asked": list(expansion_words[: 2 * _WORDS]),
     }
 
 
 def _nearest_words(model: Model, direction: Floats) -> list[str]:
-    """The vocabulary's words nearest to a direction (K,), but for function words, which tell a reader nothing."""
-    nearest = model.nearest_words(direction, 3 * _COUNT)
-    return [word for word in nearest if word not in FUNCTION_WORDS][:_COUNT]
+    """Return the words of the vocabulary nearest to a direction of shape (K,), without function words."""
+    nearest = model.nearest_words(direction, 3 * _WORDS)
+    return [word for word in nearest if word not in FUNCTION_WORDS][:_WORDS]
 
 
-def _explain_judgement(model: Model, direction: Floats, one: JudgedDocument) -> dict[str, Any]:
-    sign = 1 if one.judgement.grade > 0 else -1
-    return {**_describe_judgement(one), "words": _characteristic_words(model, one.text, sign * direction)}
-
-
-def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
+def _explain_judgement(model: Model, direction: Floats, document: JudgedDocument) -> dict[str, Any]:
+    sign = 1 if document.judgement.grade > 0 else -1
     return {
-        "index": one.judgement.index,
-        "document": one.judgement.document,
-        "grade": one.judgement.grade,
-        "title": title(one.text),
+        **_describe_judgement(document),
+        "words": _characteristic_words(model, document.text, sign * direction),
+    }
+
+
+def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
+    return {
+        "index": document.judgement.index,
+        "document": document.judgement.document,
+        "grade": document.judgement.grade,
+        "title": title_of(document.text),
     }
 
 
 def _characteristic_words(model: Model, text: str, direction: Floats) -> list[str]:
-    """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
+    """Return the five words of a text whose weighted vectors have the largest product with a direction, best first."""
     table = model.table
-    tokens = dict.fromkeys(tokenize(text[:_READ_LENGTH]))
+    tokens = dict.fromkeys(tokenize(text[:_READ_CHARACTERS]))
     rows = {word: row for word in tokens if word not in FUNCTION_WORDS and (row := table.index[word]) >= 0}
     if not rows:
         return []
     words, ids = list(rows), np.fromiter(rows.values(), np.int64)
     scores = (model.word_vectors(ids) @ direction) * table.weights[ids]
-    order = np.argsort(-scores, kind="stable")[:_COUNT]
+    order = np.argsort(-scores, kind="stable")[:_WORDS]
     return [words[i] for i in order if scores[i] > 0]
 
 
-def title(text: str) -> str:
-    """A text's first line, cut at the end of a word after at most 80 characters.
+def title_of(text: str) -> str:
+    r"""Return the first line of a text, cut at the end of a word after at most 80 characters.
 
-    >>> title("  Bush fire\\nSydney")
+    >>> title_of("  Bush fire\nSydney")
     'Bush fire'
     """
-    line = next(iter(text.lstrip()[:_READ_LENGTH].splitlines()), "").strip()
-    return line if len(line) <= _TITLE_LENGTH else re.sub(r"\s+\S*$", "", line[:_TITLE_LENGTH]) + "…"
+    line = next(iter(text.lstrip()[:_READ_CHARACTERS].splitlines()), "").strip()
+    return line if len(line) <= _MAX_TITLE else re.sub(r"\s+\S*$", "", line[:_MAX_TITLE]) + "…"
 
 
-def reasons(
+def explain_moves(
     feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], moved: Sequence[int]
 ) -> list[dict[str, Any] | None]:
-    """Which judgement moved each of a search's n hits, or None where none can be named.
+    """Return which judgement moved each of n hits.
 
-    ``feedback`` was learned from ``judged`` and is scoped to the search (:meth:`Feedback.scoped`); ``vectors`` (n, K)
-    are the hits', and ``moved`` (n,) says how many places each won by the session, negative if it lost some.
+    The reason is the judged document that is most similar to the hit under the mask, times the weight of its judgement.
+    It must agree with the movement: a relevant document explains a hit that moved up, an irrelevant document a hit that
+    moved down. Hits that stayed in place, moved in the other direction, or are similar to no judged document moved
+    because of other hits, and have no reason.
 
-    That is the judged document most like the hit under the mask, in proportion to what its judgement counts here, if it
-    explains the way that the hit went: up for a relevant one, down for an irrelevant one. A hit that stayed where it
-    was, that went the other way, or that is like none of them was moved by what others won or lost. By places, and not
-    by similarities: these may all fall, where a session leads away from what most documents have in common, and what
-    fell least still goes up.
+    Movement is measured in places and not in similarities, because a session can reduce all similarities. The hits
+    whose similarity falls least then move up.
+
+    Args:
+        feedback: The feedback for the search, as :meth:`Feedback.scoped` returns it.
+        judged: The judged documents from which the feedback was learned.
+        vectors: Vectors of the hits, shape (n, K).
+        moved: Number of places that each hit moved up by the session. Negative if it moved down.
+
+    Returns:
+        For each hit the judged document's index, id, grade and title, its ``similarity`` and the places ``moved``, or
+        None if no judgement explains the movement.
     """
-    # a judgement out of the search's scope did not move anything, near as its document may be
+    # Documents whose judgements do not apply to this search cannot be reasons.
     documents = [judged[position] for position in feedback.positions]
     if not documents:
         return [None] * len(vectors)
-    matrix = np.stack([one.vector for one in documents])
-    similarities = unit_rows(vectors * feedback.mask) @ unit_rows(matrix * feedback.mask).T
-    nearest, rows = (similarities * np.abs(feedback.grades)).argmax(axis=1), np.arange(len(vectors))
-    found = similarities[rows, nearest].astype(float).round(6)
-    fitting = (np.asarray(moved) * feedback.grades[nearest] > 0) & (found > 0)
-    return [
-        {**_describe_judgement(documents[position]), "similarity": similarity, "moved": places} if fits else None
-        for position, similarity, places, fits in zip(
-            nearest.tolist(), found.tolist(), moved, fitting.tolist(), strict=True
-        )
-    ]
+    judged_vectors = np.stack([document.vector for document in documents])
+    similarities = unit_rows(vectors * feedback.mask) @ unit_rows(judged_vectors * feedback.mask).T
+    nearest = (similarities * np.abs(feedback.grades)).argmax(axis=1)
+    largest = similarities[np.arange(len(vectors)), nearest].astype(float).round(6)
+    agrees = (np.asarray(moved) * feedback.grades[nearest] > 0) & (largest > 0)
+    reasons: list[dict[str, Any] | None] = []
+    for position, similarity, places, is_reason in zip(
+        nearest.tolist(), largest.tolist(), moved, agrees.tolist(), strict=True
+    ):
+        reason = {**_describe_judgement(documents[position]), "similarity": similarity, "moved": places}
+        reasons.append(reason if is_reason else None)
+    return reasons

@@ -1,25 +1,13 @@
-"""Relevance feedback: what a session's judged documents change about its next searches.
+"""Learn from the judged documents of a session, and change its next searches accordingly.
 
-No document is encoded again. Everything is learned anew from the judged documents, so a judgement can be taken back.
-
-==================  ================================================================================================
-``mask``            Weights of the dimensions. Adam lowers the spherical entropy around one centre for the relevant and
-                    one for the irrelevant documents (Passalis and Tefas 2018, Algorithm 2).
-``lexical``         Query expansion. The engine is also asked for weighted words of the relevant documents (Rocchio on
-                    term weights).
-``ridge+lexical``   The default: ``lexical``, and a ridge regression that moves the query's vector. It gives relevant
-                    documents 1 and the others 0, and its prior is the query.
-==================  ================================================================================================
-
-Other methods of the literature are in :mod:`resift_lab.evaluation.feedback`, which compares them.
-
-A hit's similarity is that of mask ⊙ transformed query with mask ⊙ document, and its engine's score is that of the
-expanded query.
+Documents are never encoded again. Everything is learned anew from the judged documents, so any judgement can be taken
+back. A hit's similarity is that of mask ⊙ transformed query and mask ⊙ document vector. The engine's score is that of
+the query with its expansion words. :mod:`resift.feedback.methods` lists the methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -28,104 +16,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput
+from resift.feedback.expansion import HALF_EVIDENCE, Bag, expansion_terms
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.mask import learn_mask
+from resift.feedback.methods import DEFAULT_METHOD, METHODS, Method, resolve_method
+from resift.feedback.ridge import Background, RidgeRegression
+from resift.feedback.scope import (
+    MIN_BACKGROUND,
+    SCOPE_WEIGHT,
+    largest_by_query,
+    nearness_by_vectors,
+    nearness_by_words,
+)
 from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
 from resift.vectors.weights import discount_alpha
 
-RIDGE_PRIOR = 0.3
-RIDGE_PENALTY = 2.0  # λ of the ridge regression that feedback moves queries by
-_DRAWN_WEIGHT = 1 / 3  # of a drawn document in it, where an explicit mark weighs 1, if vectors have so many dimensions
-_DIMENSIONS = 256  # in fewer of them as many documents would leave nothing to tell apart, and weigh less
-MAX_TERMS, TERM_WEIGHTS = 60, (4.0, 3.0)
-HALF = 3.0  # the evidence with which words and similarity have half of the weight that they come near to
-# the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
-# begins to count, what it counts then, and how many of the words of all such judgements are asked for
-SCOPE_DEVIATIONS, SCOPE_WEIGHT, SCOPE_TERMS = (1.0, 3.0), 0.5, 8
-_MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
-
-
-@dataclass(frozen=True)
-class Method:
-    """The parts that a method learns.
-
-    Attributes:
-        masked: A mask over the dimensions.
-        ridge: A ridge regression that moves the query's vector.
-        expands: Expansion words.
-    """
-
-    masked: bool = False
-    ridge: bool = False
-    expands: bool = False
-
-
-METHODS = {
-    "mask": Method(masked=True),
-    "lexical": Method(expands=True),
-    "ridge+lexical": Method(ridge=True, expands=True),
-}
-DEFAULT_METHOD = "ridge+lexical"
-
-
-def resolve_method(method: str | Method) -> Method:
-    """Return the method of a name in METHODS, or the argument if it is a method.
-
-    Raises:
-        BadInput: If no method has this name.
-    """
-    if isinstance(method, Method):
-        return method
-    if method not in METHODS:
-        raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(METHODS))
-    return METHODS[method]
-
-
-Bag = Mapping[str, float]
-
-
-class Background:
-    """``vectors`` (n, K) of documents drawn from an index, at length 1; none of an index of which nothing is known.
-
-    What a ridge regression learns from judged documents shall change little about all others. So each drawn document
-    counts in it w marks, with the value that the query alone gives it; w is a third, and less where vectors have fewer
-    than 256 dimensions. That is the regression without them in which the judged documents' vectors are multiplied by
-    (I + w / λ · BᵀB)⁻¹: directions that documents of this index have in common are shrunk, for in these the marks say
-    little. It is a linear discriminant with the background's covariance (Hariharan, Malik and Ramanan 2012,
-    "Discriminative decorrelation for clustering and classification", who take it for all irrelevant examples). Of few
-    documents it is close to I.
-    """
-
-    def __init__(self, vectors: NDArray[Any]) -> None:
-        self.vectors = unit_rows(vectors)
-
-    @cached_property
-    def _factor(self) -> Floats:
-        """F (n, K) such that the product above is x - Fᵀ · F · x, by Woodbury's identity."""
-        # of the documents' products, since there may be far more dimensions than documents
-        products = self.vectors.astype(np.float64) @ self.vectors.T
-        weight = _DRAWN_WEIGHT * min(1.0, self.vectors.shape[1] / _DIMENSIONS)
-        products[np.diag_indices_from(products)] += RIDGE_PENALTY / weight
-        return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
-
-    def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """``rows`` (m, K), each multiplied as above."""
-        return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
-
 
 @dataclass(frozen=True)
 class Feedback:
-    """What m judged documents teach about queries; make it by :meth:`learn` or :meth:`from_judged`.
+    """The result of learning from m judged documents. Create it with :meth:`learn` or :meth:`from_judged`.
 
-    ``vectors`` (m, K), float32: the judged documents' vectors at length 1. ``grades`` (m,): each judgement's sign and
-    how much it counts, 1 for an explicit one. ``mask`` (K,), float32. ``bags``: the documents' m bags of words, or none
-    if the method does not expand queries. ``queries``: the m texts that they were judged for, or none if unknown.
-    ``positions``: where each of the m documents stood in what was learned from, from 0. ``known``: the part of each
-    document's words, 0 to 1, that its vector stands for, or none if all of them have vectors. ``background``: documents
-    of the index that is searched, from which the ridge regression tells the judged ones apart; None if none are known.
-    ``here``: which judgements are the search's own, and not carried over from another query; none where all are.
+    Attributes:
+        vectors: Vectors of the judged documents at length 1, shape (m, K), float32.
+        grades: Sign and weight of each judgement, shape (m,). An explicit mark has the weight 1.
+        mask: Weight of each dimension, shape (K,), float32.
+        bags: Bags of words of the documents. Empty if the method does not expand queries.
+        queries: Queries for which the documents were judged. Empty if they are unknown.
+        positions: Position of each document among the documents that were passed to :meth:`learn` or
+            :meth:`from_judged`.
+        known_shares: Share of each document's words that its vector represents, from 0 to 1. Empty if vectors
+            represent all words.
+        method: The method of learning.
+        background: Background documents of the searched index, or None if they are unknown.
+        is_for_query: Whether each judgement was made for the current query, and not carried over from an earlier
+            query. Empty if all were made for the current query.
     """
 
     vectors: Floats
@@ -134,10 +59,10 @@ class Feedback:
     bags: tuple[Bag, ...] = ()
     queries: tuple[str, ...] = ()
     positions: tuple[int, ...] = ()
-    known: tuple[float, ...] = ()
+    known_shares: tuple[float, ...] = ()
     method: Method = field(default=METHODS[DEFAULT_METHOD])
     background: Background | None = None
-    here: tuple[bool, ...] = ()
+    is_for_query: tuple[bool, ...] = ()
 
     @classmethod
     def learn(
@@ -148,21 +73,28 @@ class Feedback:
         grades: Sequence[float] | None = None,
         bags: Sequence[Bag] = (),
     ) -> Feedback:
-        """Learn from the vectors of relevant (p, K) and irrelevant (q, K) documents; both may be empty, shape (0, K).
+        """Learn from the vectors of relevant and irrelevant documents.
 
-        ``grades`` and ``bags`` are those of the p + q documents in this order; without grades they are 1 and -1.
-        ``method`` is a method or the name of one in METHODS. Raises BadInput for an unknown name.
+        Args:
+            relevant: Vectors of the relevant documents, shape (p, K). p may be 0.
+            irrelevant: Vectors of the irrelevant documents, shape (q, K). q may be 0.
+            method: A method, or the name of a method in METHODS.
+            grades: Sign and weight of the p + q judgements, in this order. The default is 1 and -1.
+            bags: Bags of words of the p + q documents, in this order.
+
+        Raises:
+            BadInput: If no method has this name.
         """
-        chosen = resolve_method(method)
+        method = resolve_method(method)
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
-        mask = learn_mask(relevant, irrelevant) if chosen.masked else np.ones(np.shape(relevant)[1], np.float32)
+        mask = learn_mask(relevant, irrelevant) if method.masked else np.ones(np.shape(relevant)[1], np.float32)
         return cls(
-            unit_rows(np.concatenate([relevant, irrelevant])),
-            signs if grades is None else np.asarray(grades, np.float64),
-            mask,
-            tuple(bags) if chosen.expands else (),
+            vectors=unit_rows(np.concatenate([relevant, irrelevant])),
+            grades=signs if grades is None else np.asarray(grades, np.float64),
+            mask=mask,
+            bags=tuple(bags) if method.expands else (),
             positions=tuple(range(len(signs))),
-            method=chosen,
+            method=method,
         )
 
     @classmethod
@@ -174,224 +106,209 @@ class Feedback:
         method: str | Method = DEFAULT_METHOD,
         known_share: Callable[[str], float] | None = None,
     ) -> Feedback:
-        """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
+        """Learn from the judged documents of a session.
 
-        ``idf`` weighs words as in :func:`bag_of_words`. ``method`` is that of :meth:`learn`. ``known_share`` returns
-        the share of a text's words that have vectors, 0 to 1; without it all words have vectors.
+        Args:
+            judged: The judged documents.
+            dim: Number of dimensions K of their vectors.
+            idf: Function that returns the inverse document frequency of a word.
+            method: A method, or the name of a method in METHODS.
+            known_share: Function that returns the share of a text's words that its vector represents, from 0 to 1.
+                Without it, vectors represent all words.
+
+        Raises:
+            BadInput: If no method has this name.
         """
+        method = resolve_method(method)
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
         ordered = [judged[position] for position in positions]
-        sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -1)]
-        relevant, irrelevant = (np.array(side, np.float32).reshape(-1, dim) for side in sides)
-        bags = [bag_of_words(one.text, idf) for one in ordered] if resolve_method(method).expands else []
-        feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
-        queries = tuple(one.judgement.query for one in ordered)
-        known = () if known_share is None else tuple(known_share(one.text) for one in ordered)
-        return replace(feedback, queries=queries, positions=tuple(positions), known=known)
+        relevant = [document.vector for document in ordered if document.judgement.grade > 0]
+        irrelevant = [document.vector for document in ordered if document.judgement.grade < 0]
+        feedback = cls.learn(
+            np.array(relevant, np.float32).reshape(-1, dim),
+            np.array(irrelevant, np.float32).reshape(-1, dim),
+            method,
+            grades=[document.judgement.grade for document in ordered],
+            bags=[bag_of_words(document.text, idf) for document in ordered] if method.expands else [],
+        )
+        return replace(
+            feedback,
+            queries=tuple(document.judgement.query for document in ordered),
+            positions=tuple(positions),
+            known_shares=() if known_share is None else tuple(known_share(document.text) for document in ordered),
+        )
 
-    def by_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
-        """The same feedback by other ``vectors`` (K,) of its documents, by their places in this one, and by a
-        ``background`` of theirs; without the documents that have none, and without words."""
-        places, rows = list(vectors), unit_rows(np.stack(list(vectors.values())))
+    def with_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
+        """Return feedback on the same judgements with the vectors of a different field, and without words.
+
+        Args:
+            vectors: By position in this feedback, the document's vector of shape (K,). Documents without a vector
+                are left out.
+            background: Background documents with vectors of this field.
+        """
+        rows = list(vectors)
+        units = unit_rows(np.stack(list(vectors.values())))
         return Feedback(
-            rows,
-            self.grades[places],
-            np.ones(rows.shape[1], np.float32),
-            positions=tuple(self.positions[place] for place in places),
+            vectors=units,
+            grades=self.grades[rows],
+            mask=np.ones(units.shape[1], np.float32),
+            positions=tuple(self.positions[row] for row in rows),
             method=replace(self.method, masked=False, expands=False),
             background=background,
         )
 
+    def with_background(self, background: Background) -> Feedback:
+        """Return the same feedback with background documents."""
+        cached: Feedback | None = vars(self).get("_with_background")
+        # The last result is cached together with its own cached properties, because each search of a session needs it.
+        if cached is None or cached.background is not background:
+            cached = vars(self)["_with_background"] = replace(self, background=background)
+        return cached
+
     @property
     def evidence(self) -> float:
-        """How much the judgements weigh together, explicit ones 1 each."""
+        """Sum of the weights of all judgements. An explicit mark has the weight 1."""
         return float(np.abs(self.grades).sum())
 
     def adjusted_alpha(
         self, alpha: float, max_alpha: float, known: float | None = None, strength: float = 1.0
     ) -> float:
-        """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
+        """Return the weight of the similarity against the engine's score, with this feedback.
 
-        It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
-        (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
-        to 1, has vectors (:func:`resift.vectors.weights.discount_alpha`), and in the same proportion that of the judged
-        documents' words takes its place. None: the weights count as they are. ``strength``: a factor of the beta.
+        The weight is alpha + max(0, max_alpha - alpha) · e / (3 + e) for the evidence e. It thus approaches
+        ``max_alpha`` with the number of judgements. It is then discounted by the known share, which likewise approaches
+        that of the judged documents (:func:`resift.vectors.weights.discount_alpha`).
+
+        Args:
+            alpha: Weight without feedback, from 0 to 1.
+            max_alpha: Maximum weight with feedback, from 0 to 1.
+            known: Share of the query's words that its vector represents, from 0 to 1. None stands for a weight that
+                the search sets itself: it is not discounted, and feedback does not change a weight of 0.
+            strength: Additional factor of beta.
         """
-        if self.own is not self:
-            return self.own.adjusted_alpha(alpha, max_alpha, known, strength)
-        learned = self.evidence / (HALF + self.evidence)
-        # a 0 that somebody named means the engine's scores alone, which feedback must not override
-        weight = 0.0 if known is None and not alpha else alpha + max(0.0, max_alpha - alpha) * learned
+        if self.for_query is not self:
+            return self.for_query.adjusted_alpha(alpha, max_alpha, known, strength)
+        learned = self.evidence / (HALF_EVIDENCE + self.evidence)
+        # A weight of 0 that the search sets means that only the engine's score counts.
+        is_fixed_zero = known is None and not alpha
+        weight = 0.0 if is_fixed_zero else alpha + max(0.0, max_alpha - alpha) * learned
         if known is not None and learned:
-            judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
-            known += (judged - known) * learned
+            known_to_documents = 1.0
+            if self.known_shares:
+                known_to_documents = float(np.average(self.known_shares, weights=np.abs(self.grades)))
+            known += (known_to_documents - known) * learned
         return discount_alpha(weight, known, strength)
 
-    def against(self, background: Background) -> Feedback:
-        """The same feedback, which tells the judged documents apart from a ``background``."""
-        known: Feedback | None = vars(self).get("_against")
-        # the last one is kept, with all that follows from it: each search of a session asks for it
-        if known is None or known.background is not background:
-            known = vars(self)["_against"] = replace(self, background=background)
-        return known
+    def scoped(
+        self, query: NDArray[Any], background: NDArray[Any], text: str = "", carried_weight: float = 1.0
+    ) -> Feedback:
+        """Return the part of the feedback that applies to a query.
 
-    def _made_at(self, text: str) -> NDArray[np.bool_]:
-        """Which judgements were made at the query ``text`` or at none, (m,)."""
+        Judgements that were made for the same query text, or for an unknown query, apply fully. Of the judgements made
+        for earlier queries only those of relevant documents apply. They have the reduced weight that
+        :mod:`resift.feedback.scope` describes, and contribute expansion words only: they do not move the query vector.
+        All judgements apply fully to a query without words.
+
+        Args:
+            query: Query vector, shape (K,).
+            background: Vectors of background documents, shape (n, K). With fewer than five, the words of the query
+                decide instead of vectors.
+            text: Text of the query.
+            carried_weight: Additional factor of judgements that were made for earlier queries.
+        """
+        words, is_for_query = bag_of_words(text), self._is_judged_for(text)
+        has_vector = bool(np.any(query))
+        if not len(self.grades) or is_for_query.all() or not (has_vector or words):
+            return self
+        queries = self.queries or ("",) * len(self.grades)
+        if has_vector and len(background) >= MIN_BACKGROUND:
+            nearness = nearness_by_vectors(self.vectors, query, background)
+        else:
+            nearness = nearness_by_words(words, queries, self.bags or ({},) * len(self.grades))
+        nearness = np.clip((nearness + largest_by_query(nearness, queries, self.grades)) / 2, 0, 1)
+        # A document that is irrelevant for an earlier query may be relevant for this query.
+        nearness = nearness * (self.grades > 0)
+        carried = carried_weight * SCOPE_WEIGHT * context_dependence(text) * nearness
+        return self._weighted(np.where(is_for_query, 1.0, carried), is_for_query)
+
+    @cached_property
+    def for_query(self) -> Feedback:
+        """The feedback without judgements that were carried over from earlier queries."""
+        return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
+
+    def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
+        """Return whether each judgement was made for a query text or for an unknown query, shape (m,)."""
         if not self.queries:
             return np.zeros(len(self.grades), bool)
         return np.array([query in ("", text) for query in self.queries])
 
-    def scoped(self, query: NDArray[Any], others: NDArray[Any], text: str = "", carried: float = 1.0) -> Feedback:
-        """The part of the feedback that concerns another search: each judgement within its relevance scope.
+    def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
+        """Multiply the weight of each judgement, and leave out judgements of weight 0.
 
-        ``query`` (K,) is the search's query, ``text`` its words, and ``others`` (n, K) are vectors of other documents
-        to compare with, such as a sample of the index. What was judged at other queries counts ``carried`` times.
-
-        A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
-        documents count, and only as words (:attr:`expansion_terms`): they move no vector. Each counts
-        SCOPE_WEIGHT · :func:`context_dependence` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many
-        standard deviations a document is more similar to the query than the others are on average: the mean of its own
-        and the largest among those judged at the same query, since what was asked for there is one subject. With
-        fewer than five others, as in an index without vectors, or for a query of words that are all unknown, such as an
-        article number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To
-        a query without any words all feedback applies.
+        Args:
+            weights: Factors of the judgements, shape (m,), from 0 to 1.
+            is_for_query: Whether each judgement was made for the current query, shape (m,). The default is all.
         """
-        words, here = bag_of_words(text), self._made_at(text)
-        if not len(self.grades) or here.all() or not (np.any(query) or words):
-            return self
-        low, high = SCOPE_DEVIATIONS
-        if np.any(query) and len(others) >= _MIN_OTHERS:
-            similarities = unit_rows(others) @ unit_rows(query)
-            deviation = max(float(similarities.std()), 1e-6)
-            near = ((self.vectors @ unit_rows(query) - similarities.mean()) / deviation - low) / (high - low)
-        else:
-            near = self._part_had(words)
-        # what is irrelevant to one query says nothing of another
-        near = np.clip((near + self._largest_at_query(near)) / 2, 0, 1) * (self.grades > 0)
-        scope = np.where(here, 1.0, carried * SCOPE_WEIGHT * context_dependence(text) * near)
-        return self._weighted(scope, here)
-
-    @cached_property
-    def own(self) -> Feedback:
-        """The part that was judged for the search's own query: what was carried over moves no vectors or tokens."""
-        return self._weighted(np.array(self.here, float)) if self.here else self
-
-    def _part_had(self, words: Collection[str]) -> NDArray[np.float64]:
-        """Which part of the ``words`` each judged document has, or the query that it was judged for, (m,), 0 to 1."""
-        if not words:
-            return np.ones(len(self.grades))
-        asked = [bag_of_words(query) for query in self.queries or ("",) * len(self.grades)]
-        bags = self.bags or ({},) * len(self.grades)
-        both = zip(asked, bags, strict=True)
-        return np.array([sum(word in query or word in bag for word in words) / len(words) for query, bag in both])
-
-    def _largest_at_query(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Of each judgement (m,), the largest of the ``values`` (m,) of relevant documents judged at the same query."""
-        queries = self.queries or ("",) * len(values)
-        largest: dict[str, float] = {}
-        for query, value, grade in zip(queries, values.tolist(), self.grades.tolist(), strict=True):
-            if grade > 0:
-                largest[query] = max(value, largest.get(query, value))
-        return np.array([largest.get(query, value) for query, value in zip(queries, values.tolist(), strict=True)])
-
-    def _weighted(self, scope: NDArray[Any], here: NDArray[np.bool_] | None = None) -> Feedback:
-        """Each judgement weighted by its ``scope`` (m,), 0 to 1; those of 0 are left out. ``here`` (m,): which are the
-        search's own; all, if it is not given."""
-        if np.all(scope == 1):
-            return replace(self, here=()) if self.here else self
-        kept = np.flatnonzero(scope)
-        is_own = np.ones(len(kept), bool) if here is None else here[kept]
-        found = replace(
+        if np.all(weights == 1):
+            return replace(self, is_for_query=()) if self.is_for_query else self
+        rows = np.flatnonzero(weights)
+        is_own = np.ones(len(rows), bool) if is_for_query is None else is_for_query[rows]
+        weighted = replace(
             self,
-            vectors=self.vectors[kept],
-            grades=(self.grades * scope)[kept],
+            vectors=self.vectors[rows],
+            grades=(self.grades * weights)[rows],
             mask=self.mask if is_own.any() else np.ones_like(self.mask),
-            bags=tuple(self.bags[i] for i in kept) if self.bags else (),
-            queries=tuple(self.queries[i] for i in kept) if self.queries else (),
-            positions=tuple(self.positions[i] for i in kept),
-            known=tuple(self.known[i] for i in kept) if self.known else (),
-            here=() if is_own.all() else tuple(is_own.tolist()),
+            bags=tuple(self.bags[row] for row in rows) if self.bags else (),
+            queries=tuple(self.queries[row] for row in rows) if self.queries else (),
+            positions=tuple(self.positions[row] for row in rows),
+            known_shares=tuple(self.known_shares[row] for row in rows) if self.known_shares else (),
+            is_for_query=() if is_own.all() else tuple(is_own.tolist()),
         )
-        vars(found)["_shrunk"] = self._shrunk[kept]  # not multiplied again in each search
-        return found
+        vars(weighted)["_shrunk"] = self._shrunk[rows]  # so that it is not computed again in each search
+        return weighted
 
     @cached_property
     def shift(self) -> Floats:
-        """The direction (K,), float32, in which feedback moves queries; zeros if the method moves none.
+        """Direction in which feedback moves queries, shape (K,), float32. Zero if the method moves no queries.
 
-        It separates relevant (1) from irrelevant documents (-1) without a query. Explanations use it; a query itself
-        is moved by :meth:`transform_query`.
+        It separates relevant from irrelevant documents without a query, and serves explanations. Queries are moved by
+        :meth:`transform_query`.
         """
         if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
-        return np.asarray(self._shrunk.T @ (self._ridge @ np.sign(self.grades)), np.float32)
+        return self._regression.direction()
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
-        """The judged documents' vectors (m, K) as the background shrinks them."""
+        """Vectors of the judged documents, shrunk by the background, shape (m, K)."""
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 
     @cached_property
-    def _ridge(self) -> NDArray[np.float64]:
-        """What turns targets (m,) into the judged documents' weights (m,) in the regression: the inverse of X Sᵀ +
-        λ · diag(1 / |grade|), where S are their vectors X as the background shrinks them."""
-        # the dual form: there are far fewer judged documents than dimensions
-        kernel = self.vectors @ self._shrunk.T
-        return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
+    def _regression(self) -> RidgeRegression:
+        return RidgeRegression(self.vectors, self._shrunk, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """The transformed query (K,), float32, as long as ``query`` (K,), or at length 1 if that is zero.
+        """Return the query as the ridge regression moves it (:mod:`resift.feedback.ridge`).
 
-        Ridge regression is w = argmin Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖², where y is 1 for relevant and 0 for
-        irrelevant documents, p = .3 (RIDGE_PRIOR) and λ = 2 (RIDGE_PENALTY): documents that the query already tells
-        apart, or that repeat others, add little. Each document x of the ``background`` joins the sum with a third and
-        y = p·q·x: of what is not judged nothing is known but the query.
+        Judgements that were carried over from earlier queries do not move it.
+
+        Args:
+            query: Query vector, shape (K,).
+
+        Returns:
+            Array of shape (K,), float32, as long as the query, or of length 1 if the query is zero. The query itself
+            if the method moves no queries, or nothing was judged for this query.
         """
-        if self.own is not self:
-            return self.own.transform_query(query)
-        length = float(np.linalg.norm(query)) or 1.0
+        if self.for_query is not self:
+            return self.for_query.transform_query(query)
         if not self.method.ridge or not len(self.grades):
             return np.asarray(query, np.float32)
-        prior = RIDGE_PRIOR / length * np.asarray(query, np.float32)
-        residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
-        moved = prior + self._shrunk.T @ (self._ridge @ residuals)
-        return np.asarray(length / (float(np.linalg.norm(moved)) or 1.0) * moved, np.float32)
+        return self._regression.move(query)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
-        """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.
+        """Expansion words of the query with their weights, heaviest first, at most 60.
 
-        4 · mean(relevant) - 3 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
-        times e / (3 + e) for an evidence of e on that side. Numbers, and words that come out below 0, are left out. Of
-        judgements that were carried over to the query, which give weights of their own, the eight heaviest words are
-        added.
+        See :func:`resift.feedback.expansion.expansion_terms`.
         """
-        here = self.here or (True,) * len(self.grades)
-        weights = self._word_weights(np.where(here, self.grades, 0))
-        carried = self._word_weights(np.where(here, 0, self.grades))
-        for word, weight in _heaviest(carried, SCOPE_TERMS).items():
-            weights[word] = weights.get(word, 0.0) + weight
-        return _heaviest(weights, MAX_TERMS)
-
-    def _word_weights(self, grades: NDArray[np.float64]) -> dict[str, float]:
-        """The weight of each word of the documents, if their judgements count ``grades`` (m,)."""
-        weights: dict[str, float] = {}
-        for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
-            side = [
-                (abs(grade), bag) for grade, bag in zip(grades.tolist(), self.bags, strict=False) if grade * sign > 0
-            ]
-            # mean times e / (3 + e) is the sum over 3 + e
-            divisor = HALF + sum(grade for grade, _ in side)
-            for grade, bag in side:
-                factor = sign * side_weight * grade / divisor
-                for word, value in bag.items():
-                    weights[word] = weights.get(word, 0.0) + factor * value
-        return weights
-
-
-def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
-    """The heaviest words, at most ``count``, without those of 0 or less."""
-    # numbers are of serials, telephones or articles: nobody looks for others that have them
-    telling = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
-    heaviest = sorted(telling, key=weights.__getitem__, reverse=True)[:count]
-    return {word: weights[word] for word in heaviest}
+        return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))

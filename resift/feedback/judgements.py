@@ -1,4 +1,4 @@
-"""Judgements: what a person marked, and where each comes from."""
+"""Judgements of documents by people and models, and their sources."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
-# Where a judgement comes from; sessions are stored by the places of these names, so new ones go to the end.
+"""Grade of each kind of mark. The sign is the direction, and the absolute value the weight."""
+
 SOURCES = ("mark", "click", "skip", "model")
-_IMPLICIT = {"clicked": "click", "skipped": "skip"}
+"""Sources of judgements. Sessions are stored with positions in this tuple, so new sources must be added at the end."""
+
+_IMPLICIT_SOURCES = {"clicked": "click", "skipped": "skip"}
 
 
 class Mark(NamedTuple):
-    """What a document is marked with: a ``grade`` from -1 to 1, and its ``source``, one of SOURCES."""
+    """The grade that a document is marked with, and its source.
+
+    Attributes:
+        grade: Grade from -1 to 1.
+        source: Source of the judgement, from SOURCES.
+    """
 
     grade: float
     source: str = "mark"
@@ -25,12 +33,18 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Judgement:
-    """One judgement of a session: a document of an index, and how it was judged.
+    """A judgement of a document in a session.
 
-    ``grade`` is one of GRADES or a score from -1 to 1: its sign says which, and its size how much it counts; 0 takes
-    earlier ones back. ``source`` says where it comes from: a person's ``mark``, a ``click``, a ``skip`` (a hit that was
-    passed over on the way to a click), or a ``model``. ``query`` is the text that the document was judged for, "" if
-    unknown, and ``at`` the time in Unix seconds. Judgements of one ``step`` are undone together.
+    Attributes:
+        index: Index of the document.
+        document: Id of the document.
+        grade: Grade from -1 to 1. The sign is the direction, and the absolute value the weight. 0 withdraws earlier
+            judgements of the document.
+        query: Query for which the document was judged, or "" if it is unknown.
+        at: Unix time in seconds.
+        step: Number of the step. The judgements of a step are undone together.
+        source: Source of the judgement: a person's ``mark``, a ``click``, a ``skip`` (a hit above a clicked hit that
+            was not clicked), or a ``model``.
     """
 
     index: str
@@ -44,42 +58,54 @@ class Judgement:
 
 @dataclass(frozen=True)
 class JudgedDocument:
-    """A judgement with what is learned from it: the document's ``vector`` (K,), float32, and its ``text``."""
+    """A judgement together with the content of the document.
+
+    Attributes:
+        judgement: The judgement.
+        vector: Vector of the document, shape (K,), float32.
+        text: Text of the document.
+    """
 
     judgement: Judgement
     vector: Floats
     text: str
 
 
-def inferred_source(grade: float) -> str:
-    """The source of a judgement that was kept without one, as version 0.1 keeps them: clicks went by their grade."""
-    return {GRADES[name]: source for name, source in _IMPLICIT.items()}.get(grade, "mark")
+def source_from_grade(grade: float) -> str:
+    """Return the source of a judgement that version 0.1 stored without a source. Only its clicks had these grades."""
+    return {GRADES[name]: source for name, source in _IMPLICIT_SOURCES.items()}.get(grade, "mark")
 
 
 def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, Mark]:
-    """Marks by document, of ids that were marked under the names of GRADES, and of a model's ``scores`` by id.
+    """Combine marked ids and the scores of a model to a mark for each document.
 
-    Raises BadInput if no document is marked or one under two names, and for scores that are none.
+    Args:
+        marked: Ids of the documents with each mark, by the names in GRADES.
+        scores: A model's score for each document id, from -1 to 1.
+
+    Raises:
+        BadInput: If no document is marked, a document has two different marks, or the scores are invalid.
 
     >>> collect_marks({"relevant": ["a"], "skipped": ["b"]}, {"c": 0.8})
     {'c': Mark(grade=0.8, source='model'), 'a': Mark(grade=1.0, source='mark'), 'b': Mark(grade=-0.25, source='skip')}
     """
-    marks = _checked({} if scores is None else scores)
+    marks = _score_marks({} if scores is None else scores)
     for name, ids in marked.items():
-        mark = Mark(GRADES[name], _IMPLICIT.get(name, "mark"))
+        mark = Mark(GRADES[name], _IMPLICIT_SOURCES.get(name, "mark"))
         for id in ids:
             if marks.setdefault(id, mark).grade != mark.grade:
-                raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
+                raise BadInput(f"document {id!r} has two different marks", value=id, expected="one mark per document")
     if not marks:
         raise BadInput("no document is marked", value=[], expected=f"ids in {' | '.join(GRADES)}, or scores")
     return marks
 
 
-def _checked(scores: Any) -> dict[str, Mark]:
+def _score_marks(scores: Any) -> dict[str, Mark]:
+    """Check a model's scores and return them as marks."""
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
-        raise BadInput("scores are not by document", value=scores, expected="numbers by document id")
+        raise BadInput("scores are not by document id", value=scores, expected="numbers by document id")
     for id, score in scores.items():
-        # bool is a kind of int in Python, and true is no number in JSON; models answer numbers of numpy
+        # bool is a subclass of int, but true is not a number in JSON. Real includes NumPy's numbers.
         if isinstance(score, bool) or not isinstance(score, Real) or not -1 <= float(score) <= 1:
             raise BadInput(f"the score of {id!r} is {score!r}", value=score, expected="a number from -1 to 1")
     return {id: Mark(float(score), "model") for id, score in scores.items()}

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, needs_extra
-from resift.feedback.explain import title
+from resift.feedback.explain import title_of
 from resift.library import Hit, Index
 from resift.query.dsl import document_text
 from resift.reviews.review import MODEL, Review
@@ -271,7 +271,7 @@ class Agent:
             passage["about"] = about
         if len(text) > characters:
             start = _excerpt_start(text, hit.get("highlight", {}), characters)
-            passage["text"], passage["title"] = text[start : start + characters], title(text)
+            passage["text"], passage["title"] = text[start : start + characters], title_of(text)
             passage["cut"] = f"characters {start} to {start + characters} of {len(text)}"
         return passage
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.contracts.documents import VectorField
-from resift.feedback.own_vectors import moved_tokens
+from resift.feedback.field_feedback import move_tokens
 from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     KINDS,
@@ -37,7 +37,7 @@ _SMALLEST, _LARGEST = -128, 127  # of bytes
 
 class Moved(NamedTuple):
     """A ``clause`` whose vector was moved, by the ``distinction`` of its field's vectors, and the ``bonus`` that
-    relevant documents have in a list of its hits, as :class:`resift.feedback.own_vectors.OwnVectors` has both."""
+    relevant documents have in a list of its hits, as :class:`resift.feedback.field_feedback.FieldFeedback` has both."""
 
     clause: Body
     distinction: float = 1.0
@@ -112,8 +112,8 @@ class VectorQuery(FieldQuery):
         if query is None or query.shape != (own.dim,):
             return Note(Outcome.OTHER_DIMENSION, self.name)
         distinction = own.distinction(query)
-        vector = own.moved(query, distinction)
-        bonus = boost_of(self.settings) * own.bonus(vector, distinction, field.space)
+        vector = own.move_query(query, distinction)
+        bonus = boost_of(self.settings) * own.relevant_bonus(vector, distinction, field.space)
         return Moved(self._with(field, vector), distinction, bonus)
 
     def _with(self, field: VectorField, vector: Floats) -> Body:
@@ -154,7 +154,7 @@ class SparseQuery(FieldQuery):
 
     def _moved_from(self, start: Any, field: VectorField, known: FieldKnowledge) -> Moved | Note:
         rest = {name: value for name, value in self.settings.items() if name not in _OF_SPARSE_TEXTS}
-        tokens = moved_tokens(start, *known.tokens[field.name])
+        tokens = move_tokens(start, *known.tokens[field.name])
         return Moved({"neural_sparse": {field.name: {**rest, "query_tokens": tokens}}})
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.feedback.own_vectors import strength
+from resift.feedback.field_feedback import evidence_share
 from resift.query.dsl import Body
 from resift.rewriting.clauses import (
     asked_fields,
@@ -122,7 +122,7 @@ class _Change:
             found = field_query(clause)
             if found is not None:
                 # words alone are carried over from another query
-                own = knowledge.feedback is not None and knowledge.feedback.own.evidence
+                own = knowledge.feedback is not None and knowledge.feedback.for_query.evidence
                 self.moves[id(clause)] = found.moved(knowledge.own) if own else Moved(clause)
 
     @property
@@ -136,7 +136,9 @@ class _Change:
         feedback = self.knowledge.feedback
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
-        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.own.evidence)
+        return max(_SMALLEST_SHARE, distinction) * evidence_share(
+            0.0 if feedback is None else feedback.for_query.evidence
+        )
 
     def whole(self, query: Body) -> Body:
         """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""

@@ -18,7 +18,7 @@ from resift.contracts.engine import Engine
 from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, score_factors
 from resift.encoders.model import Model
 from resift.errors import ModelNotFound
-from resift.feedback.explain import reasons
+from resift.feedback.explain import explain_moves
 from resift.query.dsl import document_text
 from resift.rewriting.request import Rewritten
 from resift.service.bodies import Search
@@ -164,7 +164,7 @@ def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], 
     # what is not among the engine's first hits comes from behind them
     moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
     matrix = np.stack([vector for _, vector in held])
-    why = reasons(feedback, query.knowledge.documents, matrix, moved)
+    why = explain_moves(feedback, query.knowledge.documents, matrix, moved)
     for (row, _), reason in zip(held, why, strict=True):
         hits[row]["resift"]["because"] = reason
 

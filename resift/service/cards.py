@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from resift.errors import BadInput
-from resift.feedback.explain import title as first_line
+from resift.feedback.explain import title_of
 from resift.query.dsl import document_text, is_ours, values_of
 
 Bound = float | str
@@ -119,7 +119,7 @@ class CardFields:
         """
         text_fields = [name for name in fields if name != self.title] or fields
         text = _first(source, self.text) or document_text(source, text_fields)
-        title = _first(source, self.title)[:_MAX_TITLE_LENGTH] or first_line(text)
+        title = _first(source, self.title)[:_MAX_TITLE_LENGTH] or title_of(text)
         card: dict[str, Any] = {"title": title, "text": text[:_MAX_TEXT_LENGTH]}
         for role, name in (("link", self.link), ("image", self.image)):
             url = _first(source, name)

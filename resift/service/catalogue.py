@@ -14,7 +14,7 @@ from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.contracts.engine import Engine, Headers
 from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
-from resift.feedback.explain import title
+from resift.feedback.explain import title_of
 from resift.query.dsl import Body, document_text, values_of
 from resift.rewriting.clauses import question_clause
 from resift.service.bodies import filtered
@@ -134,7 +134,7 @@ class Catalogue:
     ) -> tuple[str, ...]:
         """Return the queries with most hits among the beginnings of sampled titles and texts."""
         texts = [document_text(source, info.fields) for source in sources]
-        titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
+        titles = [_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
         clauses = [question_clause(query, info.fields) for query in candidates]
         totals = self.engine.document_counts(info.name, clauses, headers)

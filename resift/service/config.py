@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
-from resift.feedback.feedback import DEFAULT_METHOD, METHODS
+from resift.feedback.methods import DEFAULT_METHOD, METHODS
 from resift.schema import convert, documented, fields_of, from_environment
 from resift.service.cards import parse_page_fields
 from resift.service.connect import default_store

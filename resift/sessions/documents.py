@@ -17,9 +17,10 @@ from resift.contracts.documents import IndexInfo, VectorField
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
 from resift.errors import ResiftError
-from resift.feedback.feedback import Background, Feedback
+from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
-from resift.feedback.own_vectors import OwnVectors, Tokens
+from resift.feedback.ridge import Background
 from resift.query.dsl import document_text
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class FieldKnowledge:
     """
 
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
-    vectors: Mapping[str, OwnVectors] = field(default_factory=dict)
+    vectors: Mapping[str, FieldFeedback] = field(default_factory=dict)
     tokens: Mapping[str, tuple[Sequence[Tokens], Sequence[float]]] = field(default_factory=dict)
     encoded: Mapping[AskedText, Any] = field(default_factory=dict)
 
@@ -133,7 +134,7 @@ class FieldLoader:
         """
         there, places = set(map(id, here)), enumerate(feedback.positions)
         judged = {place: documents[position] for place, position in places if id(documents[position]) in there}
-        vectors, tokens = dict[str, OwnVectors](), dict[str, tuple[Sequence[Tokens], Sequence[float]]]()
+        vectors, tokens = dict[str, FieldFeedback](), dict[str, tuple[Sequence[Tokens], Sequence[float]]]()
         for one in sorted(needs.fields, key=lambda one: one.name):
             held = self._read(judged, one, headers)
             if held and one.kind == "tokens":
@@ -141,7 +142,7 @@ class FieldLoader:
             elif held:
                 lengths = np.array([np.linalg.norm(vector) for vector in held.values()])
                 background = self.background(info, headers, one.name)
-                vectors[one.name] = OwnVectors(feedback.by_vectors(held, background), lengths)
+                vectors[one.name] = FieldFeedback(feedback.with_vectors(held, background), lengths)
         encoded = {text: made for text in needs.texts if (made := self._encoded(text, headers)) is not None}
         return FieldKnowledge(info.vector_fields, vectors, tokens, encoded)
 

@@ -28,9 +28,10 @@ from resift.errors import (
     ResiftError,
     SessionsUnavailable,
 )
-from resift.feedback.feedback import Background, Feedback
+from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import evidence_share
 from resift.feedback.judgements import JudgedDocument, Judgement
-from resift.feedback.own_vectors import strength
+from resift.feedback.ridge import Background
 from resift.query.dsl import VECTOR_FIELD, text_clause
 from resift.sessions.clicks import Clicks
 from resift.sessions.documents import NO_NEEDS, Content, FieldKnowledge, FieldLoader, Needs, read_documents
@@ -99,7 +100,7 @@ class Knowledge:
     def sinking(self) -> float:
         """What the scores of documents that were marked irrelevant to this very query are multiplied by where nothing
         else sinks them: 1 - e / (1 + e) for an evidence of e."""
-        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.own.evidence)
+        return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 
     def judged_here(self, sign: int) -> list[str]:
         """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
@@ -118,7 +119,7 @@ def scoped_feedback(
     if learned is None:
         return None
     background = sample()
-    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY], carried)
+    scoped = learned.with_background(background).scoped(vector, background.vectors, text[:MAX_QUERY], carried)
     return scoped if scoped.evidence else None
 
 
@@ -242,7 +243,7 @@ class KnowledgeLoader:
     """Joins sessions, clicks, and judged documents as their indices hold them now. May be used from several threads.
 
     ``info`` gives an index's fields for a caller's headers, and raises ModelMismatch for an index of another model.
-    ``method`` is one of :data:`resift.feedback.feedback.METHODS`. Documents' vectors and texts are remembered for five
+    ``method`` is one of :data:`resift.feedback.methods.METHODS`. Documents' vectors and texts are remembered for five
     minutes. Without ``clicks``, UBI's log is not looked at.
     """
 
@@ -291,7 +292,7 @@ class KnowledgeLoader:
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
         own = FieldKnowledge(info.vector_fields)
         if needs.fields:
-            own = self.fields.load(info, needs, feedback.own, documents, here, headers)
+            own = self.fields.load(info, needs, feedback.for_query, documents, here, headers)
         return replace(known, gone=max(0, gone), own=own)
 
     def _judgements(

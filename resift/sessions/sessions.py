@@ -32,7 +32,7 @@ from resift.errors import (
     TextTooLong,
     shorten,
 )
-from resift.feedback.judgements import SOURCES, Judgement, inferred_source
+from resift.feedback.judgements import SOURCES, Judgement, source_from_grade
 from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)
@@ -366,7 +366,7 @@ def _decoded(id: str, stored: SessionRecord) -> StoredSession:
     try:
         body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
         indices = msgspec.convert(stored.indices, list[_IndexName])
-        sources = [inferred_source(row[5]) for row in body.j] if body.s is None else [SOURCES[at] for at in body.s]
+        sources = [source_from_grade(row[5]) for row in body.j] if body.s is None else [SOURCES[at] for at in body.s]
         judgements = [
             Judgement(indices[index], document, grade, body.q[query], round(body.at + at / 1000, 3), step, source)
             for (step, at, query, index, document, grade), source in zip(body.j, sources, strict=True)

@@ -10,7 +10,7 @@ import click
 
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
-from resift.feedback.feedback import DEFAULT_METHOD
+from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.commands.options import Fraction
 from resift_lab.commands.settings import set_option
 from resift_lab.commands.systems import SystemChoice, system_options, warn_unadapted

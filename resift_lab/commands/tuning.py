@@ -14,7 +14,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
-from resift.feedback.feedback import DEFAULT_METHOD
+from resift.feedback.methods import DEFAULT_METHOD
 from resift.notebook import Progress, shown_progress
 from resift.service.connect import open_engine
 from resift_lab.commands.proving import Replayed, nothing_in, observations, read_log, require_name

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.feedback import DEFAULT_METHOD
 from resift.feedback.judgements import JudgedDocument
+from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.evaluation.system import System, known_by, weights_of
 
 RANKED = 1000  # as many as TREC's runs hold

@@ -440,7 +440,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
             anna.mark(irrelevant=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="no document is marked"):
         anna.mark()
-    with pytest.raises(BadInput, match="'bush' is marked twice"):
+    with pytest.raises(BadInput, match="'bush' has two different marks"):
         anna.mark(relevant=["bush"], irrelevant=["bush"])
     with pytest.raises(BadInput, match="query is not a text"):
         anna.mark(relevant=["bush"], query=3)  # type: ignore[arg-type]

@@ -255,7 +255,11 @@ def test_what_finds_nothing_has_no_note(news: Index) -> None:
             {"session": "a", "query": "x", "helpful": ["gone"]},
             ["no document 'gone' in 'news' (expected ids of h"],
         ),
-        ("mark", {"session": "a", "query": "x", "helpful": ["war"], "unhelpful": ["war"]}, ["'war' is marked twice"]),
+        (
+            "mark",
+            {"session": "a", "query": "x", "helpful": ["war"], "unhelpful": ["war"]},
+            ["'war' has two different marks"],
+        ),
         ("mark", {"session": "a", "query": "x", "scores": {"war": 3}}, ["scores.war", "less than or equal to 1", "=3"]),
         ("forget", {"session": "nobody"}, ["no session 'nobody' (expected a session with marks"]),
         ("read", {}, ["Unknown tool: read"]),

@@ -15,7 +15,9 @@ from reranker_app import ids, post
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.feedback.feedback import METHODS, Background, Feedback
+from resift.feedback.feedback import Feedback
+from resift.feedback.methods import METHODS
+from resift.feedback.ridge import Background
 from resift.reranker import Config, create_app
 from resift.text import bag_of_words, tokenize
 

@@ -14,7 +14,7 @@ from clock import Clock
 
 from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.feedback.judgements import Judgement, inferred_source
+from resift.feedback.judgements import Judgement, source_from_grade
 from resift.reranker.access.keys import Caller
 from resift.sessions import sessions as module
 from resift.sessions.sessions import MAX_JUDGEMENTS, Sessions, StoredSession
@@ -28,7 +28,7 @@ def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
 
 def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> StoredSession:
     """Mark documents, or click and skip them where the grade is that of a click or a skip."""
-    made = [Judgement("docs", name, grade, source=inferred_source(grade)) for name, grade in marks]
+    made = [Judgement("docs", name, grade, source=source_from_grade(grade)) for name, grade in marks]
     return sessions.add(session, query, made)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from resift import Feedback, Model
-from resift.feedback.explain import explain, reasons, title
-from resift.feedback.feedback import METHODS
+from resift.feedback.explain import explain, explain_moves, title_of
 from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.methods import METHODS
 
 
 def judge(model: Model, marks: dict[str, float], query: str = "") -> list[JudgedDocument]:
@@ -56,19 +56,19 @@ def test_a_hit_that_went_up_is_explained_by_a_relevant_document(model: Model) ->
     judged = judge(model, {"army gun": -1, "bush smoke": 1, "river rain": 1})
     feedback = Feedback.from_judged(judged, model.dim)
     vectors = model.encode(["bush smoke the", "army gun the", "river rain the"])
-    found = reasons(feedback, judged, vectors, [2, -3, 1])
+    found = explain_moves(feedback, judged, vectors, [2, -3, 1])
     assert [one and one["document"] for one in found] == ["bush smoke", "army gun", "river rain"]
     assert [one and one["moved"] for one in found] == [2, -3, 1]
     # what stayed has no reason, nor has what went the other way than what it is like
-    assert reasons(feedback, judged, vectors, [0, 0, 0]) == [None] * 3
-    assert reasons(feedback, judged, vectors, [-2, 3, -1]) == [None] * 3
+    assert explain_moves(feedback, judged, vectors, [0, 0, 0]) == [None] * 3
+    assert explain_moves(feedback, judged, vectors, [-2, 3, -1]) == [None] * 3
 
 
 def test_what_is_like_no_judged_document_has_no_reason(model: Model) -> None:
     judged = judge(model, {"bush smoke": 1})
     feedback = Feedback.from_judged(judged, model.dim)
     away = -np.stack([one.vector for one in judged])
-    assert reasons(feedback, judged, away, [5]) == [None]
+    assert explain_moves(feedback, judged, away, [5]) == [None]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -85,7 +85,7 @@ def test_a_reason_never_contradicts_the_way_that_a_hit_went(seed: int) -> None:
     ]
     feedback = Feedback.from_judged(judged, dim)
     moved = rng.integers(-5, 6, count).tolist()
-    for reason, places in zip(reasons(feedback, judged, rows[marks:], moved), moved, strict=True):
+    for reason, places in zip(explain_moves(feedback, judged, rows[marks:], moved), moved, strict=True):
         if reason is not None:
             assert np.sign(reason["grade"]) == np.sign(places) == np.sign(reason["moved"])
             assert reason["similarity"] > 0
@@ -94,15 +94,15 @@ def test_a_reason_never_contradicts_the_way_that_a_hit_went(seed: int) -> None:
 def test_a_judgement_out_of_scope_explains_nothing(model: Model) -> None:
     judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
     vectors, query = model.encode(["bush war"]), np.zeros(model.dim)
-    feedback = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "fire", carried=0.0)
-    (found,) = reasons(feedback, judged, vectors, [1])
+    feedback = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "fire", carried_weight=0.0)
+    (found,) = explain_moves(feedback, judged, vectors, [1])
     assert found is not None
     assert found["document"] == "bush fire"
-    nothing = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "rain", carried=0.0)
-    assert reasons(nothing, judged, vectors, [1]) == [None]
+    nothing = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "rain", carried_weight=0.0)
+    assert explain_moves(nothing, judged, vectors, [1]) == [None]
 
 
 def test_titles_are_cut_at_words() -> None:
-    assert title("\n  Bush fire\nSydney") == "Bush fire"
-    assert title("word " * 30) == "word " * 15 + "word…"
-    assert title("") == ""
+    assert title_of("\n  Bush fire\nSydney") == "Bush fire"
+    assert title_of("word " * 30) == "word " * 15 + "word…"
+    assert title_of("") == ""

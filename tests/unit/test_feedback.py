@@ -9,9 +9,10 @@ import pytest
 
 from resift import Feedback, Model
 from resift.errors import BadInput
-from resift.feedback.feedback import METHODS, Background
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.mask import learn_mask, spherical_entropy
+from resift.feedback.methods import METHODS
+from resift.feedback.ridge import Background
 from resift.text import bag_of_words, context_dependence
 from resift.vectors.similarity import unit_rows
 from resift.vectors.weights import discount_alpha
@@ -187,9 +188,9 @@ def test_what_is_carried_over_are_a_few_words_and_no_vector() -> None:
     scoped = both.scoped(vectors[0], others, "new")
     assert "own" in scoped.expansion_terms
     assert len(scoped.expansion_terms) == 9
-    np.testing.assert_array_equal(scoped.own.vectors, vectors[1:2])
-    np.testing.assert_array_equal(scoped.transform_query(vectors[2]), scoped.own.transform_query(vectors[2]))
-    assert scoped.adjusted_alpha(0.3, 0.6) == scoped.own.adjusted_alpha(0.3, 0.6) > 0.3
+    np.testing.assert_array_equal(scoped.for_query.vectors, vectors[1:2])
+    np.testing.assert_array_equal(scoped.transform_query(vectors[2]), scoped.for_query.transform_query(vectors[2]))
+    assert scoped.adjusted_alpha(0.3, 0.6) == scoped.for_query.adjusted_alpha(0.3, 0.6) > 0.3
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def test_judged_documents_make_up_for_a_querys_unknown_words_as_far_as_their_own
     for known in (0.0, 0.4, 1.0):
         assert feedback.adjusted_alpha(0.5, 0.5, known) == pytest.approx(alpha(known + (theirs - known) * learned))
     assert feedback.adjusted_alpha(0.5, 0.5) == 0.5
-    at = feedback.scoped(np.zeros(2), np.zeros((0, 2)), "war", carried=0.0)
+    at = feedback.scoped(np.zeros(2), np.zeros((0, 2)), "war", carried_weight=0.0)
     assert at.adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(0.5 * 0.5 / 3.5))
     assert Feedback.from_judged(judged, 2).adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(learned))
     assert Feedback.from_judged([], 2, known_share=known_share).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
@@ -334,7 +335,7 @@ def test_a_session_learns_from_its_judged_documents() -> None:
     assert feedback.queries == ("fire", "war", "war", "")
     np.testing.assert_array_equal(feedback.vectors, vectors[[1, 0, 0, 2]] / 2)
     assert feedback.bags[0] == pytest.approx({"fire": 0.6, "bush": 0.8})
-    at = feedback.scoped(np.zeros(3), vectors, "war", carried=0.0)
+    at = feedback.scoped(np.zeros(3), vectors, "war", carried_weight=0.0)
     assert (at.grades.tolist(), at.queries, at.positions) == ([0.5, -1, -0.25], ("war", "war", ""), (3, 0, 2))
     assert at.bags == feedback.bags[1:]
     np.testing.assert_array_equal(at.vectors, feedback.vectors[1:])
@@ -346,8 +347,8 @@ def test_a_session_learns_from_its_judged_documents() -> None:
 def test_a_mask_goes_with_the_judgements_that_it_was_learned_from(judged: tuple[np.ndarray, np.ndarray]) -> None:
     feedback = replace(Feedback.learn(*judged, "mask"), queries=("fire",) * 5 + ("war",) * 5)
     none = np.zeros(len(feedback.mask))
-    np.testing.assert_array_equal(feedback.scoped(none, none[None], "fire", carried=0.0).mask, feedback.mask)
-    assert (feedback.scoped(none, none[None], "rain", carried=0.0).mask == 1).all()
+    np.testing.assert_array_equal(feedback.scoped(none, none[None], "fire", carried_weight=0.0).mask, feedback.mask)
+    assert (feedback.scoped(none, none[None], "rain", carried_weight=0.0).mask == 1).all()
     assert (feedback.mask != 1).any()
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.feedback.judgements import GRADES, Judgement, collect_marks, inferred_source
+from resift.feedback.judgements import GRADES, Judgement, collect_marks, source_from_grade
 from resift.sessions.sessions import effective_judgements
 
 
 def counting(*grades: float) -> list[float]:
     """The grades that count of one document's marks, clicks and skips, made in this order."""
-    made = [Judgement("i", "a", grade, source=inferred_source(grade)) for grade in grades]
+    made = [Judgement("i", "a", grade, source=source_from_grade(grade)) for grade in grades]
     return [one.grade for one in effective_judgements(made)]
 
 
@@ -86,7 +86,7 @@ def test_a_judgement_of_which_no_more_is_known() -> None:
 
 
 def test_marks_that_are_refused() -> None:
-    with pytest.raises(BadInput, match="'b' is marked twice") as raised:
+    with pytest.raises(BadInput, match="'b' has two different marks") as raised:
         collect_marks({"relevant": ["a", "b"], "irrelevant": ["c", "b"]})
     assert raised.value.value == "b"
     empty: list[dict[str, list[str]]] = [{}, {"relevant": [], "skipped": []}]
@@ -106,7 +106,7 @@ def test_scores_of_a_model() -> None:
     of_numpy = collect_marks({}, {"a": np.float32(0.25), "b": np.int64(-1)})
     assert of_numpy == {"a": (0.25, "model"), "b": (-1, "model")}
     assert {type(mark.grade) for mark in of_numpy.values()} == {float}
-    with pytest.raises(BadInput, match="'a' is marked twice"):
+    with pytest.raises(BadInput, match="'a' has two different marks"):
         collect_marks({"relevant": ["a"]}, {"a": 0.9})
 
 
@@ -120,10 +120,10 @@ def test_scores_of_a_model() -> None:
         ({"a": None}, "the score of 'a' is None"),
         ({"a": float("nan")}, "the score of 'a' is nan"),
         ({"a": np.float32(1.5)}, "the score of 'a' is np.float32(1.5)"),
-        ({"": 1}, "scores are not by document"),
-        ({3: 1}, "scores are not by document"),
-        ([("a", 1)], "scores are not by document"),
-        ("a", "scores are not by document"),
+        ({"": 1}, "scores are not by document id"),
+        ({3: 1}, "scores are not by document id"),
+        ([("a", 1)], "scores are not by document id"),
+        ("a", "scores are not by document id"),
     ],
 )
 def test_scores_that_are_refused(scores: Any, message: str) -> None:

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.documents import VectorField
-from resift.feedback.feedback import Background, Feedback
+from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import FieldFeedback
 from resift.feedback.judgements import JudgedDocument, Judgement
-from resift.feedback.own_vectors import OwnVectors
+from resift.feedback.ridge import Background
 from resift.rewriting.clauses import NAME
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
@@ -38,7 +39,7 @@ MARKED = np.array([[0.9, 0.9, 0, 0], [0.8, -0.7, 0, 0]], np.float32)
 FEEDBACK = replace(
     Feedback.learn(MARKED[:1], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
 )
-OWN = OwnVectors(FEEDBACK, np.linalg.norm(MARKED, axis=1))
+OWN = FieldFeedback(FEEDBACK, np.linalg.norm(MARKED, axis=1))
 DOCUMENTS = [
     JudgedDocument(Judgement("i", id, grade), vector, "")
     for id, grade, vector in zip(("good", "bad"), (1.0, -1.0), MARKED, strict=True)
@@ -123,16 +124,16 @@ def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents
     assert vector @ MARKED[1] < np.array(QUERY) @ MARKED[1]
     # a space in which the marked documents are no nearer than any others says nothing
     everywhere = replace(FEEDBACK, background=Background(np.tile(MARKED, (10, 1)) + 1e-3))
-    same = OwnVectors(everywhere, OWN.lengths)
+    same = FieldFeedback(everywhere, OWN.lengths)
     assert same.distinction(np.array(QUERY)) == 0
-    assert same.moved(np.array(QUERY), 0) == pytest.approx(QUERY)
+    assert same.move_query(np.array(QUERY), 0) == pytest.approx(QUERY)
 
 
 @pytest.mark.parametrize("space", ["cosinesimil", "l2", "innerproduct"])
 def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) -> None:
     vector = np.array([0.0, 3.0, 0.0, 0.0])
-    assert OWN.bonus(vector, 1.0, space) == 0
-    bonuses = [OWN.bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
+    assert OWN.relevant_bonus(vector, 1.0, space) == 0
+    bonuses = [OWN.relevant_bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
     assert 0 < bonuses[0] < bonuses[1] < bonuses[2]
     known = replace(KNOWN, mapped={"v": VectorField("v", dim=4, space=space)})
     _, near = queries_of(
@@ -227,7 +228,7 @@ def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
 
 
 def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
-    carried = replace(FEEDBACK, grades=np.array([0.15, 0.0]), here=(False, False))
+    carried = replace(FEEDBACK, grades=np.array([0.15, 0.0]), is_for_query=(False, False))
     known = replace(
         SESSION, feedback=carried, kept={"good": 0.5, "bad": 0.1}, own=FieldKnowledge(MAPPED, encoded=KNOWN.encoded)
     )

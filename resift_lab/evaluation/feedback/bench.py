@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import needs_extra
-from resift.feedback.feedback import DEFAULT_METHOD
 from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.feedback.methods import DEFAULT_METHOD
 from resift.vectors.packaged import load_vectors
 from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.bm25 import BM25

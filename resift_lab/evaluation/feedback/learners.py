@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.feedback.feedback import METHODS, Feedback, Method
+from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
-from resift.feedback.own_vectors import rocchio_shift
+from resift.feedback.methods import METHODS, Method
+from resift.feedback.rocchio import rocchio_shift
 
 
 class RocchioFeedback(Feedback):
@@ -25,8 +26,8 @@ class RocchioFeedback(Feedback):
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
         """Return the query (K,), float32, moved by its length times :attr:`shift`; it is not scaled back."""
-        if self.own is not self:
-            return self.own.transform_query(query)
+        if self.for_query is not self:
+            return self.for_query.transform_query(query)
         length = float(np.linalg.norm(query)) or 1.0
         return np.asarray(query + length * self.shift, np.float32)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift.feedback.feedback import DEFAULT_METHOD
+from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.evaluation.feedback.bench import FeedbackBench
 from resift_lab.evaluation.feedback.methods import check_method, scores_after
 from resift_lab.evaluation.feedback.options import FeedbackOptions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from resift.errors import BadInput
-from resift.feedback.feedback import DEFAULT_METHOD
 from resift.feedback.judgements import JudgedDocument
+from resift.feedback.methods import DEFAULT_METHOD
 from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.metrics import ndcg_at
 from resift_lab.evaluation.protocol import Run

@@ -1,0 +1,73 @@
+"""Choose and weight the expansion words of a query, by Rocchio's formula for term weights.
+
+The weight of a word is
+
+    4 · e₊/(3 + e₊) · mean(relevant) - 3 · e₋/(3 + e₋) · mean(irrelevant)
+
+where the means are those of the word's weights in the documents' bags of words, weighted by their judgements, and e₊
+and e₋ are the sums of the judgements' weights. The query's own words have length 1 (l2) in comparison.
+
+Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors e/(3 + e) are our addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_TERMS = 60
+"""Maximum number of expansion words."""
+
+TERM_WEIGHTS = (4.0, 3.0)
+"""Weights of the mean of the relevant and of the irrelevant documents."""
+
+HALF_EVIDENCE = 3.0
+"""Sum of judgement weights for which expansion words and similarity have half of their maximum weight."""
+
+CARRIED_TERMS = 8
+"""Maximum number of expansion words from judgements that were made for other queries."""
+
+Bag = Mapping[str, float]
+"""The words of a document with their weights."""
+
+
+def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
+    """Return the expansion words of a query with their weights, heaviest first, at most 60.
+
+    Numbers, and words of weight 0 or less, are left out. Judgements that were made for other queries get weights of
+    their own, and contribute their eight heaviest words.
+
+    Args:
+        bags: Bags of words of the m judged documents, or none if the method does not expand queries.
+        grades: Sign and weight of each judgement, shape (m,).
+        is_for_query: Whether each judgement was made for this query.
+    """
+    weights = _word_weights(bags, np.where(is_for_query, grades, 0))
+    carried = _word_weights(bags, np.where(is_for_query, 0, grades))
+    for word, weight in _heaviest(carried, CARRIED_TERMS).items():
+        weights[word] = weights.get(word, 0.0) + weight
+    return _heaviest(weights, MAX_TERMS)
+
+
+def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
+    """Return the weight of each word of the documents. Documents of grade 0 are ignored."""
+    weights: dict[str, float] = {}
+    for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
+        side = [(abs(grade), bag) for grade, bag in zip(grades.tolist(), bags, strict=False) if grade * sign > 0]
+        # The mean times e / (3 + e) is the sum divided by 3 + e.
+        divisor = HALF_EVIDENCE + sum(grade for grade, _ in side)
+        for grade, bag in side:
+            factor = sign * side_weight * grade / divisor
+            for word, value in bag.items():
+                weights[word] = weights.get(word, 0.0) + factor * value
+    return weights
+
+
+def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
+    """Return at most ``count`` words of positive weight that contain a letter, heaviest first."""
+    # Numbers are serial, telephone or article numbers, which do not help to find similar documents.
+    words = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
+    heaviest = sorted(words, key=weights.__getitem__, reverse=True)[:count]
+    return {word: weights[word] for word in heaviest}

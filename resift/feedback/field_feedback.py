@@ -1,0 +1,174 @@
+"""Feedback on vectors or tokens that an index had before Resift was attached to it.
+
+It is unknown how well such vectors distinguish subjects, so a session moves queries among them only as far as the
+judged documents show that they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.feedback.feedback import Feedback
+from resift.feedback.rocchio import rocchio_shift
+from resift.feedback.scope import MIN_BACKGROUND
+from resift.vectors.similarity import unit_rows
+
+# Judged documents are 2 to 5 standard deviations more similar to their query than other documents, for vectors that
+# distinguish subjects well. For plain means of word vectors it is at most 2.
+_MIN_DEVIATIONS = 1.5
+_HALF_EVIDENCE = 0.6  # evidence with which the query vector is moved half of the way
+_BONUS_DEVIATIONS = 4.0
+_MAX_ADDED_TOKENS = 64  # tokens that the query lacks
+_MIN_TOKEN_WEIGHT = 0.0001
+
+Tokens = Mapping[str, float]
+"""A sparse vector: tokens with their weights."""
+
+
+def evidence_share(evidence: float, half: float = 1.0) -> float:
+    """Return the share of a query, from 0 to 1, that judgements determine: e / (h + e).
+
+    Args:
+        evidence: Sum e of the judgements' weights. An explicit mark has the weight 1.
+        half: Evidence h for which the share is half.
+    """
+    return evidence / (half + evidence)
+
+
+def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) -> Floats:
+    """Return the mean (1 - share) · query + share · transformed of two query vectors, both at length 1.
+
+    Args:
+        query: Query vector, shape (K,). If it is zero, the result is the transformed query at length 1.
+        transformed: Transformed query vector, shape (K,).
+        share: Weight of the transformed query, from 0 to 1.
+
+    Returns:
+        Array of shape (K,), float32, as long as ``query``.
+    """
+    length = float(np.linalg.norm(query))
+    share = share if length else 1.0
+    blend = (1 - share) * unit_rows(query) + share * unit_rows(transformed)
+    return np.asarray((length or 1.0) * unit_rows(blend), np.float32)
+
+
+@dataclass(frozen=True)
+class FieldFeedback:
+    """Feedback on the vectors that m judged documents have in a field of an index.
+
+    Attributes:
+        feedback: Feedback on these vectors at length 1, with background documents of the field.
+        lengths: Original lengths of the vectors, shape (m,).
+    """
+
+    feedback: Feedback
+    lengths: NDArray[np.float64]
+
+    @cached_property
+    def _background(self) -> Floats:
+        background = self.feedback.background
+        return np.zeros((0, self.dim), np.float32) if background is None else background.vectors
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions K."""
+        return int(self.feedback.vectors.shape[1])
+
+    def distinction(self, query: NDArray[Any]) -> float:
+        """Return how well the vectors distinguish the subject of a query, from 0 to 1.
+
+        It is clip(z - 1.5, 0, 1), where z is the number of standard deviations by which the mean similarity of the
+        judged documents to the query exceeds that of the background. Irrelevant documents count too, because people
+        judge hits of the query. It is 1 if there are fewer than five background documents.
+
+        Args:
+            query: Query vector, shape (K,).
+        """
+        if len(self._background) < MIN_BACKGROUND:
+            return 1.0
+        direction = unit_rows(query)
+        similarities = self._background @ direction
+        difference = (self.feedback.vectors @ direction).mean() - similarities.mean()
+        return float(np.clip(difference / max(float(similarities.std()), 1e-6) - _MIN_DEVIATIONS, 0, 1))
+
+    def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
+        """Return a query vector, moved by the share distinction · e / (0.6 + e) for the evidence e.
+
+        Args:
+            query: Query vector, shape (K,).
+            distinction: Result of :meth:`distinction` for the query.
+
+        Returns:
+            Array of shape (K,), float32, as long as the query.
+        """
+        share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
+        return blend_queries(query, self.feedback.transform_query(query), share)
+
+    def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
+        """Return how much the scores of relevant documents are raised in a k-NN list, at least 0.
+
+        The bonus corresponds to 4 · (1 - distinction) standard deviations of the background's cosines. Relevant
+        documents thus stay on the first page, and vectors that distinguish little have little influence.
+
+        Args:
+            moved: Moved query vector, shape (K,).
+            distinction: Result of :meth:`distinction` for the query.
+            space: k-NN space type of the field, which determines the scores.
+        """
+        relevant = self.feedback.grades > 0
+        if len(self._background) < MIN_BACKGROUND or distinction >= 1 or not relevant.any():
+            return 0.0
+        direction, length = unit_rows(moved), float(np.linalg.norm(moved))
+        bonus = _BONUS_DEVIATIONS * (1 - distinction) * float((self._background @ direction).std())
+        if space == "innerproduct":
+            return bonus * length * float(self.lengths[relevant].mean())
+        if space != "l2":
+            return bonus / 2
+        cosines, lengths = self.feedback.vectors[relevant] @ direction, self.lengths[relevant]
+
+        def scores(cosines: NDArray[Any]) -> NDArray[Any]:
+            squares = length**2 + lengths**2 - 2 * length * lengths * cosines
+            return np.asarray(1 / (1 + np.maximum(squares, 0)))
+
+        return float((scores(cosines + bonus) - scores(cosines)).mean())
+
+
+def move_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[float]) -> dict[str, float]:
+    """Move the tokens of a query towards those of relevant documents, by Rocchio's formula.
+
+    Each token is a dimension. The share e / (1 + e) of the result, for the evidence e, is the moved query, and the rest
+    is the query itself. Negative weights are left out, and at most 64 tokens that the query lacks are added.
+
+    Args:
+        query: Tokens of the query.
+        documents: Tokens of the judged documents.
+        grades: Sign and weight of each judgement, not 0.
+
+    Returns:
+        The tokens, heaviest first, with weights of the same length (l2) as the query's.
+
+    >>> move_tokens({"fire": 1.0}, [{"fire": 1.0, "bush": 1.0}], [1.0])
+    {'fire': 0.985, 'bush': 0.1725}
+    """
+    names = list(dict.fromkeys(token for tokens in (query, *documents) for token in tokens))
+    columns = {name: column for column, name in enumerate(names)}
+    rows = np.zeros((1 + len(documents), len(names)), np.float32)
+    for row, tokens in zip(rows, (query, *documents), strict=True):
+        row[[columns[name] for name in tokens]] = list(tokens.values())
+    judgements = np.asarray(grades, np.float64)
+    length = float(np.linalg.norm(rows[0])) or 1.0
+    transformed = rows[0] + length * rocchio_shift(unit_rows(rows[1:]), judgements)
+    share = evidence_share(float(np.abs(judgements).sum()))
+    weights = np.maximum(blend_queries(rows[0], transformed, share), 0)
+    added = [column for column, name in enumerate(names) if name not in query]
+    weights[sorted(added, key=lambda column: -weights[column])[_MAX_ADDED_TOKENS:]] = 0
+    weights = unit_rows(weights) * np.linalg.norm(rows[0])
+    order = np.argsort(-weights, kind="stable")
+    return {names[column]: round(float(weights[column]), 4) for column in order if weights[column] >= _MIN_TOKEN_WEIGHT}

@@ -1,0 +1,59 @@
+"""The methods by which a session learns from its judged documents.
+
+==================  ================================================================================================
+method              what it learns
+==================  ================================================================================================
+``mask``            A weight of each dimension: Adam minimises the spherical entropy around one centre for the relevant
+                    and one centre for the irrelevant documents. Source: Passalis and Tefas 2018, section 3.4,
+                    Algorithm 2.
+``lexical``         Expansion words: the engine also searches for weighted words of the relevant documents, by
+                    Rocchio's formula for term weights. Source: Rocchio 1971.
+``ridge+lexical``   The default. Expansion words, and a ridge regression that moves the query vector.
+==================  ================================================================================================
+
+:mod:`resift_lab.evaluation.feedback` compares these methods with other methods of the literature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from resift.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Method:
+    """The parts of a feedback method.
+
+    Attributes:
+        masked: Whether the method learns a mask of the dimensions.
+        ridge: Whether the method moves the query vector by a ridge regression.
+        expands: Whether the method adds expansion words to the query.
+    """
+
+    masked: bool = False
+    ridge: bool = False
+    expands: bool = False
+
+
+METHODS = {
+    "mask": Method(masked=True),
+    "lexical": Method(expands=True),
+    "ridge+lexical": Method(ridge=True, expands=True),
+}
+"""The methods by name."""
+
+DEFAULT_METHOD = "ridge+lexical"
+
+
+def resolve_method(method: str | Method) -> Method:
+    """Return the method of a name in METHODS. A :class:`Method` is returned unchanged.
+
+    Raises:
+        BadInput: If no method has this name.
+    """
+    if isinstance(method, Method):
+        return method
+    if method not in METHODS:
+        raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(METHODS))
+    return METHODS[method]
