@@ -40,7 +40,8 @@ class Reason(Struct):
     """The judged document that explains why a hit moved, relative to the engine's own ranking.
 
     It is the most similar relevant document if the hit moved up, and the most similar irrelevant document if it moved
-    down."""
+    down.
+    """
 
     index: str
     document: str
@@ -67,7 +68,8 @@ class HitReport(Struct):
     """Information about a hit.
 
     `similarity` and `because` are returned for reranked hits if the request sets `reasons`, `reranker` for the method
-    `late`, and `card` if the request asks for cards."""
+    `late`, and `card` if the request asks for cards.
+    """
 
     card: Card | UnsetType = UNSET
     similarity: Annotated[
@@ -163,7 +165,8 @@ class SearchReport(Struct):
 class SearchResponse(Struct):
     """The engine's response to the rewritten search. Aggregations and other parts are returned unchanged.
 
-    If the search was widened, aggregations and the total include the additional documents."""
+    If the search was widened, aggregations and the total include the additional documents.
+    """
 
     took: Annotated[int, documented("duration in the engine, in milliseconds")]
     timed_out: bool

@@ -43,7 +43,7 @@ def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
     assert page.violations() == []
     page.network(offline=True)
     press(page, "n")
-    page.wait("return document.getElementById('notice').textContent.includes('kept on this device')")
+    page.wait("return document.getElementById('notice').textContent.includes('stored on this device')")
     press(page, "n")
     assert progress(page_app)["read"] == 1
     judged = 3
@@ -80,7 +80,7 @@ def test_what_others_read_is_not_the_end(page: Page, page_app: Flask) -> None:
     page.driver.get(f"{page.base}/reviews/two")
     page.wait("return !document.getElementById('document').hidden")
     press(page, "n")
-    page.wait("return document.getElementById('ended').innerText === 'Others are reading what is left'")
+    page.wait("return document.getElementById('ended').innerText === 'Other readers have the remaining documents'")
     assert state(page, "1 of 2 read")
     page.one("#undo").click()
     assert state(page, "0 of 2 read")

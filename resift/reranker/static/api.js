@@ -1,9 +1,12 @@
-// Calls of the HTTP API, and what the browser keeps for the page.
+// Requests to the HTTP API, and values that the browser stores for the page.
 
-const memory = {};
+const memory = {}; // values where storage is blocked
 
-/** What the browser keeps under a name, first set to a value if there is one. Where that is blocked, the page does. */
-export function kept(storage, name, value) {
+/**
+ * Return the stored value of a name, after setting it if a value is passed. `storage` is "localStorage" or
+ * "sessionStorage". If the browser blocks storage, values last as long as the page.
+ */
+export function stored(storage, name, value) {
   if (value !== undefined) memory[name] = value;
   try {
     if (value !== undefined) window[storage].setItem(name, value);
@@ -13,10 +16,10 @@ export function kept(storage, name, value) {
   }
 }
 
-/** The key that was given in this tab, "" without one. */
-export const ownKey = (key) => kept("sessionStorage", "resift-key", key);
+/** Return the API key that was entered in this tab, or "", after setting it if a key is passed. */
+export const ownKey = (key) => stored("sessionStorage", "resift-key", key);
 
-/** An answer that is an error. */
+/** An error response of the API. */
 export class ApiError extends Error {
   constructor(status, { code, message, expected }) {
     super(message);
@@ -24,9 +27,10 @@ export class ApiError extends Error {
   }
 }
 
+/** The service does not answer. */
 export class Unreachable extends Error {}
 
-/** The answer to a request, as JSON or a blob. Raises ApiError, Unreachable, or AbortError where it was given up. */
+/** Send a request, and return the response as JSON or a blob. Throws ApiError, Unreachable, or AbortError if it was aborted. */
 export async function call(method, path, body, signal, kind = "json") {
   const headers = body ? { "Content-Type": "application/json" } : {}, key = ownKey();
   if (key) headers["X-Api-Key"] = key;
@@ -46,7 +50,7 @@ export const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((
 
 const path = (id) => `v1/sessions/${encodeURIComponent(id)}`;
 
-/** What is kept of a session; null for one that has not begun, is over, or is not to be seen with this key. */
+/** Return a session; null if it does not exist, has expired, or this API key may not read it. */
 export async function load(id, signal) {
   if (!id) return null;
   try {
@@ -65,4 +69,5 @@ export const judge = (session, { index, document, query }, grade) => call("POST"
 export const undo = (id) => call("POST", `${path(id)}/undo`);
 export const forget = (id) => call("DELETE", path(id));
 
+/** Return the judgements of a session that count. */
 export const marks = (session) => (session?.judgements ?? []).filter((one) => one.counts);

@@ -1,4 +1,4 @@
-// The hits: cards that move, why each stands where it stands, and lines between the places of a hit in two columns.
+// Hits: cards, the explanation of each rank, and lines that connect the ranks of a hit in two columns.
 
 import { $, cut, element, highlighted, plain, plural, shape, shortName, thumb } from "./dom.js";
 import { SIZE, keyOf, titleOf } from "./state.js";
@@ -19,16 +19,19 @@ export function clearHits() {
   drawLines();
 }
 
-/** Show what a search found. `grades`: how documents are marked, by their keys; `learned`: words of the session; `known`: how the index is shown. */
+/**
+ * Show the hits of a search. `grades`: key of a document → grade; `learned`: expansion words of the session; `known`: the
+ * description of the index (GET /v1/indices/{index}).
+ */
 export function showHits(found, grades, learned, known, act) {
   const focused = document.activeElement, held = focused?.closest(".card"), column = held?.parentNode;
   const at = held ? [...column.children].indexOf(held) : 0;
   const { index, query, page } = found.state, same = asked === (asked = [index, query, page].join("\n"));
-  const before = new Map(same ? all().map(({ node }) => [node, node.getBoundingClientRect().top]) : []); // another search's hits do not move here
+  const before = new Map(same ? all().map(({ node }) => [node, node.getBoundingClientRect().top]) : []); // hits of another search are not animated
   for (const side of SIDES) draw(side, found, grades, known.card.title, act);
   link(found, grades, learned, known.vectors);
   if (held) {
-    // a document that left the page leaves the focus to the one in its place
+    // If the focused document left the page, the document in its place gets the focus.
     const next = held.isConnected ? focused : column.children[Math.min(at, column.children.length - 1)];
     if (next && next !== document.activeElement) {
       next.focus({ preventScroll: true });
@@ -47,11 +50,11 @@ function draw(side, found, grades, titleField, act) {
     return card.node;
   });
   for (const { node } of known.values()) node.remove();
-  // a node that stays where it is keeps the focus
+  // A node keeps the focus only if it is not inserted again.
   shown.forEach((node, at) => list(side).children[at] === node || list(side).insertBefore(node, list(side).children[at] ?? null));
 }
 
-/** The arrows on the right, where hits went on the left, and the pairs that a line joins. */
+/** Show how hits moved: arrows in the right column, new ranks in the left column, and pairs of hits to connect by lines. */
 function link({ state, depth, base, right }, grades, learned, vectors) {
   const start = (state.page - 1) * SIZE, session = state.right === "session" && grades.size > 0;
   const told = learned.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase()));
@@ -71,7 +74,7 @@ function link({ state, depth, base, right }, grades, learned, vectors) {
   }
 }
 
-/** Curves from a hit's place on the left to that on the right. */
+/** Draw curves between the ranks of a hit in both columns. */
 export function drawLines() {
   const svg = $("lines"), frame = svg.getBoundingClientRect(), half = frame.width / 2;
   const middle = ({ rank }) => rank.getBoundingClientRect().top + rank.offsetHeight / 2 - frame.top;
@@ -83,7 +86,7 @@ export function drawLines() {
 
 function animate(before) {
   if (still.matches || !before.size) return drawLines();
-  // lines join places, so there are none while hits move
+  // Lines are hidden while hits move.
   $("lines").replaceChildren();
   const moving = all().map(({ node }) => {
     const was = before.get(node), way = was - node.getBoundingClientRect().top;
@@ -93,13 +96,12 @@ function animate(before) {
   return Promise.allSettled(moving).then(drawLines);
 }
 
+/** Show a document as judged, before the service has stored the judgement. */
 export function press(key, grade) {
   for (const card of all()) if (keyOf(card.hit) === key) pressed(card, grade);
 }
 
-// Cards, each made once for a document and a column.
-
-/** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(card). */
+/** Create the card of a document in a column. `act` has the actions of its buttons: mark(hit, grade), read(card). */
 function makeCard(hit, act) {
   const part = (tag, name) => element(tag, { class: name, dir: "auto" });
   const judging = (name, grade) => element("button", { class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) }, thumb(grade));
@@ -114,7 +116,7 @@ function makeCard(hit, act) {
   return card;
 }
 
-/** What a hit shows, its rank in its column, and how it is marked. */
+/** Show a hit, its rank in its column, and its grade on a card. */
 function fill(card, hit, titleField, rank, grade) {
   card.hit = hit;
   card.node.dataset.id = hit._id;
@@ -129,7 +131,7 @@ function fill(card, hit, titleField, rank, grade) {
   card.no.setAttribute("aria-label", `not ${said}`);
   card.node.className = `card ${grade > 0 ? "relevant" : grade < 0 ? "irrelevant" : ""}`;
   pressed(card, grade);
-  if (card.image === image) return; // one that cannot be loaded stays hidden
+  if (card.image === image) return; // an image that failed to load stays hidden
   card.image = image;
   card.picture.hidden = !image;
   card.picture.replaceChildren(...(image ? [element("img", { src: image, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } })] : []));
@@ -140,7 +142,7 @@ function pressed(card, grade) {
   card.no.setAttribute("aria-pressed", String(grade <= -1));
 }
 
-/** The arrow of a card on the right, and what moved it in plain words; nothing of both where there are no `ranks`. */
+/** Show how far a card in the right column moved, and why. Shows nothing without `ranks`. */
 function explain(card, ranks, { learned, ...how } = {}) {
   card.why.replaceChildren();
   card.moved.replaceChildren();
@@ -153,7 +155,7 @@ function explain(card, ranks, { learned, ...how } = {}) {
   card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }
 
-/** The first words of the session that a card shows. */
+/** Return up to three expansion words that occur on a card. */
 function shownWords({ title, facts, snippet }, learned) {
   const text = [title, facts, snippet].map((node) => node.textContent).join(" ").toLocaleLowerCase();
   const own = new Set(text.split(/[^\p{L}\p{N}]+/u));
@@ -173,10 +175,10 @@ export function hideText(card) {
   card.snippet.hidden = false;
 }
 
-/** How many places a hit won from its rank in the `base`, which is null or undefined beyond the first `depth`. */
+/** Return the number of ranks that a hit moved up from its rank `base`, which is undefined beyond the first `depth` hits. */
 export const places = ({ base, rank, depth }) => ({ moved: (base ?? depth + 1) - rank, isNew: !base });
 
-/** The arrow beside a hit: a sign, what it says to people who do not see it, and its class. */
+/** Return the arrow of a hit: its text, the text for screen readers, and its CSS class. */
 export function arrow({ moved, isNew }) {
   if (isNew) return { text: "new", spoken: "not among the first hits before", kind: "up" };
   if (!moved) return { text: "=", spoken: "same place", kind: "same" };
@@ -187,9 +189,10 @@ export function arrow({ moved, isNew }) {
 const verb = (grade) => grade >= 1 ? "you marked" : grade > 0 ? "you opened" : grade <= -1 ? "you marked as not relevant" : "you passed over";
 
 /**
- * What moved a hit: `text`, the title of a judged document that is `like` it or null, and what was done to that (`end`).
- * `because`: the judged document most like the hit, named only if it pulls the way that the hit went; `grade`: how the
- * hit is marked; `words`: those of the session that its card shows; `vectors`: whether meaning counts.
+ * Return the explanation of a hit's rank, as the parts of a sentence: `text`, the title of a similar judged document
+ * (`like`, or null), and `end`.
+ * `because`: the most similar judged document, mentioned only if its grade has the direction in which the hit moved;
+ * `grade`: the hit's own grade; `words`: expansion words on its card; `vectors`: whether the index has vectors.
  */
 export function sentence({ moved, isNew }, because, { grade, words, session, vectors = true }) {
   const said = (text, like = null, end = "") => ({ text, like, end });

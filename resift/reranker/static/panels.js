@@ -1,11 +1,11 @@
-// What stands around the hits: facets, the shelf, messages in their place, and keys.
+// Everything around the hits: facets, the session's shelf, messages, and keyboard shortcuts.
 
 import { marks, ownKey } from "./api.js";
 import { $, cut, element, plural, shortName, thumb } from "./dom.js";
 import { cards } from "./hits.js";
 import { keyOf, named, shownValue, titleOf } from "./state.js";
 
-/** Show the facets that a search counted, by field, and the filters that are chosen. */
+/** Show the values of facets (field → values with counts), and the selected filters. */
 export function showFacets(counted, filters, toggle) {
   const chosen = new Set(filters.map(({ field, value }) => `${field}:${value}`));
   const row = (field, { value, from, to, count }) => {
@@ -44,14 +44,14 @@ function showMarks(session, act) {
       element("span", { class: "what", dir: "auto" }, cut(name, 200)),
       element("button", { class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.mark(one, one.grade) }, "×"));
   });
-  $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Thumbs move your own searches, and nobody else’s."),
+  $("marks").replaceChildren(items.length ? element("ul", { class: "marks" }, items) : element("p", { class: "hint" }, "Nothing marked yet. Marks only change your own searches."),
     ...(session ? [element("div", { class: "tools" }, element("button", { disabled: !session.steps, onclick: act.undo }, "Undo"), button("Forget all", act.forget))] : []));
 }
 
 function showWords(asked, without, act) {
   $("words").hidden = !asked;
   const chip = (word) => {
-    const out = without.includes(word), says = `${out ? "Look for it again" : "Leave out"}: ${word}`;
+    const out = without.includes(word), says = `${out ? "Include again" : "Leave out"}: ${word}`;
     return element("button", { class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
   };
   $("words").children[1].replaceChildren(...[...new Set([...asked ?? [], ...without])].map(chip));
@@ -71,11 +71,11 @@ function say(title, text, ...more) {
 
 export function sayEmpty({ index, query, filters }, { examples, vectors }, again, unfilter) {
   const within = filters.map(named).join(", "), tried = examples.filter((one) => one !== query).map((one) => button(one, () => again(one), "pill"));
-  say("Nothing found", `No document of ${index}${within && ` with ${within}`} has these words.${vectors ? "" : " Words alone are searched: try others."}`,
-    ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
+  say("Nothing found", `No document of ${index}${within && ` with ${within}`} contains these words.${vectors ? "" : " Try other words."}`,
+    ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries with results:"), element("div", { class: "pills" }, tried)] : []));
 }
 
-export const sayBeyond = (page, found, first) => say(`There is no page ${page}`, `The search finds ${found} now.`, button("To the first page", first));
+export const sayBeyond = (page, found, first) => say(`There is no page ${page}`, `The search now finds ${found}.`, button("To the first page", first));
 
 export const sayStopped = (retry) => say("Stopped", "The search took longer than usual.", button("Search again", retry));
 
@@ -87,7 +87,7 @@ export function sayError({ message, expected, code }, retry) {
 
 export const sayNoIndex = () => say("No index yet", "Index some documents, and reload this page:", element("pre", {}, "resift index docs.jsonl --index my-docs"));
 
-/** Nobody answers: what is shown stays, and every few seconds it is tried again. */
+/** The service does not answer: show a notice, and check every two seconds whether it is back. */
 export function sayOffline(retry) {
   $("retry").onclick = retry;
   $("offline").hidden = false;
@@ -100,7 +100,7 @@ export function sayOnline() {
   polling = null;
 }
 
-/** A short word that goes by itself; `work` is what its button does. */
+/** Show a message for a few seconds. `work` is the action of its button. */
 export function toast(text, work, name = "Undo") {
   const hide = () => $("toast").classList.remove("shown");
   $("toast").replaceChildren(text, ...(work ? [button(name, () => {

@@ -1,27 +1,27 @@
 "use strict";
-// Resift in any page: <script src="http://search.example:8080/resift.js" data-index="news"></script>
+// Use Resift in any web page: <script src="http://search.example:8080/resift.js" data-index="news"></script>
 //
-//   Resift.search("fire", {size: 10})  the hits, as OpenSearch has them; null if Resift cannot answer
+//   Resift.search("fire", {size: 10})  search; resolves to OpenSearch's response, or null if Resift does not answer
 //   Resift.clicked("5")                the visitor opened a hit of the last search
-//   Resift.mark("5", "relevant")       or "irrelevant", or "neutral", which takes a mark back
-//   Resift.ext("fire")                 what makes a plain _search follow the session
-//   Resift.forget()                    the session ends, here and on the server
+//   Resift.mark("5", "relevant")       mark a hit as "relevant", "irrelevant" or "neutral" (withdraws a mark)
+//   Resift.ext("fire")                 the `ext` of a plain _search that follows the session
+//   Resift.forget()                    end the session, in the browser and on the server
 //
-// No promise of these is ever rejected, and nothing is thrown: Resift.error says what went wrong, and the page goes on
-// without Resift. Attributes of the script: data-index, data-key (an API key that everybody may see: of the scopes
-// search and feedback alone), data-timeout (milliseconds, 5000).
+// Functions never throw, and promises are never rejected: Resift.error is the last error, and the page works without
+// Resift. Attributes of the script: data-index, data-key (an API key, visible to everybody, with the scopes search and
+// feedback only), data-timeout (in milliseconds, default: 5000).
 
 (() => {
-  if (window.Resift) return; // a page may load this twice
-  const script = document.currentScript ?? document.querySelector("script[src*='/resift.js']"); // a module has none
+  if (window.Resift) return; // the page loaded this script twice
+  const script = document.currentScript ?? document.querySelector("script[src*='/resift.js']"); // null in modules
   const data = script ? script.dataset : {}, base = script ? new URL(".", script.src).href : "/";
-  let memory = null; // the session where storage is blocked
+  let memory = null; // the session, if storage is blocked
   const FEEDBACK = "v1/feedback";
-  const SKIPPED = 10; // hits above a clicked one that count against
-  let query = "", searched, shown = [], clicked = new Set(); // the search that clicks are of
-  let asked = 0; // searches so far: of several under way the last one counts
-  let marking = Promise.resolve(); // marks that are under way: the next search waits for them
-  const waiting = []; // marks that wait for an earlier one
+  const SKIPPED = 10; // maximum number of hits above a click that count as skipped
+  let query = "", searched, shown = [], clicked = new Set(); // the last search, to which clicks belong
+  let asked = 0; // number of searches; of concurrent searches, the last one counts
+  let marking = Promise.resolve(); // marks that are being sent; the next search waits for them
+  const waiting = []; // marks that wait for earlier marks
 
   function remembered(session) {
     try {
@@ -44,7 +44,7 @@
       const headers = {};
       if (body) headers["Content-Type"] = "application/json";
       if (Resift.key) headers["X-Api-Key"] = Resift.key;
-      // keepalive: a click arrives although it leads away from the page
+      // keepalive: a click is sent although it leaves the page.
       const response = await fetch(base + path, { method, headers, signal: stop.signal, keepalive: path === FEEDBACK, body: body && JSON.stringify(body) });
       const answer = await response.json();
       if (!response.ok) throw Object.assign(new Error(answer.error.message), { code: answer.error.code });
@@ -57,7 +57,8 @@
     } finally { clearTimeout(timer); }
   }
 
-  // Under the name that was searched: an alias outlives its index. Where several have the id, under the hit's own.
+  // Send marks with the searched name, since an alias outlives its index. If several of its indices contain the id, send
+  // them with the hit's own index.
   function tell(hit, marks) {
     const body = { index: hit ? searched : Resift.index, session: Resift.session, query, ...marks };
     const send = async () => {
@@ -71,10 +72,10 @@
     return marking;
   }
 
-  // the page is left
+  // Send waiting marks when the visitor leaves the page.
   addEventListener("pagehide", () => [...waiting].forEach((send) => send()));
 
-  // Pages that follow one another are one list.
+  // Pages of the same search form one list.
   function remember(text, from, hits, index) {
     if (!from || text !== query) [shown, clicked] = [[], new Set()];
     [query, searched] = [text, index];
@@ -91,8 +92,8 @@
 
     get session() { return remembered() || remembered(random()); },
 
-    // asks: a text, or a search body, with ext: Resift.ext(text); options: size, from, filter and all else that
-    // /v1/search takes. A search for no hits (size: 0) leaves the one that clicks are of.
+    // asks: a text, or a search body with ext: Resift.ext(text); options: size, from, filter and other options of
+    // /v1/search. Clicks after a search for no hits (size: 0) belong to the search before it.
     async search(asks, options) {
       const { size = options?.size, from = options?.from, ext } = Object(asks);
       const mine = size === 0 ? null : ++asked;
@@ -104,9 +105,9 @@
       return answer;
     },
 
-    // Hits above the clicked one were seen and left alone: they count a little against.
+    // Hits above a clicked hit were probably seen and skipped: they count as slightly irrelevant.
     async clicked(given) {
-      const id = String(given); // a document's own id may be a number
+      const id = String(given); // ids of documents may be numbers
       clicked.add(id);
       const hit = found(id);
       const above = shown.slice(0, shown.indexOf(hit)).filter((one) => one._index === hit?._index && !clicked.has(one._id));
@@ -126,7 +127,7 @@
     async forget() {
       await marking;
       const answer = await call("DELETE", `v1/sessions/${Resift.session}`);
-      if (Resift.error?.code === "session_not_found") Resift.error = null; // nothing was marked
+      if (Resift.error?.code === "session_not_found") Resift.error = null; // the session has no marks
       remembered(random());
       return answer;
     },

@@ -1,4 +1,4 @@
-// A review, one document at a time: judgements are kept on this device until the service has them.
+// The page of a review: one document at a time. Judgements are stored on this device until the service has received them.
 
 import { ApiError, call, ownKey } from "./api.js";
 import { plain } from "./dom.js";
@@ -9,10 +9,10 @@ const path = `../v1/reviews/${encodeURIComponent(id)}`;
 const WAITING = `resift-review-${id}`;
 const AHEAD = 3;
 
-let queue = []; // documents to read; the first is shown
-let history = []; // those judged here, the last one last
-let waiting = JSON.parse(localStorage.getItem(WAITING) ?? "[]"); // judgements that the service does not have yet
-let busy = false, ended = false, lost = false, left = 0; // lost: no answer; left: documents that nobody judged yet
+let queue = []; // documents to read; the first one is shown
+let history = []; // documents that were judged on this page, in order
+let waiting = JSON.parse(localStorage.getItem(WAITING) ?? "[]"); // judgements that were not sent yet
+let busy = false, ended = false, lost = false, left = 0; // lost: the service does not answer; left: number of unjudged documents
 
 $("by").value = localStorage.getItem("resift-reviewer") ?? "";
 const by = () => $("by").value.trim();
@@ -30,7 +30,7 @@ async function ask(method, part, body, kind = "json") {
     return answer;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
-      const key = prompt("This review needs a key (rsf_…) with the scope review.");
+      const key = prompt("This review needs an API key (rsf_…) with the scope review.");
       if (key) {
         ownKey(key);
         return ask(method, part, body, kind);
@@ -40,7 +40,7 @@ async function ask(method, part, body, kind = "json") {
   }
 }
 
-/** Send what is waiting, in order; what cannot be sent stays, and is tried again. */
+/** Send the waiting judgements in order. Judgements that cannot be sent stay, and are sent later. */
 async function send() {
   if (busy) return;
   busy = true;
@@ -53,7 +53,7 @@ async function send() {
       say(progress);
     }
   } catch (error) {
-    if (["bad_input", "not_found"].includes(error.code)) { // never to be taken
+    if (["bad_input", "not_found"].includes(error.code)) { // would be refused again
       waiting.shift();
       localStorage.setItem(WAITING, JSON.stringify(waiting));
     }
@@ -66,7 +66,7 @@ async function send() {
 function failed(error) {
   lost = !(error instanceof ApiError);
   if (!lost) notice(error.message + (error.expected ? `: expected ${error.expected}` : ""));
-  else notice(`The service does not answer. Go on: ${waiting.length} judgements are kept on this device and sent later.`);
+  else notice(`The service does not answer. You can continue: ${waiting.length} judgements are stored on this device and sent later.`);
 }
 
 function later(name, what) {
@@ -86,9 +86,9 @@ function say(progress) {
   $("state").textContent = `${progress.read} of ${progress.total} read, ${progress.relevant} relevant. ${more}`;
 }
 
-/** What was found by what was read, and how many there may be at most, with 95 % confidence. */
+/** Draw the number of relevant documents by documents read, and its upper bound with 95 % confidence. */
 function draw({ found_at: places, progress }) {
-  $("curve").toggleAttribute("hidden", !progress.relevant); // SVG has no property for it
+  $("curve").toggleAttribute("hidden", !progress.relevant); // SVG elements have no property hidden
   if (!progress.relevant) return;
   const most = progress.recall.least ? Math.min(progress.relevant / progress.recall.least, progress.relevant * 4) : progress.relevant;
   const x = (read) => (640 * read) / progress.total, y = (count) => 116 - (112 * count) / most;
@@ -130,7 +130,7 @@ function show() {
   $("document").hidden = $("yes").hidden = $("no").hidden = !shown;
   $("actions").hidden = !shown && !history.length;
   $("end").hidden = Boolean(shown) || !ended;
-  $("ended").textContent = left ? "Others are reading what is left" : "Everything is read";
+  $("ended").textContent = left ? "Other readers have the remaining documents" : "All documents are read";
   $("undo").disabled = !history.length;
   if (!shown) return;
   const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value && value !== shown.id).map(plain);
@@ -141,7 +141,7 @@ function show() {
   $("document").focus({ preventScroll: true });
 }
 
-/** The text with the words that speak for it marked. */
+/** Return the text, with the words that suggest its relevance marked. */
 function marked(text, words) {
   if (!words.length) return [text];
   const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/ /g, "\\W+"));
@@ -207,7 +207,7 @@ for (const link of document.querySelectorAll("[data-format]")) {
   link.download = `${id}.${format}`;
   link.addEventListener("click", async (event) => {
     if (!ownKey()) return;
-    event.preventDefault(); // a link sends no key
+    event.preventDefault(); // links send no API key
     try {
       const file = document.createElement("a");
       file.href = URL.createObjectURL(await ask("GET", `/export?format=${format}`, undefined, "blob"));
@@ -220,7 +220,7 @@ for (const link of document.querySelectorAll("[data-format]")) {
   });
 }
 setInterval(async () => {
-  const over = ended && left > 0; // unless others leave some
+  const over = ended && left > 0; // other readers may have released documents
   if (over) ended = false;
   if (waiting.length || over || (lost && !queue.length)) await next();
 }, 5000);

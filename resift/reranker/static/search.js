@@ -1,4 +1,4 @@
-// The search page: the address says what is searched, and what is done changes the address.
+// The search page. Its state is stored in its address.
 
 import * as api from "./api.js";
 import * as panels from "./panels.js";
@@ -8,16 +8,16 @@ import { LABELS, LAST, SIZE, keyOf, rankedBy, ranks, read, search, write } from 
 
 const { index: defaultIndex } = document.body.dataset;
 const SLOW = 2000; // milliseconds
-const RECENT = "resift-recent", REMEMBERED = 6; // searches, one a line, on this device only
-const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)"); // as in the style
+const RECENT = "resift-recent", REMEMBERED = 6; // recent searches, stored on this device only, one per line
+const roomy = matchMedia("(min-width: 62rem)"), wide = matchMedia("(min-width: 75rem)"); // same as in the style sheet
 let state = read(location.search, defaultIndex);
-let session = null; // what the service keeps of it
-let shown = null; // the last search that was answered
-let known = null; // how the index is shown: its card, facets and examples
+let session = null; // the session as the service describes it
+let shown = null; // results of the last search
+let known = null; // description of the index: card fields, facets, examples
 let methods = ["vectors"];
-let running = new AbortController(); // what is under way, which a newer search ends
-let tasks = 0; // that are under way
-let typing = null, slow = null; // timers: the pause in typing before completions are asked for, and patience
+let running = new AbortController(); // aborts running requests when a newer search starts
+let tasks = 0; // number of running tasks
+let typing = null, slow = null; // timers: for completions after a pause in typing, and for the notice of a slow search
 
 async function attempt(work) {
   busy(1);
@@ -37,10 +37,10 @@ function explain(error) {
   if (error.name === "AbortError") return;
   if (error instanceof api.Unreachable) panels.sayOffline(again);
   else if (error.status === 401) panels.askKey(error.message, again);
-  else if (error.code === "forbidden" && shown) panels.toast("This key may search, but not mark.", () => panels.askKey("Marks need a key with the scope feedback", again), "Use another key");
+  else if (error.code === "forbidden" && shown) panels.toast("This key may search, but not mark.", () => panels.askKey("marks need an API key with the scope feedback", again), "Use another key");
   else if (error.code === "session_not_found") {
     session = null;
-    panels.toast("The session was over already: it was not used for long, or ended elsewhere.");
+    panels.toast("The session has expired, or was deleted elsewhere.");
     attempt(update);
   } else {
     if (!(error instanceof api.ApiError)) console.error(error);
@@ -56,7 +56,7 @@ function go(change, { replace = false } = {}) {
 
 const describe = (more = "", signal) => api.call("GET", `v1/indices/${encodeURIComponent(state.index)}${more}`, undefined, signal);
 
-/** End what is under way; the signal by which what begins now may be ended. */
+/** Abort running requests, and return the signal for new requests. */
 function renew() {
   running.abort();
   running = new AbortController();
@@ -70,11 +70,11 @@ async function begin() {
   try {
     if (state.index) await open(renew());
   } finally {
-    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // many take long
+    if (isNamed) loadIndices().catch((error) => shown || explain(error)); // a long list takes time, so it does not delay the search
   }
 }
 
-/** Show the index of the state, and what is searched there. */
+/** Show the index of the state, and run its search. */
 async function open(signal) {
   const before = session?.session;
   [session, known] = await Promise.all([api.load(state.session, signal), known?.index === state.index ? known : describe("", signal)]);
@@ -92,7 +92,7 @@ async function loadIndices() {
   try {
     found = await api.call("GET", "v1/indices");
   } catch (error) {
-    // who may search an index need not be allowed to list them: one is then taken by its name
+    // Users who may search an index may lack the right to list indices. The index is then used by its name.
     if (!(error instanceof api.ApiError) || error.status === 401 || error.status >= 500) throw error;
   }
   methods = found.methods;
@@ -111,7 +111,7 @@ function paintIndices(indices) {
 }
 
 const pill = (query) => element("button", { class: "pill", dir: "auto", onclick: () => ask(query) }, query);
-const recent = () => api.kept("localStorage", RECENT).split("\n").filter(Boolean);
+const recent = () => api.stored("localStorage", RECENT).split("\n").filter(Boolean);
 
 function paintForm() {
   $("query").value = state.query;
@@ -132,7 +132,7 @@ function paintCompare() {
 
 function paintMethods() {
   for (const side of ["left", "right"]) {
-    // without vectors the hybrid ranking is the engine's own
+    // Without vectors, the hybrid ranking equals the engine's ranking.
     const bare = known?.vectors === false, off = { bm25: bare, trained: !methods.includes("late") };
     const had = Object.keys(LABELS).filter((name) => !off[name] || state[side] === name);
     $(`${side}-method`).replaceChildren(...had.map((value) => element("option", { value }, LABELS[bare && value === "hybrid" ? "bm25" : value])));
@@ -142,7 +142,7 @@ function paintMethods() {
 
 async function update({ by, base } = {}) {
   if (!state.query || !state.index) return hideResults();
-  // they may be of what was searched before
+  // `base` is only valid for the search that it belongs to.
   shown = await search(state, known, $("facets").open ? known.facets : [], renew(), by === rankedBy(state) ? base : undefined);
   paint();
 }
@@ -167,9 +167,9 @@ function paint() {
   $("pages").hidden = $("previous").disabled && $("next").disabled;
   $("note").textContent = state.right === "session" && state.left === "hybrid" && !grades.size ? "nothing marked yet, so both are the same" : "";
   $("said").hidden = !reason || (state.right === "bm25" && !right.resift.reranked) || right.resift.outcome === "nothing_to_add";
-  $("said").firstElementChild.textContent = `Ranked without a part: ${reason}. `;
+  $("said").firstElementChild.textContent = `Part of the ranking was left out: ${reason}. `;
   panels.showShelf(session, state.without, known, act);
-  // last, as it asks for places: all is laid out once
+  // Last, since it reads positions: layout is computed only once.
   if (!none) hits.showHits(shown, grades, session?.learned?.asked ?? [], known, act);
 }
 
@@ -186,7 +186,7 @@ function busy(change) {
   $("results").setAttribute("aria-busy", String(tasks > 0));
   const waits = tasks > 0 && !shown && Boolean(known && state.query);
   document.body.classList.toggle("waiting", waits);
-  if (!shown) $("facets").hidden = !waits; // a place for them
+  if (!shown) $("facets").hidden = !waits; // reserves space
   if (tasks) slow ??= setTimeout(() => { $("slow").hidden = false; }, SLOW);
   else {
     slow = clearTimeout(slow);
@@ -199,8 +199,8 @@ function ask(text) {
   if (!query) return;
   clearTimeout(typing);
   go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
-  attempt(known ? update : begin); // before what can wait
-  api.kept("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
+  attempt(known ? update : begin); // start the search first
+  api.stored("localStorage", RECENT, [query, ...recent().filter((one) => one !== query)].slice(0, REMEMBERED).join("\n"));
   paintForm();
 }
 
@@ -217,16 +217,19 @@ function turnTo(page) {
   });
 }
 
-/** The ranks that no mark changes, asked while one is noted unless they are known; none where a mark does. */
+/**
+ * Return the ranks to compare with, if marks do not change them, and the search that they belong to. They are requested
+ * while a mark is being stored.
+ */
 function unmoved() {
   const by = rankedBy(state);
   if (state.left === "session") return {};
   const base = shown?.base && rankedBy(shown.state) === by ? shown.base : ranks(state, known);
-  base.catch?.(() => undefined); // update waits for it
+  base.catch?.(() => undefined); // update() awaits it
   return { by, base };
 }
 
-/** Judge a document; true if the session was somebody else's, so that a new one begins. */
+/** Judge a document. Returns true if the session belongs to another user, so that a new session was started. */
 async function judge(key, grade) {
   const [index, document] = JSON.parse(key), judged = { index, document, query: state.query };
   if (!state.session) go({ session: api.newId() }, { replace: true });
@@ -244,23 +247,23 @@ async function judge(key, grade) {
 const SAID = { 1: "Marked as relevant", 0: "Mark taken back", "-1": "Marked as not relevant" };
 
 const act = {
-  // a hit, or a judgement: the same mark once more takes it back
+  // Mark a hit or judgement. The same mark again withdraws it.
   mark: (judged, grade) => attempt(async () => {
     const key = keyOf(judged), had = api.marks(session), now = had.find((one) => keyOf(one) === key)?.grade ?? 0, wanted = now === grade ? 0 : grade;
     hits.press(key, wanted);
-    const noted = judge(key, wanted), left = unmoved(); // the mark first
+    const noted = judge(key, wanted), left = unmoved(); // the mark is sent first
     let other = false;
     try {
       other = await noted;
     } catch (error) {
-      hits.press(key, now); // it was not noted
+      hits.press(key, now); // the mark was not stored
       throw error;
     }
-    // the shelf shows itself once, where there is room for it
+    // Open the shelf at the first mark, if the window is wide enough.
     if (wanted && !had.length && wide.matches) go({ drawer: true }, { replace: true });
     panels.openShelf(state.drawer);
     await update(left);
-    panels.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
+    panels.toast(`${other ? "The session of this link is somebody else’s. A new session was started. " : ""}${SAID[wanted]}.`, act.undo);
   }),
   read: (card) => attempt(async () => {
     if (card.snippet.hidden) return hits.hideText(card);
@@ -279,7 +282,7 @@ const act = {
     await api.forget(state.session);
     session = null;
     go({ session: "", without: [] }, { replace: true });
-    panels.toast("The session is forgotten.");
+    panels.toast("The session was deleted.");
     await update();
   }),
   without: (word) => {
@@ -302,12 +305,12 @@ function toggle(open) {
   $(open ? "close" : "toggle").focus();
 }
 
-/** Offer what the text may become that is typed; at first, recent searches. */
+/** Show completions of the typed text, or recent searches if it is empty. */
 function complete() {
   clearTimeout(typing);
   typing = setTimeout(async () => {
     const text = $("query").value.trim();
-    // a search works without them
+    // Failures are ignored, since searches work without completions.
     const found = text && state.index ? await describe(`/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null) : { suggestions: recent() };
     if (found && text === $("query").value.trim()) $("completions").replaceChildren(...found.suggestions.map((value) => element("option", { value })));
   }, 120);
@@ -320,7 +323,7 @@ on("query", "input", complete);
 on("form", "submit", (event) => {
   event.preventDefault();
   ask($("query").value);
-  $("query").blur(); // keys are about the hits
+  $("query").blur(); // keyboard shortcuts apply to the hits
 });
 on("index", "change", () => {
   go({ index: $("index").value, page: 1, filters: [] });
@@ -341,7 +344,7 @@ on("compare", "click", () => {
 });
 on("toggle", "click", () => toggle(!state.drawer));
 on("close", "click", () => toggle(false));
-// facets are counted only where they are seen
+// Facets are only counted while they are visible.
 on("facets", "toggle", () => $("facets").open && shown && !shown.right.resift.facets && attempt(update));
 on("previous", "click", () => turnTo(state.page - 1));
 on("next", "click", () => turnTo(state.page + 1));
@@ -351,7 +354,7 @@ on("stop", "click", () => {
   if (!shown) panels.sayStopped(() => attempt(begin));
 });
 on("clear", "click", () => {
-  api.kept("localStorage", RECENT, "");
+  api.stored("localStorage", RECENT, "");
   paintForm();
   $("query").focus();
 });
@@ -368,7 +371,7 @@ addEventListener("popstate", () => {
   attempt(begin);
 });
 new ResizeObserver(hits.drawLines).observe($("columns"));
-// not on a phone, whose keyboard would cover the page
+// Not on phones, where the keyboard would cover the page.
 if (!state.query && innerWidth > 760) $("query").focus();
 if (!state.query) complete();
 attempt(begin);

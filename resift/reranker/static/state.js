@@ -1,17 +1,17 @@
-// The state that the address says, and what is asked of the API for it: two rankings, and ranks that link their hits.
+// The page's state, which is stored in its address, and the searches for a state: two rankings, and ranks to compare.
 
 import { call } from "./api.js";
 import { plain, shortName } from "./dom.js";
 
 export const SIZE = 10;
-export const LAST = 1000; // page: the API gives the first 10,000 hits
-const DEPTH = 100; // ranks that are known beyond the page
+export const LAST = 1000; // last page: the API returns the first 10,000 hits
+const DEPTH = 100; // number of ranks to compare with
 
 export const LABELS = { bm25: "As the engine ranks: BM25", hybrid: "Hybrid: words and meaning", trained: "Trained reranker", session: "Your session" };
 
 const FORM = /^\[([^,]*),([^,]*)\)$/;
 
-/** A filter's value as people read it; ranges of dates begin with a month or a year. */
+/** Return a filter's value in readable form. Dates at the start of a month or year are shortened. */
 export function shownValue(value) {
   const [, ...ends] = FORM.exec(value) ?? [];
   if (!ends.length) return value;
@@ -37,19 +37,19 @@ function asked(method, { session, without }) {
   return session ? { session, without } : {};
 }
 
-/** What a hit, or a judgement, is known by. */
+/** Return the key of a hit's or judgement's document: its index and id. */
 export const keyOf = ({ _index, _id, index = _index, document = _id }) => JSON.stringify([index, document]);
 
-const titles = new Map(); // of the cards that were shown, by their keys
+const titles = new Map(); // key → title, of cards that were shown
 
-/** What a judged document is called: as its card was, or as the service says. */
+/** Return the title of a judged document: that of its card, or that of the service. */
 export const titleOf = (judged) => titles.get(keyOf(judged)) || plain(judged.title);
 
 const common = ({ index, query, filters }) => ({ index, query, filter: filters.length ? { bool: { filter: filters.map(clause) } } : null });
 
 async function ask(state, known, side, body, signal) {
   const found = await call("POST", "v1/search", { ...common(state), ...body, ...asked(state[side], state) }, signal);
-  // hits are named as their judgements are: an alias for one index outlives that index
+  // Use the searched name as the index of hits and judgements, since an alias outlives its index.
   if (known?.indices.length === 1) for (const hit of found.hits.hits) hit._index = state.index;
   return found;
 }
@@ -58,13 +58,13 @@ const depthOf = ({ page }) => Math.min((page - 1) * SIZE + DEPTH, LAST * SIZE);
 
 export const rankedBy = ({ index, query, filters, page, left }) => JSON.stringify([index, query, filters, page, left]);
 
-/** The ranks of hits by the left method. Unless that is the session, no mark changes them. */
+/** Return the ranks of hits by the left method. Marks do not change them, unless that method is the session. */
 export async function ranks(state, known, signal) {
   const found = await ask(state, known, "left", { size: depthOf(state), documents: "none" }, signal);
   return new Map(found.hits.hits.map((hit, at) => [keyOf(hit), at + 1]));
 }
 
-/** Everything that a state shows: the pages of hits, and where there is something to compare its ranks(). */
+/** Run the searches for a state: the pages of hits, and ranks() if there is something to compare. */
 export async function search(state, known, facets, signal, base = state.compare || state.session ? ranks(state, known, signal) : null) {
   const page = { from: (state.page - 1) * SIZE, size: SIZE, highlight: true, documents: "card" };
   const [right, left, places] = await Promise.all([
@@ -82,7 +82,7 @@ export async function search(state, known, facets, signal, base = state.compare 
 
 const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "hybrid", right: "session", filters: [], drawer: false, compare: false, without: [] };
 
-/** The state that an address says, with the defaults for all that it leaves out or that makes no sense. */
+/** Return the state in an address, with defaults for missing and invalid parts. */
 export function read(search, index) {
   const given = new URLSearchParams(search);
   const state = { ...DEFAULTS, index: given.get("index") || index, query: given.get("q") || "" };
