@@ -13,7 +13,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Otherwise each command that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chart compose demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart compose conformance demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo $(if $(SHOP),shop) --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -45,6 +45,10 @@ mutants: .venv/dev
 # Run all tests with the oldest supported version of OpenSearch.
 test-versions: .venv/dev
 	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
+
+# Compare OpenSearch's own REST tests with and without a session on a real node: about two minutes. Part of `make test`.
+conformance: .venv/dev
+	$(BIN)/pytest -q tests/conformance
 
 # Fuzzing: first run the property-based tests of `make test` with new random examples, then send random searches with a
 # public API key to a real node for SECONDS (default: 3600).

@@ -102,7 +102,8 @@ class SpecFile:
 def spec_files(folders: Sequence[str] = FOLDERS) -> list[SpecFile]:
     """Return the test files of the given folders, first those of OpenSearch.
 
-    A section of Elasticsearch that OpenSearch has with the same setup is left out.
+    Files about mapping types, which OpenSearch does not have, are left out. So is a section of Elasticsearch that
+    OpenSearch has with the same setup.
 
     Raises:
         SpecUnavailable: Maven is missing, or could not fetch the artefacts.
@@ -111,14 +112,25 @@ def spec_files(folders: Sequence[str] = FOLDERS) -> list[SpecFile]:
     known: set[str] = set()
     for source, archive in _archives().items():
         with zipfile.ZipFile(archive) as jar:
-            names = [name for name in jar.namelist() if name.startswith(_TESTS) and name.endswith(".yml")]
-            for folder in folders:
-                for name in sorted(name for name in names if name.startswith(f"{_TESTS}{folder}/")):
-                    file = _parse(source, name.removeprefix(_TESTS), jar.read(name))
-                    file = _without_known_sections(file, known)
-                    if file.sections:
-                        files.append(file)
+            for path in _paths(jar, folders):
+                file = _parse(source, path, jar.read(f"{_TESTS}{path}"))
+                file = _without_known_sections(file, known)
+                if file.sections:
+                    files.append(file)
     return files
+
+
+def spec_paths(folders: Sequence[str] = FOLDERS) -> list[str]:
+    """Return the paths of the test files in the given folders, without reading the files.
+
+    Raises:
+        SpecUnavailable: Maven is missing, or could not fetch the artefacts.
+    """
+    paths: list[str] = []
+    for archive in _archives().values():
+        with zipfile.ZipFile(archive) as jar:
+            paths += _paths(jar, folders)
+    return list(dict.fromkeys(paths))
 
 
 def search_bodies(folders: Sequence[str] = FOLDERS) -> Iterator[tuple[str, Body]]:
@@ -206,6 +218,12 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF")
 
 
+def _paths(jar: zipfile.ZipFile, folders: Sequence[str]) -> list[str]:
+    names = [name.removeprefix(_TESTS) for name in jar.namelist() if name.startswith(_TESTS)]
+    names = [name for name in names if name.endswith(".yml") and not name.endswith("_with_types.yml")]
+    return [name for folder in folders for name in sorted(names) if name.startswith(f"{folder}/")]
+
+
 def _parse(source: str, path: str, text: bytes) -> SpecFile:
     blocks: dict[str, list[Step]] = {"setup": [], "teardown": []}
     for document in yaml.load_all(text, _Loader):
@@ -224,6 +242,7 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
             for name in names:
                 arguments = dict(_as_json(step["do"][name]) or {})
                 body = arguments.pop("body", None)
+                arguments.pop("include_type_name", None)  # OpenSearch has no mapping types
                 yield Call(name, arguments, _parsed_body(body), str(step["do"].get("catch", "")))
 
 

@@ -1,0 +1,220 @@
+"""Compare two answers of OpenSearch to the same search, without what a session may change: scores and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+# Parts of an answer that differ each time, or that describe how the answer was computed.
+_VOLATILE = ("took", "profile", "_scroll_id", "pit_id", "num_reduce_phases", "phase_took", "processor_results")
+# Parts of a hit that follow from its score.
+_SCORED = ("_score", "_explanation", "sort", "matched_queries")
+# Names that Resift gives its own clauses, which OpenSearch lists in ``matched_queries``.
+_OWN_NAMES = "resift"
+_SHOWN = 300  # characters of a value in the text of a difference
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The status and the JSON body of a response."""
+
+    status: int
+    body: Json
+
+    @property
+    def hits(self) -> list[Json]:
+        """The hits, empty if the response has none."""
+        hits = self.body.get("hits")
+        return hits.get("hits", []) if isinstance(hits, dict) else []
+
+    @property
+    def total(self) -> Any:
+        """The number of matching documents, as OpenSearch has it, or None if it was not counted."""
+        hits = self.body.get("hits")
+        return hits.get("total") if isinstance(hits, dict) else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One part of an answer that differs from the plain answer.
+
+    Attributes:
+        comparison: The name of the compared part: ``status``, ``shards``, ``total``, ``aggregations``, ``suggestions``,
+            ``end``, ``documents``, ``highlights``, ``inner hits``, ``sources`` or ``other parts``. It is ``rewriting``
+            if the service refuses the search, and ``marks`` if the service refuses to mark a hit.
+        detail: Both values, for people.
+    """
+
+    comparison: str
+    detail: str
+
+
+def exact_differences(plain: Answer, answer: Answer) -> list[Difference]:
+    """Return the parts of an answer that are not identical to those of the plain one, scores included."""
+    if plain.status != answer.status:
+        return [_difference("status", _status(plain), _status(answer))]
+    names = [name for name in {**plain.body, **answer.body} if name not in _VOLATILE]
+    pairs = ((name, plain.body.get(name), answer.body.get(name)) for name in names)
+    return [_difference(name, before, after) for name, before, after in pairs if before != after]
+
+
+def differences(plain: Answer, answer: Answer, collapse: str = "") -> list[Difference]:
+    """Return the parts of an answer in a session that differ from the plain answer, where they must be the same.
+
+    Documents are compared if the page has all of them, or if something other than the score orders them.
+
+    Args:
+        plain: The answer without Resift.
+        answer: The answer to the rewritten search.
+        collapse: The field by which the search collapses its hits, or "".
+    """
+    if plain.status != answer.status:
+        return [_difference("status", _status(plain), _status(answer))]
+    if plain.status != 200:
+        return []
+    compared = {
+        "shards": _shards,
+        "total": lambda one: one.total,
+        "aggregations": lambda one: _without_scores(one.body.get("aggregations")),
+        "suggestions": lambda one: _without_scores(one.body.get("suggest")),
+        "end": lambda one: [one.body.get("timed_out"), one.body.get("terminated_early")],
+    }
+    found = [
+        _difference(name, before, after)
+        for name, part in compared.items()
+        if (before := part(plain)) != (after := part(answer))
+    ]
+    return [*found, *_hit_differences(plain, answer, collapse)]
+
+
+def _hit_differences(plain: Answer, answer: Answer, collapse: str) -> Iterator[Difference]:
+    if collapse:
+        before, after = _groups(plain.hits, collapse), _groups(answer.hits, collapse)
+    else:
+        before, after = _documents(plain.hits), _documents(answer.hits)
+    if _is_ordered(plain.hits):
+        if before != after:
+            yield _difference("documents", before, after)
+    elif collapse or count(plain.total) == len(plain.hits):
+        if sorted(before) != sorted(after):
+            yield _difference("documents", sorted(before), sorted(after))
+    elif len(before) != len(after):
+        yield _difference("documents", len(before), len(after))
+    hits = dict(zip(_documents(answer.hits), answer.hits, strict=True))
+    pairs = [(hit, hits[key]) for key, hit in zip(_documents(plain.hits), plain.hits, strict=True) if key in hits]
+    for name, part in _PARTS.items():
+        for hit, other in pairs:
+            if part(hit) != part(other):
+                yield _difference(name, part(hit), part(other), f" of {hit.get('_id')}")
+                break
+
+
+def _highlight(hit: Json) -> Any:
+    return hit.get("highlight")
+
+
+def _source(hit: Json) -> Any:
+    return hit.get("_source")
+
+
+def _inner_hits(hit: Json) -> Any:
+    return _without_scores(hit.get("inner_hits"))
+
+
+def _other_parts(hit: Json) -> Json:
+    named = ("highlight", "_source", "inner_hits")
+    parts = {name: value for name, value in hit.items() if name not in (*_SCORED, *named)}
+    return {
+        **parts,
+        "matched_queries": _own_names_removed(hit),
+        "sort": hit.get("sort") if _is_ordered([hit]) else None,
+    }
+
+
+_PARTS = {"highlights": _highlight, "sources": _source, "inner hits": _inner_hits, "other parts": _other_parts}
+
+
+def count(total: Any) -> int | None:
+    """Return the exact number of matching documents, or None if only a lower bound is known."""
+    if isinstance(total, dict):
+        return total["value"] if total.get("relation") == "eq" else None
+    return total if isinstance(total, int) else None
+
+
+def _shards(answer: Answer) -> Any:
+    """Return how many shards answered and failed. Which shards were skipped depends on the query."""
+    shards = answer.body.get("_shards", {})
+    return {name: shards.get(name) for name in ("total", "failed")}
+
+
+def _documents(hits: Sequence[Json]) -> list[str]:
+    return [f"{hit.get('_index')}/{hit.get('_id')}{hit.get('_nested', '')}" for hit in hits]
+
+
+def _groups(hits: Sequence[Json], field: str) -> list[str]:
+    return [str(hit.get("fields", {}).get(field)) for hit in hits]
+
+
+def _is_ordered(hits: Sequence[Json]) -> bool:
+    """Return whether hits are ordered without their scores, which OpenSearch does not compute then."""
+    return bool(hits) and all(hit.get("_score") is None and "sort" in hit for hit in hits)
+
+
+def _without_scores(value: Any) -> Any:
+    """Return aggregations or inner hits without scores, and without what scores decide.
+
+    Hits are sorted by their ids if all matching documents are there. If only the best ones are there, their total is
+    compared alone.
+    """
+    if isinstance(value, list):
+        return [_without_scores(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    hits = value.get("hits")
+    if isinstance(hits, list) and "max_score" in value:
+        total = value.get("total")
+        pairs = [(key, _bare(hit)) for key, hit in zip(_documents(hits), hits, strict=True)]
+        if _is_ordered(hits):
+            return {"total": total, "hits": [hit for _, hit in pairs]}
+        if count(total) == len(hits):
+            return {"total": total, "hits": [hit for _, hit in sorted(pairs, key=lambda pair: pair[0])]}
+        return {"total": total, "hits": len(hits)}
+    parts = {name: _without_scores(item) for name, item in value.items() if name != "matched_queries"}
+    matched = _own_names_removed(value)
+    return {**parts, "matched_queries": matched} if matched else parts
+
+
+def _own_names_removed(hit: Mapping[str, Any]) -> list[str]:
+    """Return the names of a hit's matching queries, without their scores and without those of Resift's clauses."""
+    return [name for name in hit.get("matched_queries", ()) if not name.startswith(_OWN_NAMES)]
+
+
+def _bare(hit: Json) -> Json:
+    return {
+        **_other_parts(hit),
+        "highlight": _highlight(hit),
+        "_source": _source(hit),
+        "inner_hits": _inner_hits(hit),
+    }
+
+
+def _status(answer: Answer) -> str:
+    """Return the status and, for an error, its reason."""
+    error = answer.body.get("error")
+    if answer.status < 400 or not error:
+        return str(answer.status)
+    causes = error.get("root_cause") if isinstance(error, dict) else None
+    reason = causes[0].get("reason") if causes else error
+    return f"{answer.status} ({reason})"
+
+
+def _difference(name: str, before: Any, after: Any, where: str = "") -> Difference:
+    return Difference(name, f"{name}{where}: plain {_shortened(before)}, rewritten {_shortened(after)}")
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,267 @@
+"""Send a search to OpenSearch three ways: plainly, rewritten without a session, and rewritten in a session."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import urllib3
+from answers import Answer, Difference, differences, exact_differences
+from flask.testing import FlaskClient
+
+Json = dict[str, Any]
+
+WITHOUT_SESSION = "without a session"
+IN_SESSION = "in a session"
+_PAGES = 20  # of a scroll, at most
+_MARKABLE = 3  # hits of the search that looks for documents to mark
+
+
+class OpenSearchClient:
+    """Sends requests to a cluster, and returns errors as answers.
+
+    Args:
+        url: The cluster's address, which may contain a user and a password.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._base = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        self._headers = {"Content-Type": "application/json"}
+        if parts.username:
+            self._headers |= urllib3.make_headers(basic_auth=f"{parts.username}:{parts.password}")
+        self._pool = urllib3.PoolManager(retries=False, timeout=120)
+
+    def request(self, method: str, path: str, body: Any = None, **params: Any) -> Answer:
+        """Send one request.
+
+        Args:
+            method: The HTTP method.
+            path: The path of the URL, quoted.
+            body: A JSON value. A list is sent as newline-delimited JSON. None sends no body.
+            params: Query parameters of the URL.
+        """
+        if isinstance(body, list):
+            lines = (line if isinstance(line, str) else json.dumps(line) for line in body)
+            data = "".join(f"{line.rstrip()}\n" for line in lines)
+        else:
+            data = body if body is None or isinstance(body, str) else json.dumps(body)
+        query = "&".join(f"{name}={quote(_parameter(value))}" for name, value in params.items() if value is not None)
+        url = f"{self._base}/{path.lstrip('/')}{'?' if query else ''}{query}"
+        encoded = None if data is None else data.encode("utf-8", "surrogatepass")
+        response = self._pool.request(method, url, body=encoded, headers=self._headers)
+        try:
+            received = json.loads(response.data)
+        except ValueError:  # a HEAD request, or the text of a _cat API
+            received = {"text": response.data.decode("utf-8", "replace")}
+        return Answer(response.status, received if isinstance(received, dict) else {"items": received})
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search request.
+
+    Attributes:
+        index: The index expression of the URL. It is "" for all indices, and for a point in time.
+        body: The search body.
+        params: Query parameters of the URL.
+        rewrite_index: The index expression for ``/v1/rewrite``, if it is not ``index``.
+    """
+
+    index: str
+    body: Json
+    params: Mapping[str, Any] = field(default_factory=dict)
+    rewrite_index: str = ""
+
+    @property
+    def collapse(self) -> str:
+        """The field by which hits are collapsed, or ""."""
+        collapse = self.body.get("collapse")
+        return str(collapse.get("field", "")) if isinstance(collapse, dict) else ""
+
+
+class ThreeWays:
+    """Compares the answers to searches that are sent plainly, rewritten without a session, and rewritten in a session.
+
+    Args:
+        cluster: The cluster that is searched.
+        service: A client of Resift's HTTP service over the same cluster.
+
+    Attributes:
+        counts: How many searches were sent, how many of them failed plainly, and what became of those in a session.
+    """
+
+    def __init__(self, cluster: OpenSearchClient, service: FlaskClient) -> None:
+        self.cluster = cluster
+        self.service = service
+        self.counts = Counter[str]()
+        self._names = itertools.count()
+        self._sessions: dict[str, tuple[str, list[Difference]]] = {}
+
+    def forget(self) -> None:
+        """Mark documents in new sessions from now on, because documents have changed."""
+        self._sessions.clear()
+
+    def compare(self, search: Search) -> list[tuple[str, Difference]]:
+        """Return the differences from the plain answer, each with the way in which the search was sent."""
+        plain = self.send(search)
+        self.counts["searches"] += 1
+        self.counts["failed plainly"] += plain.status != 200
+        found = [(WITHOUT_SESSION, one) for one in self._without_session(search, plain)]
+        session, refused = self._session(search, plain)
+        found += [(IN_SESSION, one) for one in refused]
+        if session:
+            found += [(IN_SESSION, one) for one in self._in_session(search, plain, session)]
+        else:
+            self.counts["in a session: no document to mark"] += 1
+        return found and self._stable(search, plain, found)
+
+    def send(self, search: Search, body: Json | None = None) -> Answer:
+        """Return OpenSearch's answer to a search, or to another ``body`` in its place; a scroll with all its pages."""
+        path = f"{quote(search.index, safe=',*')}/_search" if search.index else "_search"
+        answer = self.cluster.request("POST", path, search.body if body is None else body, **search.params)
+        if "scroll" in search.params:
+            self._scroll(answer)
+        return answer
+
+    def _scroll(self, answer: Answer) -> None:
+        """Add the hits of a scroll's later pages to its first page, and end the scroll."""
+        hits = answer.hits
+        for _ in range(_PAGES):
+            if not hits or "_scroll_id" not in answer.body:
+                break
+            body = {"scroll_id": answer.body["_scroll_id"], "scroll": "1m"}
+            page = self.cluster.request("POST", "_search/scroll", body)
+            if page.status != 200:
+                answer.body["scroll failed"] = page.body
+                break
+            hits = page.hits
+            answer.hits.extend(hits)
+        if "_scroll_id" in answer.body:
+            self.cluster.request("DELETE", "_search/scroll", {"scroll_id": [answer.body["_scroll_id"]]})
+
+    def _without_session(self, search: Search, plain: Answer) -> list[Difference]:
+        """Return the differences of the rewritten search without a session, which must be none."""
+        failure, body = self._rewrite(search, search.body)
+        if failure is not None:
+            return _refused(plain, failure)
+        if json.dumps(body) == json.dumps(search.body):
+            return []
+        self.counts["without a session: body changed"] += 1
+        return exact_differences(plain, self.send(search, body))
+
+    def _in_session(self, search: Search, plain: Answer, session: str) -> list[Difference]:
+        """Return the differences of the search in a session, of the parts that a session must not change."""
+        ext = search.body.get("ext", {})
+        if not isinstance(ext, dict):  # OpenSearch refuses the search anyway
+            return []
+        asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session}}}
+        failure, body = self._rewrite(search, asked, IN_SESSION)
+        if failure is not None:
+            return _refused(plain, failure)
+        # a cluster may lack the plugin that reads our options
+        body = {name: value for name, value in body.items() if name != "ext"}
+        if "ext" in search.body:
+            body["ext"] = ext
+        return differences(plain, self.send(search, body), search.collapse)
+
+    def _rewrite(self, search: Search, body: Json, way: str = "") -> tuple[Answer | None, Json]:
+        """Return the body as the service rewrites it, or the service's answer if it refuses or fails."""
+        index = search.rewrite_index or search.index
+        response = self.service.post("/v1/rewrite", json={"index": index, "body": body})
+        received = response.get_json()
+        if response.status_code != 200:
+            if way:
+                self.counts[f"{way}: {response.status_code} of the service"] += 1
+            return Answer(response.status_code, received), body
+        resift = received["resift"]
+        if way:
+            self.counts[f"{way}: {resift['outcome']}"] += 1
+        if resift["outcome"] == "failed":
+            return Answer(500, {"error": resift.get("reason", "")}), body
+        return None, received["body"]
+
+    def _session(self, search: Search, plain: Answer) -> tuple[str, list[Difference]]:
+        """Return the id of a session in which the search's first hit is relevant and its last hit is irrelevant.
+
+        If the search has no hits, documents of its query are marked, or any documents of its indices.
+
+        Returns:
+            The id, or "" if there is nothing to mark, and the differences if the service refuses the marks.
+        """
+        hits = _markable(plain.hits)
+        for query in (search.body.get("query"), {"match_all": {}}):
+            if hits:
+                break
+            hits = self._documents(search, query)
+        if not hits:
+            return "", []
+        marks: dict[str, Json] = {hits[0]["_index"]: {"relevant": [hits[0]["_id"]]}}
+        if len(hits) > 1 and hits[-1]["_id"] != hits[0]["_id"]:
+            marks.setdefault(hits[-1]["_index"], {})["irrelevant"] = [hits[-1]["_id"]]
+        key = json.dumps(marks)
+        if key not in self._sessions:
+            self._sessions[key] = self._marked(marks)
+        return self._sessions[key]
+
+    def _documents(self, search: Search, query: Any) -> Sequence[Json]:
+        """Return documents that a query finds in the searched indices."""
+        body: Json = {"size": _MARKABLE, "_source": False}
+        if query:
+            body["query"] = query
+        index = search.rewrite_index or search.index
+        answer = self.cluster.request("POST", f"{quote(index, safe=',*')}/_search", body, ignore_unavailable=True)
+        return _markable(answer.hits)
+
+    def _marked(self, marks: Mapping[str, Json]) -> tuple[str, list[Difference]]:
+        """Mark documents in a new session: index → grade → ids."""
+        session = f"session-{next(self._names)}"
+        refused = []
+        for index, grades in marks.items():
+            response = self.service.post(
+                "/v1/feedback", json={"session": session, "index": index, "query": "", **grades}
+            )
+            if response.status_code != 200:
+                message = response.get_json()["error"]["message"]
+                refused.append(Difference("marks", f"marks: the service answers {response.status_code}: {message}"))
+        return session, refused
+
+    def _stable(
+        self, search: Search, plain: Answer, found: list[tuple[str, Difference]]
+    ) -> list[tuple[str, Difference]]:
+        """Return the differences without those that two plain answers have as well, such as random scores."""
+        again = self.send(search)
+        unstable = {one.comparison for one in differences(plain, again, search.collapse)}
+        exact = {one.comparison for one in exact_differences(plain, again)}
+        return [
+            (way, one) for way, one in found if one.comparison not in (exact if way == WITHOUT_SESSION else unstable)
+        ]
+
+
+def _refused(plain: Answer, failure: Answer) -> list[Difference]:
+    """Return the difference between a plain answer and one that the service refused to rewrite or failed to rewrite."""
+    if plain.status != 200:  # the search is refused either way
+        return []
+    error = failure.body.get("error")
+    message = error.get("message") if isinstance(error, dict) else error
+    return [
+        Difference("rewriting", f"rewriting: plain {plain.status}, the service answers {failure.status}: {message}")
+    ]
+
+
+def _parameter(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(_parameter(item) for item in value)
+    return str(value)
+
+
+def _markable(hits: Sequence[Json]) -> list[Json]:
+    """Return the hits that may be marked: hits that have an id and are not in a system index."""
+    return [hit for hit in hits if "_id" in hit and not hit["_index"].startswith(".")]
