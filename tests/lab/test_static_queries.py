@@ -156,7 +156,7 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
 
 
 def test_documents_are_not_its_own_to_encode(taught: StaticQueries) -> None:
-    with pytest.raises(BadInput, match=r"queries alone.* those of t") as refused:
+    with pytest.raises(BadInput, match=r"queries only.* vectors of t") as refused:
         taught.require_documents()
     assert "'embedding'" in str(refused.value)
 

@@ -71,7 +71,7 @@ BAD = [
         {"session": "a", "index": "docs", "relevant": ["1"], "irrelevant": ["1"]},
         400,
         "bad_input",
-        "twice",
+        "two different marks",
     ),
     ("/v1/feedback", {"session": "a", "index": "docs", "relevant": ["gone"]}, 404, "not_found", "gone"),
 ]
