@@ -1,1 +1,1 @@
-"""Sessions: what was judged, and what that says of a search."""
+"""Sessions: the stored judgements of users, and their effect on searches."""

@@ -1,8 +1,11 @@
-"""What clients did, by UBI's log, as judgements: read anew at each search, so that every replica sees the same.
+"""Judgements that follow from the events in the UBI log.
 
-A click says less the higher the hit stood, since what stands first is clicked because it stands there (position bias).
-A hit that was shown above a click, and was not clicked itself, was passed over; the lower it stood, the less likely it
-was looked at. Both by one estimate of how likely a hit at a place is looked at, (place + 1) ** -POSITION_BIAS.
+Every search reads the log anew, so all replicas of the service see the same judgements.
+
+Users look at the first hits more often, so a click on a hit at the top says less (position bias). The probability that
+a user looks at the hit at position p, counted from 0, is estimated as (p + 1) ** -POSITION_BIAS. A hit above a click
+that was not clicked itself counts as skipped. The judgement of a skipped hit is weaker at lower positions, where users
+look at hits less often.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)
 IMPRESSION = "impression"
+# The default grades of the actions in the log.
 ACTIONS = {
     "purchase": 1.0,
     "add_to_cart": 0.8,
@@ -35,17 +39,25 @@ ACTIONS = {
 }
 POSITION_BIAS = 0.25
 Actions = Mapping[str, float]
-CLOCK_TOLERANCE = 300.0  # seconds that a client's clock may be ahead of ours
-_SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
-_QUERIES, _OBJECTS = 20_000, 50_000
-_TOGETHER = 1000  # objects that the engine is asked for at once
-Object = tuple[str, str]  # its name and the field of it, which together are one document's name
+CLOCK_TOLERANCE = 300.0  # seconds by which a client's clock may be ahead
+_CACHE_SECONDS = 300.0  # how long known queries and documents are cached
+_UNKNOWN_QUERY_SECONDS = 0.5  # how long an unknown query is not looked up again
+_UNKNOWN_OBJECT_SECONDS = 10.0  # how long an unknown object is not looked up again, and a refused log not read again
+_CACHED_QUERIES = 20_000
+_CACHED_OBJECTS = 50_000
+_BATCH = 1000  # number of objects that are looked up with a single search
+Object = tuple[str, str]  # the id of an object, and the field that contains the id; together they identify a document
 
 
 @dataclass(frozen=True)
 class ClickGrade:
-    """A document's grade, -1 to 1, the time in Unix seconds of what it follows from, and whether that was a ``click``
-    or any other action, or a ``skip``: a hit that was passed over."""
+    """The grade of a document according to a user's actions.
+
+    Attributes:
+        grade: The grade, -1 to 1.
+        at: The time of the action in Unix seconds.
+        source: "skip" for a hit that was skipped, or "click" for any action.
+    """
 
     grade: float
     at: float
@@ -53,10 +65,15 @@ class ClickGrade:
 
 
 class Clicks:
-    """Judgements of clients by UBI's log. May be used from several threads.
+    """Reads the UBI log and derives the judgements of clients. Instances are thread-safe.
 
-    ``engine`` knows which documents the objects are. ``seconds``: how long an event counts. ``count``: is told how
-    many events had what outcome. ``clock`` gives Unix seconds.
+    Args:
+        log: The UBI log.
+        engine: The engine, which knows the documents of the objects.
+        actions: The grade of each action.
+        seconds: The age in seconds after which events no longer count.
+        count: A function that is called with an outcome and its number of events, for metrics.
+        clock: A function that returns the time in Unix seconds.
     """
 
     def __init__(
@@ -68,19 +85,28 @@ class Clicks:
         count: Callable[[str, int], None] = lambda outcome, events: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.log, self.engine, self.actions, self.seconds = log, engine, actions, seconds
-        self.count, self.clock = count, clock
-        self._queries: TtlCache[UbiQuery] = TtlCache(_QUERIES, _SECONDS)
-        self._unknown_queries: TtlCache[bool] = TtlCache(_QUERIES, _SOON)
-        self._documents: TtlCache[str] = TtlCache(_OBJECTS, _SECONDS)
-        self._unknown_objects: TtlCache[bool] = TtlCache(_OBJECTS, _REFUSED)
-        self._refused: TtlCache[bool] = TtlCache(1, _REFUSED)
+        self.log = log
+        self.engine = engine
+        self.actions = actions
+        self.seconds = seconds
+        self.count = count
+        self.clock = clock
+        self._queries: TtlCache[UbiQuery] = TtlCache(_CACHED_QUERIES, _CACHE_SECONDS)
+        self._unknown_queries: TtlCache[bool] = TtlCache(_CACHED_QUERIES, _UNKNOWN_QUERY_SECONDS)
+        self._documents: TtlCache[str] = TtlCache(_CACHED_OBJECTS, _CACHE_SECONDS)
+        self._unknown_objects: TtlCache[bool] = TtlCache(_CACHED_OBJECTS, _UNKNOWN_OBJECT_SECONDS)
+        self._refused: TtlCache[bool] = TtlCache(1, _UNKNOWN_OBJECT_SECONDS)
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """The judgements that follow from the latest events of a client or a session, of an index's documents.
+        """Return the judgements of an index's documents that follow from the latest events of a client or a session.
 
-        Without rights to the log there are none. Raises what the engine raises, and EngineUnavailable after half a
-        second: a search goes on without.
+        Returns an empty list if the log may not be read. A search waits for this call, so it raises EngineUnavailable
+        after half a second. Other errors of the engine are raised as well.
+
+        Args:
+            client: The client id or session id.
+            index: The name of the index.
+            headers: The HTTP headers of the caller.
         """
         if self._refused.get("log"):
             return []
@@ -107,64 +133,87 @@ class Clicks:
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-        """The queries of events, as far as they are known."""
+        """Return the known queries of the events, by id."""
         ids = sorted({event.query_id for event in events if event.query_id})
-        asked = {id: id for id in ids if not self._unknown_queries.get(id)}
-        found = get_or_fetch(self._queries, asked, self.log.queries)
-        for id in asked.keys() - found.keys():
+        keys = {id: id for id in ids if not self._unknown_queries.get(id)}
+        queries = get_or_fetch(self._queries, keys, self.log.queries)
+        for id in keys.keys() - queries.keys():
             self._unknown_queries.put(id, True)
-        return found
+        return queries
 
     def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
-        """The ids of the documents that objects are; those that are none of the index, or of several, are left out."""
-        keys = {one: (index, str(headers), *one) for one in sorted(objects)}
-        asked = {one: key for one, key in keys.items() if not self._unknown_objects.get(key)}
-        found = get_or_fetch(self._documents, asked, lambda new: document_ids(self.engine, index, new, headers))
-        for one in asked.keys() - found.keys():
-            self._unknown_objects.put(keys[one], True)
-        return found
+        """Return the document ids of objects. Objects without exactly one document in the index are left out."""
+        keys = {object: (index, str(headers), *object) for object in sorted(objects)}
+        keys = {object: key for object, key in keys.items() if not self._unknown_objects.get(key)}
+        ids = get_or_fetch(self._documents, keys, lambda new: document_ids(self.engine, index, new, headers))
+        for object in keys.keys() - ids.keys():
+            self._unknown_objects.put(keys[object], True)
+        return ids
 
 
 def graded_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
 ) -> list[tuple[str, Object, ClickGrade]]:
-    """What events say of objects: the query's text, the object, and its :class:`ClickGrade`."""
-    of_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
+    """Return the grades of objects that follow from events.
+
+    Args:
+        events: The events.
+        queries: The known queries by id.
+        actions: The grade of each action.
+
+    Returns:
+        Tuples of the query's text, the object and its grade.
+    """
+    events_by_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
     for event in events:
         if event.object and event.action in actions:
             query = queries.get(event.query_id)
-            of_query[event.query_id, query.text if query else event.text].append(event)
-    found = []
-    for (id, text), made in of_query.items():
-        names = {event.object: (event.object, event.object_field) for event in made}
-        # Without a field of their own the objects that the UBI plugin kept may be Lucene's numbers of documents.
-        fields = {field for _, field in names.values()}
+            events_by_query[event.query_id, query.text if query else event.text].append(event)
+    grades = []
+    for (id, text), query_events in events_by_query.items():
+        objects = {event.object: (event.object, event.object_field) for event in query_events}
+        # Without an object field, the logged hits of the UBI plugin may be Lucene's document numbers.
+        fields = {field for _, field in objects.values()}
         shown = queries[id].objects if id in queries and len(fields) == 1 and fields != {""} else ()
-        for object, graded in click_grades(made, actions, shown).items():
-            found.append((text, names.get(object, (object, next(iter(fields)))), graded))
-    return found
+        for object, grade in click_grades(query_events, actions, shown).items():
+            grades.append((text, objects.get(object, (object, next(iter(fields)))), grade))
+    return grades
 
 
 def judgements_from(
     graded: Iterable[tuple[str, Object, ClickGrade]], ids: Mapping[Object, str], index: str
 ) -> list[Judgement]:
-    """What :func:`graded_objects` gives, as judgements of the documents with these ``ids``; without other objects."""
+    """Convert graded objects to judgements of documents.
+
+    Args:
+        graded: The result of :func:`graded_objects`.
+        ids: The document id of each object. Other objects are left out.
+        index: The name of the index.
+    """
     return [
-        Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
-        for text, name, one in graded
-        if name in ids
+        Judgement(index, ids[object], grade.grade, text[:MAX_QUERY], grade.at, source=grade.source)
+        for text, object, grade in graded
+        if object in ids
     ]
 
 
 def document_ids(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
-    """The ids of the documents of an index that objects are, by the field that each names, or by ``_id`` if that is "";
-    those that are unknown, or several documents, are left out."""
+    """Return the ids of the documents that objects identify.
+
+    Objects without exactly one document are left out.
+
+    Args:
+        engine: The engine.
+        index: The name of the index.
+        objects: Pairs of an object's id and the field that contains it, or "" for ``_id``.
+        headers: The HTTP headers of the caller.
+    """
     ids: dict[Object, str] = {}
     for field in sorted({field for _, field in objects}):
-        names = sorted({name for name, of_field in objects if of_field == field})
-        for start in range(0, len(names), _TOGETHER):
-            found = _ids_by_field(engine, index, field, names[start : start + _TOGETHER], headers)
-            ids |= {(name, field): id for name, id in found.items()}
+        names = sorted({name for name, object_field in objects if object_field == field})
+        for start in range(0, len(names), _BATCH):
+            ids_by_name = _ids_by_field(engine, index, field, names[start : start + _BATCH], headers)
+            ids |= {(name, field): id for name, id in ids_by_name.items()}
     return ids
 
 
@@ -176,7 +225,7 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
         try:
             hits = engine.search(index, body, headers=headers).hits
         except ResiftError as error:
-            if error.status != 400:  # of a field that cannot be asked for names
+            if error.status != 400:  # 400: the field does not support a terms query with these values
                 raise
             continue
         for hit in hits:
@@ -187,7 +236,10 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
 
 
 def read_actions(parts: Iterable[str]) -> dict[str, float]:
-    """What each action counts, of settings ``ACTION=GRADE``. Raises BadInput for another form, and beyond -1 to 1.
+    """Parse settings of the form ``ACTION=GRADE``. Return the grade of each action.
+
+    Raises:
+        BadInput: If a setting has another form, or a grade is not between -1 and 1.
 
     >>> read_actions(["purchase=1", "impression=-0.1"])
     {'purchase': 1.0, 'impression': -0.1}
@@ -199,8 +251,9 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
             grade = float(text)
         except ValueError:
             grade = math.nan
-        if not name.strip() or not -1 <= grade <= 1:  # which is also false for nan
-            raise BadInput(f"an action is {part!r}", value=part, expected="ACTION=GRADE, a grade from -1 to 1")
+        if not name.strip() or not -1 <= grade <= 1:  # the comparison is also false for nan
+            expected = "ACTION=GRADE with a grade from -1 to 1"
+            raise BadInput(f"{part!r} is not the grade of an action", value=part, expected=expected)
         actions[name.strip()] = grade
     return actions
 
@@ -208,44 +261,50 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
 def click_grades(
     events: Sequence[UbiEvent], actions: Actions = ACTIONS, shown: Sequence[str] = ()
 ) -> dict[str, ClickGrade]:
-    """Grades by object of what the ``events`` of one query did with its hits.
+    """Return the grade of each object that follows from the events of a single query.
 
-    An object counts by the action with the largest grade, the latest of several: grade ** p for a hit that is looked
-    at with probability p, so an action of grade 1 counts the same everywhere. Hits that were passed over count the
-    grade of SHOWN times p. ``shown``: the objects of the list in its order, if it is known; those with an event SHOWN
-    were shown too. Objects of actions without a grade are left out.
+    The action with the largest grade counts, and the latest if there are several. Its grade becomes grade ** p, where p
+    is the probability that the user looks at this position. An action of grade 1 therefore counts the same at all
+    positions. The grade of a skipped hit is the grade of IMPRESSION times p. Objects without a graded action are left
+    out.
+
+    Args:
+        events: The events of the query.
+        actions: The grade of each action.
+        shown: The objects of the hit list in order, if known. Objects with an IMPRESSION event count as shown, too.
     """
     ranks = _ranks(events, shown)
     graded: dict[str, ClickGrade] = {}
     strongest: dict[str, float] = {}
-    for one in sorted(events, key=lambda one: one.at):
-        grade = 0.0 if one.action == IMPRESSION else actions.get(one.action, 0.0)
-        if grade and abs(grade) >= strongest.get(one.object, 0.0):
-            strongest[one.object] = abs(grade)
-            weighed = grade ** _looked_at(ranks.get(one.object, 0)) if grade > 0 else grade
-            graded[one.object] = ClickGrade(weighed, one.at)
-    clicks = {id: one for id, one in graded.items() if one.grade > 0 and id in ranks}
-    passed_over = actions.get(IMPRESSION, 0.0)
-    if not clicks or not passed_over:
+    for event in sorted(events, key=lambda event: event.at):
+        grade = 0.0 if event.action == IMPRESSION else actions.get(event.action, 0.0)
+        if grade and abs(grade) >= strongest.get(event.object, 0.0):
+            strongest[event.object] = abs(grade)
+            weighted = grade ** _examination_probability(ranks.get(event.object, 0)) if grade > 0 else grade
+            graded[event.object] = ClickGrade(weighted, event.at)
+    clicks = {object: grade for object, grade in graded.items() if grade.grade > 0 and object in ranks}
+    skip_grade = actions.get(IMPRESSION, 0.0)
+    if not clicks or not skip_grade:
         return graded
-    lowest = max(clicks, key=lambda id: ranks[id])
-    for document, rank in ranks.items():
-        if rank < ranks[lowest] and document not in graded:
-            graded[document] = ClickGrade(passed_over * _looked_at(rank), clicks[lowest].at, "skip")
+    lowest = max(clicks, key=lambda object: ranks[object])
+    for object, rank in ranks.items():
+        if rank < ranks[lowest] and object not in graded:
+            graded[object] = ClickGrade(skip_grade * _examination_probability(rank), clicks[lowest].at, "skip")
     return graded
 
 
 def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
-    """The place from 0 of each object for which it is known."""
-    # The specification says "nth", and its own sample counts from 0.
-    first = 0 if any(one.ordinal == 0 for one in events) else 1
+    """Return the position, from 0, of each object whose position is known."""
+    # UBI's specification says "nth", but the sample in it counts from 0.
+    first = 0 if any(event.ordinal == 0 for event in events) else 1
     ranks: dict[str, int] = {}
-    for one in events:
-        if one.ordinal is not None and one.ordinal >= first:
-            ranks[one.object] = min(one.ordinal - first, ranks.get(one.object, one.ordinal))
-    # what a page says of itself is nearer to what was seen than the order of the answer
-    return {**{document: rank for rank, document in reversed(list(enumerate(shown)))}, **ranks}
+    for event in events:
+        if event.ordinal is not None and event.ordinal >= first:
+            ranks[event.object] = min(event.ordinal - first, ranks.get(event.object, event.ordinal))
+    # The positions in the events are closer to what the user saw than the order of the response.
+    return {**{object: rank for rank, object in reversed(list(enumerate(shown)))}, **ranks}
 
 
-def _looked_at(rank: int) -> float:
+def _examination_probability(rank: int) -> float:
+    """Return the estimated probability that a user looks at the hit at a position, from 0."""
     return float((rank + 1) ** -POSITION_BIAS)

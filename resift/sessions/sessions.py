@@ -1,10 +1,11 @@
-"""Sessions: the judgements of one search task, step by step.
+"""Sessions: the judgements of a user's search task, step by step.
 
-Only judgements are kept. What follows from them is learned anew each time, so a step can be undone exactly.
+Only judgements are stored. Everything else is learned from them at each search, so undoing a step restores the exact
+earlier state.
 
-A session is stored as one small JSON object. It is changed by writing over the version that was read; where another
-writer was faster, that fails, and it is read and changed again (optimistic concurrency). So no replica of the reranker
-loses what another one stored.
+A session is stored as a small JSON object. A change is only written if the stored version is the version that was read.
+Otherwise it is repeated with the new version (optimistic concurrency). So replicas of the service never lose each
+other's changes.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ from resift.feedback.judgements import SOURCES, Judgement, source_from_grade
 from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)
-MAX_JUDGEMENTS = 100
-MAX_QUERY = 200
-MAX_DOCUMENT_ID = 512  # bytes: OpenSearch's own limit
-MAX_INDEX = 1024  # bytes: one name has at most 255, but a list may be named, and OpenSearch takes an address of 4096
-MAX_TIME = 1e11  # Unix seconds, in the year 5138; after 9999 they are no date
-_ATTEMPTS = 40
-_WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
-_PURGE_SECONDS = 60.0
+MAX_JUDGEMENTS = 100  # maximum number of judgements in a session
+MAX_QUERY = 200  # number of characters of a query that are stored
+MAX_DOCUMENT_ID = 512  # bytes; the limit of OpenSearch
+# Bytes of an index name. A single name has at most 255, but a list of names is possible, and OpenSearch accepts URLs of
+# 4096 bytes.
+MAX_INDEX = 1024
+MAX_TIME = 1e11  # Unix seconds, in the year 5138; dates after the year 9999 cannot be represented
+_ATTEMPTS = 40  # maximum number of attempts to write a session
+_WAIT, _MAX_WAIT = 0.004, 0.25  # seconds between attempts
+_PURGE_SECONDS = 60.0  # interval of purging expired sessions
 Time = Annotated[float, Meta(ge=0, le=MAX_TIME)]  # Unix seconds
 _Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 _Grade = Annotated[float, Meta(ge=-1, le=1)]
@@ -54,20 +57,29 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 class SessionCaller:
-    """Who asks, where there are no keys; what knows keys derives from it. ``name``: that of their key."""
+    """The caller of the session functions if there are no API keys. A subclass supports keys.
+
+    Attributes:
+        name: The name of the caller's key, or None.
+    """
 
     name: str | None = None
 
     def may_use(self, owner: str | None) -> bool:
-        """Whether a session that the key of this name began is theirs to use."""
+        """Return whether the caller may use a session of the key with the name ``owner``."""
         return True
 
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A session's judgements in order, and its times in Unix seconds.
+    """A session.
 
-    ``owner``: the name of the API key that began it, None if it began without one.
+    Attributes:
+        id: The id of the session.
+        created: The time of its first step in Unix seconds.
+        expires: The expiry time in Unix seconds.
+        judgements: The judgements in order.
+        owner: The name of the API key that created the session, or None if it was created without a key.
     """
 
     id: str
@@ -78,37 +90,37 @@ class StoredSession:
 
     @property
     def steps(self) -> int:
-        """How many steps can be undone."""
+        """Return the number of steps that can be undone."""
         return len({judgement.step for judgement in self.judgements})
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """Of all judgements those that count now, at most one a document."""
+        """Return the judgements in force, at most one for each document."""
         return effective_judgements(self.judgements)
 
     def with_step(self, judgements: Sequence[Judgement]) -> StoredSession:
-        """The session with one more step. Beyond MAX_JUDGEMENTS its oldest steps are dropped."""
+        """Return the session with an additional step. If it exceeds MAX_JUDGEMENTS, its oldest steps are dropped."""
         number = self.judgements[-1].step + 1 if self.judgements else 1
         extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
         while len(extended) > MAX_JUDGEMENTS:
-            # whole steps: half of one could not be undone
+            # Drop whole steps, because an incomplete step could not be undone.
             oldest = extended[0].step
             extended = [judgement for judgement in extended if judgement.step != oldest]
         return replace(self, judgements=tuple(extended))
 
     def without_last_step(self) -> StoredSession:
-        """The session one step back. Raises BadInput if it has no step."""
+        """Return the session without its last step. Raise BadInput if it has no step."""
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
         last = self.judgements[-1].step
-        return replace(self, judgements=tuple(one for one in self.judgements if one.step != last))
+        return replace(self, judgements=tuple(judgement for judgement in self.judgements if judgement.step != last))
 
 
 def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Of all judgements of a session those that count, in the order in which their documents were first judged.
+    """Return the judgements in force, in the order in which their documents were first judged.
 
-    Of each document the latest counts, except that a click or a skip does not replace a mark or a model's score, nor a
-    skip a click: they say less.
+    The latest judgement of a document counts. However, a click or a skip does not replace a mark or a model's score,
+    and a skip does not replace a click, because they are weaker evidence.
 
     >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25, source="skip")]
     >>> clicks = [Judgement("i", document, 0.5, source="click") for document in "ab"]
@@ -125,13 +137,20 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
 
 
 class Sessions:
-    """The sessions in a store. ``hours``: how long an unused session lives. ``clock`` gives Unix seconds.
+    """The sessions in a store.
 
-    ``caller`` gives who asks, at each call. A session that is not theirs is as good as none (SessionNotFound), and
-    cannot be begun by them either. ``quotas`` bound what a caller's key stores.
+    Sessions of other callers appear not to exist (SessionNotFound), and their ids cannot be used for new sessions.
 
-    Every method raises SessionsUnavailable if the store does not answer, BadInput for a malformed id, SessionDamaged
-    where what is stored under an id is no session; such a one can be deleted, and is left out among others.
+    Every method raises SessionsUnavailable if the store does not answer, BadInput if an id is malformed, and
+    SessionDamaged if the stored data is not a valid session. A damaged session can be deleted. Methods that return
+    several sessions leave it out.
+
+    Args:
+        store: The store.
+        hours: The time after which an unused session expires.
+        clock: A function that returns the time in Unix seconds.
+        caller: A function that returns the current caller.
+        quotas: Limits on the storage of each key.
     """
 
     def __init__(
@@ -142,35 +161,57 @@ class Sessions:
         caller: Callable[[], SessionCaller] = SessionCaller,
         quotas: Quotas | None = None,
     ) -> None:
-        self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
+        self.store = store
+        self.seconds = hours * 3600
+        self.clock = clock
+        self.caller = caller
         self.quotas = quotas or Quotas()
         self._purged = -_PURGE_SECONDS
 
     def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> StoredSession:
-        """Add a step of judgements to a session, which begins with its first step, and return it.
+        """Add a step of judgements to a session, and return the session. The first step creates the session.
 
-        Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises what
-        :func:`check_judgements` raises, SessionNotFound if the id is another caller's, QuotaExceeded, SessionBusy if
-        other writers were always faster.
+        Args:
+            id: The id of the session.
+            query: The query for which the documents were judged. The first MAX_QUERY characters are stored.
+            judgements: The judgements. Their query and time are replaced.
+
+        Raises:
+            SessionNotFound: If the id belongs to another caller's session.
+            QuotaExceeded: If the caller's key has reached a daily limit.
+            SessionBusy: If other writers were always faster.
+            BadInput: As :func:`check_judgements`.
+            TextTooLong: As :func:`check_judgements`.
         """
         check_judgements(judgements)
         query = query[:MAX_QUERY]
 
         def change(session: StoredSession) -> StoredSession:
             now = round(self.clock(), 3)
-            return session.with_step([replace(one, query=query, at=now) for one in judgements])
+            return session.with_step([replace(judgement, query=query, at=now) for judgement in judgements])
 
         return self._change(id, change, len(judgements))
 
     def undo(self, id: str) -> StoredSession:
-        """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
+        """Undo the last step of a session, and return the session.
+
+        Raises:
+            SessionNotFound: If the session does not exist.
+            BadInput: If the session has no step.
+            SessionBusy: If other writers were always faster.
+        """
         return self._change(id, StoredSession.without_last_step)
 
     def find(self, id: str, any_owner: bool = False, wait: bool = False) -> StoredSession | None:
-        """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
+        """Return a session and postpone its expiry, or return None.
 
-        ``any_owner``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
-        ``wait``: as long as the store takes; a search is not kept waiting for its session, nor for others who write.
+        None means that the session does not exist, has expired or belongs to another caller.
+
+        Args:
+            id: The id of the session.
+            any_owner: Whether to ignore the owner. In requests through a search pipeline the caller is the cluster
+                itself.
+            wait: Whether to wait as long as the store takes. A search does not wait for its session.
         """
         try:
             session, stored = self._read(id, any_owner, wait)
@@ -179,52 +220,53 @@ class Sessions:
         if session is None or stored is None:
             return None
         expires = self.clock() + self.seconds
-        # not at every search, which would cost a write each time
+        # Postpone in steps of 1 % of the lifetime, to avoid a write at every search.
         if expires - session.expires > self.seconds / 100:
             session = replace(session, expires=expires)
             with suppress(SessionsUnavailable):
-                # a writer who was faster has postponed it as well
+                # This fails if another writer was faster, who has then postponed the expiry as well.
                 self.store.write(id, replace(stored, expires=expires), wait=False)
         return session
 
     def peek(self, id: str) -> StoredSession | None:
-        """A session of the caller's, whose expiry stays as it is; None if there is none, or it has expired."""
+        """Return a session without postponing its expiry, or None if it does not exist or has expired."""
         return self._read(id)[0]
 
     def get(self, id: str) -> StoredSession:
-        """A session. Raises SessionNotFound."""
-        found = self.find(id, wait=True)
-        if found is None:
+        """Return a session. Raise SessionNotFound if it does not exist."""
+        session = self.find(id, wait=True)
+        if session is None:
             raise _not_found(id)
-        return found
+        return session
 
     def delete(self, id: str) -> None:
-        """Delete a session. Raises SessionNotFound."""
+        """Delete a session. Raise SessionNotFound if it does not exist."""
         with suppress(SessionDamaged):
             self._read(id)
         if not self.store.delete(id):
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[tuple[str, Judgement]]:
-        """The effective judgements of an index's documents in all sessions, each with its session's id."""
+        """Yield the effective judgements of an index's documents in all sessions, with the session ids."""
         for session in self._scanned(index):
-            yield from ((session.id, one) for one in session.effective_judgements if one.index == index)
+            judgements = session.effective_judgements
+            yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
 
     def all(self) -> Iterator[StoredSession]:
-        """The caller's sessions that have not expired, in no particular order."""
+        """Return the unexpired sessions of the caller, in no particular order."""
         caller = self.caller()
         return (session for session in self._scanned() if caller.may_use(session.owner))
 
     def _scanned(self, index: str | None = None) -> Iterator[StoredSession]:
-        """All sessions, or those that name an index, which have not expired and are in order."""
+        """Yield all valid, unexpired sessions, or only the sessions that refer to an index."""
         now = self.clock()
         for id, stored in self.store.scan(index):
-            if not is_id(id):  # something else that is kept beside them, such as a trial
+            if not is_id(id):  # other objects in the same store, such as a trial
                 continue
             try:
                 session = _decoded(id, stored)
             except SessionDamaged as error:
-                log.warning("left out: %s", error.message)
+                log.warning("a damaged session is ignored: %s", error.message)
                 continue
             if session.expires >= now:
                 yield session
@@ -232,9 +274,10 @@ class Sessions:
     def _read(
         self, id: str, any_owner: bool = False, wait: bool = True
     ) -> tuple[StoredSession | None, SessionRecord | None]:
-        """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
+        """Return the session and its stored record. Each is None if it does not exist.
 
-        Raises SessionNotFound for a session that is not the caller's, whatever it holds.
+        The session is also None if it has expired. Raises SessionNotFound for a session of another caller, even if it
+        is damaged.
         """
         stored = self.store.read(check_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
@@ -244,36 +287,46 @@ class Sessions:
         return _decoded(id, stored), stored
 
     def _read_or_taken(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
-        """What :meth:`_read` gives, where a session may begin; SessionNotFound says that it cannot under this id."""
+        """Return the result of :meth:`_read` for an id under which a session may be created.
+
+        The SessionNotFound error says that the id cannot be used.
+        """
         try:
             return self._read(id)
         except SessionNotFound:
-            raise SessionNotFound(f"no session {id!r} of yours", value=id, expected="another id") from None
+            raise SessionNotFound(f"you have no session {id!r}", value=id, expected="another id") from None
 
     def _change(
         self, id: str, change: Callable[[StoredSession], StoredSession], marks: int | None = None
     ) -> StoredSession:
-        """Change a session; one that begins with it, or gets more, gets so many ``marks``."""
+        """Change a session with ``change`` until it is written, and return it.
+
+        Args:
+            id: The id of the session.
+            change: The function that returns the changed session.
+            marks: The number of marks that are added. The session is then created if it does not exist.
+        """
         key = self.caller().name
         for attempt in range(_ATTEMPTS):
             session, stored = self._read(id) if marks is None else self._read_or_taken(id)
             if session is None and marks is None:
                 raise _not_found(id)
-            now, begun = self.clock(), session is None
+            now, is_new = self.clock(), session is None
             if marks is not None:
-                self.quotas.check(key, "marks", "bytes", *(["sessions"] if begun else []))
+                kinds = ["marks", "bytes", "sessions"] if is_new else ["marks", "bytes"]
+                self.quotas.check(key, *kinds)
             changed = replace(
                 change(session or StoredSession(id, round(now, 3), now, owner=key)), expires=now + self.seconds
             )
             written = _encoded(changed, stored.version if stored else None)
             if self.store.write(id, written):
-                self.quotas.count(key, marks=marks or 0, sessions=int(begun), bytes=len(json.dumps(written.body)))
+                self.quotas.count(key, marks=marks or 0, sessions=int(is_new), bytes=len(json.dumps(written.body)))
                 self._purge_now_and_then(now)
                 return changed
-            # a random share of a growing wait: writers who collided once would collide again
+            # Wait for a random share of a growing time. With equal waits, the same writers would collide again.
             time.sleep(random.uniform(0, min(_MAX_WAIT, _WAIT * 2**attempt)))
         raise SessionBusy(
-            f"session {id!r} was changed by others {_ATTEMPTS} times in a row; nothing was noted",
+            f"session {id!r} was changed by others {_ATTEMPTS} times in a row; nothing was stored",
             value=id,
             expected="try again",
         )
@@ -284,67 +337,74 @@ class Sessions:
             try:
                 self.store.purge(now, wait=False)
             except SessionsUnavailable as error:
-                # the caller's own change is stored already, and a later one purges
+                # The caller's change is already stored, and a later change will purge.
                 log.warning("expired sessions were not purged: %s", error.message)
 
 
 def is_id(session: object) -> bool:
-    """Whether something is a well-formed session id."""
+    """Return whether ``session`` is a well-formed session id."""
     return isinstance(session, str) and _ID.fullmatch(session) is not None
 
 
 def check_id(session: str) -> str:
-    """Return ``session`` if it is a well-formed session id; raise BadInput if it is not."""
+    """Return ``session`` if it is a well-formed session id. Raise BadInput if it is not."""
     if not is_id(session):
-        raise BadInput(
-            f"malformed session id {shorten(session)!r}", value=session, expected="1 to 128 letters, digits and _ . : -"
-        )
+        expected = "1 to 128 letters, digits and _ . : -"
+        raise BadInput(f"malformed session id {shorten(session)!r}", value=session, expected=expected)
     return session
 
 
 def check_judgements(judgements: Sequence[Judgement]) -> None:
-    """Raise BadInput for more than MAX_JUDGEMENTS, and for ids and names of indices that are no Unicode text, and
-    TextTooLong for those that are too long."""
+    """Check the number of judgements and their ids.
+
+    Raises:
+        BadInput: If there are more than MAX_JUDGEMENTS, or an id or index name is not Unicode text.
+        TextTooLong: If an id or index name is too long.
+    """
     if len(judgements) > MAX_JUDGEMENTS:
         raise BadInput(
             f"{len(judgements)} documents are marked at once",
             value=len(judgements),
-            expected=f"at most {MAX_JUDGEMENTS}, which is what a session holds",
+            expected=f"at most {MAX_JUDGEMENTS}, the maximum of a session",
         )
-    for one in judgements:
-        for what, value, most in (
-            ("document's id", one.document, MAX_DOCUMENT_ID),
-            ("index's name", one.index, MAX_INDEX),
+    for judgement in judgements:
+        for what, value, limit in (
+            ("document id", judgement.document, MAX_DOCUMENT_ID),
+            ("index name", judgement.index, MAX_INDEX),
         ):
             try:
                 size = len(value.encode())
             except UnicodeEncodeError:
-                raise BadInput(f"the {what} holds a lone surrogate", value=value, expected="Unicode text") from None
-            if size > most:
-                raise TextTooLong(f"the {what} has {size} bytes", value=value, expected=f"at most {most} bytes")
+                raise BadInput(f"the {what} contains a lone surrogate", value=value, expected="Unicode text") from None
+            if size > limit:
+                raise TextTooLong(f"the {what} has {size} bytes", value=value, expected=f"at most {limit} bytes")
 
 
 def _not_found(id: str) -> SessionNotFound:
-    return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks, not expired")
+    return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks that has not expired")
 
 
 def _encoded(session: StoredSession, version: Any) -> SessionRecord:
-    """What is stored of a session: queries and indices once each, times as milliseconds since it was created."""
-    queries = list(dict.fromkeys(one.query for one in session.judgements))
-    indices = list(dict.fromkeys(one.index for one in session.judgements))
+    """Return the record of a session.
+
+    It stores each query and index name once, and times as milliseconds since the session was created.
+    """
+    queries = list(dict.fromkeys(judgement.query for judgement in session.judgements))
+    indices = list(dict.fromkeys(judgement.index for judgement in session.judgements))
     rows = [
         [
-            one.step,
-            round((one.at - session.created) * 1000),
-            queries.index(one.query),
-            indices.index(one.index),
-            one.document,
-            int(one.grade) if one.grade == int(one.grade) else one.grade,
+            judgement.step,
+            round((judgement.at - session.created) * 1000),
+            queries.index(judgement.query),
+            indices.index(judgement.index),
+            judgement.document,
+            int(judgement.grade) if judgement.grade == int(judgement.grade) else judgement.grade,
         ]
-        for one in session.judgements
+        for judgement in session.judgements
     ]
-    # sources stand beside the rows, of which version 0.1 unpacks six values: replicas are restarted one by one
-    sources = [SOURCES.index(one.source) for one in session.judgements]
+    # The sources are a separate list, because version 0.1 expects rows of six values. During an upgrade, replicas of
+    # both versions share the store.
+    sources = [SOURCES.index(judgement.source) for judgement in session.judgements]
     body = {"at": session.created, "q": queries, "j": rows, "s": sources}
     if session.owner is not None:
         body["o"] = session.owner
@@ -352,7 +412,16 @@ def _encoded(session: StoredSession, version: Any) -> SessionRecord:
 
 
 class _Body(msgspec.Struct):
-    """What is stored of a session. Those of earlier versions have neither sources nor an owner."""
+    """The stored JSON of a session. Sessions of earlier versions lack the sources and the owner.
+
+    Attributes:
+        at: The time of creation in Unix seconds.
+        q: The queries.
+        j: The judgements: step, milliseconds since creation, indices into the lists of queries and index names,
+            document and grade.
+        s: The source of each judgement, as an index into SOURCES.
+        o: The owner.
+    """
 
     at: Time
     q: list[str]
@@ -362,21 +431,24 @@ class _Body(msgspec.Struct):
 
 
 def _decoded(id: str, stored: SessionRecord) -> StoredSession:
-    """The session that is stored. Raises SessionDamaged where something else is."""
+    """Return the session in a record. Raise SessionDamaged if the record is invalid."""
     try:
         body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
         indices = msgspec.convert(stored.indices, list[_IndexName])
-        sources = [source_from_grade(row[5]) for row in body.j] if body.s is None else [SOURCES[at] for at in body.s]
+        if body.s is None:
+            sources = [source_from_grade(row[5]) for row in body.j]
+        else:
+            sources = [SOURCES[number] for number in body.s]
         judgements = [
             Judgement(indices[index], document, grade, body.q[query], round(body.at + at / 1000, 3), step, source)
             for (step, at, query, index, document, grade), source in zip(body.j, sources, strict=True)
         ]
-        for one in judgements:
-            msgspec.convert(one.at, Time)
-            f"{one.index}{one.document}{one.query}".encode()  # lone surrogates are no text
+        for judgement in judgements:
+            msgspec.convert(judgement.at, Time)
+            # encode() raises UnicodeEncodeError, a ValueError, for lone surrogates.
+            f"{judgement.index}{judgement.document}{judgement.query}".encode()
         "".join([body.o or "", *body.q, *indices]).encode()
     except (LookupError, OverflowError, ValueError, msgspec.ValidationError):
-        raise SessionDamaged(
-            f"session {id!r} is damaged", value=id, expected="what Resift stored; deleted, it can begin anew"
-        ) from None
+        expected = "a session that Resift stored; delete it to start again"
+        raise SessionDamaged(f"session {id!r} is damaged", value=id, expected=expected) from None
     return StoredSession(id, body.at, expires, tuple(judgements), body.o)

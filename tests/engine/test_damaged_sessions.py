@@ -149,7 +149,7 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
         assert (answer.status_code, error["code"], error["value"]) == (409, "session_damaged", "bad")
     caplog.set_level(logging.WARNING)
     assert [session.id for session in client.application.extensions["resift"].sessions.all()] == ["good"]
-    assert "left out: session 'bad' is damaged" in caplog.messages
+    assert "a damaged session is ignored: session 'bad' is damaged" in caplog.messages
     assert client.delete("/v1/sessions/bad").status_code == 200
 
 

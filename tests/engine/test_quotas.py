@@ -68,7 +68,7 @@ def test_no_mark_has_a_longer_id_than_a_document_can(opened: Callable[..., Flask
 def test_the_library_has_the_same_bounds(tmp_path: Path, model: Model) -> None:
     with resift.open(tmp_path / "docs.db", model) as library:
         session = library.index("docs", fields=["text"]).session("anna")
-        with pytest.raises(TextTooLong, match="the document's id has 513 bytes"):
+        with pytest.raises(TextTooLong, match="the document id has 513 bytes"):
             session.mark(neutral=["x" * (MAX_DOCUMENT_ID + 1)])
         with pytest.raises(BadInput, match="lone surrogate"):
             session.mark(neutral=["\ud800"])
@@ -87,7 +87,7 @@ def test_a_key_makes_no_more_marks_a_day(opened: Callable[..., FlaskClient]) -> 
     mark = {**MARK, "relevant": ["bush", "wood"]}
     assert [client.post("/v1/feedback", json=mark).status_code for _ in range(2)] == [200, 200]
     refused = client.post("/v1/feedback", json=mark)
-    assert error_of(refused)["expected"] == "at most 3 marks a day (RESIFT_MAX_MARKS_PER_DAY)"
+    assert error_of(refused)["expected"] == "at most 3 marks per day (RESIFT_MAX_MARKS_PER_DAY)"
     error_of(client.post("/ubi_events", json=[{"action_name": "click"}]))
     # others go on, and so does all that stores nothing more
     told = client.post("/v1/feedback", json={**mark, "session": "o"}, headers=client.application.config["OTHER"])
@@ -103,7 +103,7 @@ def test_a_key_begins_no_more_sessions_a_day(opened: Callable[..., FlaskClient])
     for session in ("a", "b"):
         assert client.post("/v1/feedback", json={**MARK, "session": session, "relevant": ["bush"]}).status_code == 200
     refused = client.post("/v1/feedback", json={**MARK, "session": "c", "relevant": ["bush"]})
-    assert "sessions a day" in error_of(refused)["expected"]
+    assert "sessions per day" in error_of(refused)["expected"]
     assert client.post("/v1/feedback", json={**MARK, "session": "a", "relevant": ["wood"]}).status_code == 200
     assert client.get("/v1/sessions/c").status_code == 404
 

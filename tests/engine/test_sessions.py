@@ -184,7 +184,7 @@ def test_sessions_are_listed_to_whom_they_belong_until_they_expire(
         with pytest.raises(SessionNotFound):
             use("of-b")
     assert sessions.find("of-b") is None
-    with pytest.raises(SessionNotFound, match="of yours"):
+    with pytest.raises(SessionNotFound, match="you have no session"):
         add(sessions, "of-b", ("d1", 1))
     clock.now = 3600
     assert listed()["admin"] == {"of-a", "of-b"}

@@ -190,7 +190,7 @@ def test_the_command_begins_shows_and_ends_a_trial(engine_url: str, filled: str,
     for wrong in ("0", "150%", "nan", "all"):
         assert run(wrong).exit_code in (1, 2), wrong
     assert "for 10 % of the clients: running" in run("10%").output
-    assert "runs already" in run("0.5").output
+    assert "is already running" in run("0.5").output
     assert "0 searches of 0 clients" in run("status").output
     assert f"clients: {STOPPED}" in run("stop").output
     kept = open_session_store(store, "resift_sessions")

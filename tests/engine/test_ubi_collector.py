@@ -67,17 +67,17 @@ def test_what_ubi_js_sends_is_stored(collector: Collector, log: UbiLog) -> None:
 
 def test_a_key_stores_no_more_than_its_quota_of_a_day(collector: Collector, log: UbiLog, clock: Clock) -> None:
     assert collector.take(EVENTS, [event("click", name, 1) for name in "ab"], "shop") == {"stored": 2}
-    with pytest.raises(QuotaExceeded, match="'shop' has stored its marks of today"):
+    with pytest.raises(QuotaExceeded, match="'shop' has reached its daily limit of marks"):
         collector.take(QUERIES, [query()], "shop")
     assert len(objects(log)) == 2
     assert collector.take(EVENTS, [event("click", "c", 1)], "other") == {"stored": 1}
     assert collector.take(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without a key
     large = {**event("click", "e", 1), "message": "x" * 10_000}
-    collector.quotas.bounds["marks"] = 0
+    collector.quotas.limits["marks"] = 0
     assert collector.take(EVENTS, [large] * 100, "large") == {"stored": 100}
-    with pytest.raises(QuotaExceeded, match="'large' has stored its bytes of today"):
+    with pytest.raises(QuotaExceeded, match="'large' has reached its daily limit of bytes"):
         collector.take(EVENTS, [event("click", "f", 1)], "large")
-    collector.quotas.bounds["marks"] = 2
+    collector.quotas.limits["marks"] = 2
     clock.now += 86_400
     assert collector.take(QUERIES, [query()], "shop") == {"stored": 1}
 

@@ -86,7 +86,7 @@ def test_every_grade_is_one_that_a_session_holds() -> None:
 
 @pytest.mark.parametrize("part", ["click", "click=", "=1", "click=much", "click=1.5", "click=nan", ""])
 def test_a_malformed_action_is_refused(part: str) -> None:
-    with pytest.raises(BadInput, match="an action is"):
+    with pytest.raises(BadInput, match="is not the grade of an action"):
         read_actions([part])
 
 
