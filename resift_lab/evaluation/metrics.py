@@ -2,6 +2,9 @@
 
 A ranking is by falling similarity, ties by position. Precision, recall and gains are fractions of 1. A query without
 any relevant document has no average precision, recall or nDCG: these are NaN, for callers to leave out.
+
+The tests compare the metrics with ir-measures. It does not replace them: trec_eval takes integer grades only, and the
+grades of clicks and of judgement lists are fractions. It also takes 20 times as long for a ranking of 11,000 documents.
 """
 
 from __future__ import annotations

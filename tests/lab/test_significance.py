@@ -19,6 +19,7 @@ def test_bootstrap_interval_covers_and_narrows() -> None:
     fewer = bootstrap_mean(values[:100], np.random.default_rng(1))
     assert fewer[1] - fewer[0] > high - low
     assert np.isnan(bootstrap_mean([np.nan], np.random.default_rng(1))).all()
+    assert bootstrap_mean([0.4], np.random.default_rng(1)) == (0.4, 0.4)
 
 
 def test_randomization_test_is_exact_enough() -> None:
