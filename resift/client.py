@@ -1,7 +1,8 @@
-"""One line before a backend's own search: ``body = resift.rewrite("papers", body, session="anna")``.
+"""Rewrite search bodies in a backend: ``body = resift.rewrite("papers", body, session="anna")``.
 
-For clusters without ML Commons, or with other people's rules: the body goes to a running ``resift serve``, comes back
-with what the session knows in it, and is sent to OpenSearch by whatever client the backend has.
+This is for clusters without ML Commons, or whose search pipelines cannot be changed. The body is sent to a running
+service (``resift serve``), which rewrites it by the session's judgements. The backend then sends it to OpenSearch with
+its own client.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
-_CONNECTIONS = 100  # that are kept to the reranker; beyond them each is closed after its answer
+_MAX_IDLE_CONNECTIONS = 100
+"""Connections to the service that stay open. Further connections are closed after each response."""
 
 
 def rewrite(
@@ -35,51 +37,58 @@ def rewrite(
     timeout: float = 1.0,
     **options: Any,
 ) -> dict[str, Any]:
-    """The search body with what a session knows in it, ready to be sent to OpenSearch.
+    """Rewrite a search body by a session's judgements, and return a body that OpenSearch can run.
+
+    A search never fails because of a missing service: if the service does not answer in time, or fails, or if the
+    session's id or an option is malformed, the body is returned unchanged and a warning is logged.
 
     Args:
-        index: what will be searched: an index, an alias, a pattern or a data stream. Nothing has to be written to it.
-        body: any search body; it is not changed.
-        session: the person's session, or that of an agent; without one, the client that ``ext.ubi`` names.
-        url: where ``resift serve`` answers; by default ``RESIFT_URL``, or http://127.0.0.1:8080.
-        key: an API key of the scope ``embed``; by default ``RESIFT_API_KEY``.
-        timeout: seconds to wait, for a connection and for the answer.
-        options: what else ``ext.ml_inference`` may say, such as ``query``, ``judged`` or ``window``.
+        index: The index, alias, pattern or data stream that will be searched.
+        body: Any search body. It is not modified.
+        session: The id of the session. Without a session, clicks of the client in ``ext.ubi`` are used.
+        url: URL of the service, by default the environment variable ``RESIFT_URL``, or http://127.0.0.1:8080.
+        key: An API key with the scope ``embed``, by default the environment variable ``RESIFT_API_KEY``.
+        timeout: Seconds to wait for a connection and for the response.
+        **options: Further options of ``ext.ml_inference``, such as ``query``, ``judged`` or ``window``.
 
-    Where the reranker is away, slow or fails, or a session or an option is malformed, the body comes back as it was,
-    and a warning is logged: a search never fails because of this. Raises what else the reranker says is wrong with the
-    request: IndexNotFound, Unauthorized, ….
+    Returns:
+        The rewritten body, or ``body`` itself if nothing was added.
+
+    Raises:
+        IndexNotFound: The index does not exist.
+        Unauthorized: The service requires an API key.
+        ResiftError: The service refused the request for another reason.
     """
     base = (url or os.environ.get("RESIFT_URL") or "http://127.0.0.1:8080").rstrip("/")
     token = key or os.environ.get("RESIFT_API_KEY")
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     sent = {"index": index, "body": with_options(body, session=session, **options)}
     try:
-        waiting = urllib3.Timeout(total=timeout)
-        # opensearch-py takes arrays of NumPy for vectors, too
+        limit = urllib3.Timeout(total=timeout)
+        # Like opensearch-py, accept NumPy arrays for vectors.
         data = orjson.dumps(sent, option=orjson.OPT_SERIALIZE_NUMPY)
-        answer = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=waiting)
-        received = orjson.loads(answer.data)
-    except TypeError as error:  # what orjson cannot say in JSON, the backend's own client may
+        response = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=limit)
+        received = orjson.loads(response.data)
+    except TypeError as error:  # the backend's own client may be able to serialize the body
         log.warning("searching without the session: the body is not JSON: %s", error)
         return body
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         log.warning("searching without the session: %s does not answer: %s", base, error)
         return body
-    if answer.status >= 500:
-        log.warning("searching without the session: %s answers %d", base, answer.status)
+    if response.status >= 500:
+        log.warning("searching without the session: %s answers with status %d", base, response.status)
         return body
-    if answer.status >= 400:
-        raise _error(received.get("error", {}), answer.status)
+    if response.status >= 400:
+        raise _error(received.get("error", {}), response.status)
     return _rewritten(received, body)
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """A function for an event loop, which goes on meanwhile; it takes the same arguments."""
+    """Return a coroutine function that runs a function in a thread, so that the event loop is not blocked."""
 
     @wraps(function)
-    async def run(*given: P.args, **named: P.kwargs) -> R:
-        return await asyncio.to_thread(function, *given, **named)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     return run
 
@@ -88,41 +97,52 @@ rewrite_async = for_event_loop(rewrite)
 
 
 def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The body with the ``options`` that are not None in ``ext.ml_inference``, where search pipelines have them too."""
+    """Return a search body with options added to ``ext.ml_inference``, where search pipelines expect them.
+
+    Args:
+        body: The search body. It is not modified.
+        **options: Options. Those that are None are left out.
+
+    Raises:
+        BadInput: The body is not a dictionary.
+    """
     if not isinstance(body, dict):
         raise BadInput("body is not a search body", value=body, expected="a dictionary, as OpenSearch takes it")
-    asked = {name: value for name, value in options.items() if value is not None}
+    added = {name: value for name, value in options.items() if value is not None}
     ext = body.get("ext") or {}
-    if not asked or not isinstance(ext, dict):  # OpenSearch itself says what is wrong with an ext of another form
+    if not added or not isinstance(ext, dict):  # let OpenSearch report a malformed ext
         return body
-    return {**body, "ext": {**ext, "ml_inference": {**(ext.get("ml_inference") or {}), **asked}}}
+    return {**body, "ext": {**ext, "ml_inference": {**(ext.get("ml_inference") or {}), **added}}}
 
 
 def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """The rewritten body with the ``ext`` of the original one: without ML Commons, OpenSearch refuses ours."""
+    """Return the rewritten body with the ``ext`` of the original body.
+
+    Without ML Commons, OpenSearch refuses ``ext.ml_inference``.
+    """
     changed = {name: value for name, value in rewritten.items() if name != "ext"}
     return {**changed, "ext": body["ext"]} if "ext" in body else changed
 
 
 def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """The body that was received, or the caller's own where nothing was added; what was malformed is logged."""
-    told = received["resift"]
-    if told.get("outcome") == "failed":
-        log.warning("searching without the session: %s", told["reason"].removeprefix("failed: "))
-    return with_ext_of(received["body"], body) if told["rewritten"] else body
+    """Return the received body, or the original body if nothing was added. Log a warning if rewriting failed."""
+    report = received["resift"]
+    if report.get("outcome") == "failed":
+        log.warning("searching without the session: %s", report["reason"].removeprefix("failed: "))
+    return with_ext_of(received["body"], body) if report["rewritten"] else body
 
 
-def _error(given: dict[str, Any], status: int) -> ResiftError:
-    """The error that the reranker answered with, as an exception of its own class."""
-    classes, known = [ResiftError], dict[str, type[ResiftError]]()
-    while classes:
-        classes += (kind := classes.pop()).__subclasses__()
-        known.setdefault(kind.code, kind)
-    kind = known.get(str(given.get("code")), ResiftError)
-    message = str(given.get("message", f"the reranker answers {status}"))
-    return kind(message, value=given.get("value"), expected=given.get("expected"))
+def _error(problem: dict[str, Any], status: int) -> ResiftError:
+    """Return an error response of the service as an exception of the class with its code."""
+    pending, classes = [ResiftError], dict[str, type[ResiftError]]()
+    while pending:
+        pending += (error_class := pending.pop()).__subclasses__()
+        classes.setdefault(error_class.code, error_class)
+    error_class = classes.get(str(problem.get("code")), ResiftError)
+    message = str(problem.get("message", f"the service answers with status {status}"))
+    return error_class(message, value=problem.get("value"), expected=problem.get("expected"))
 
 
 @cache
 def _pool() -> urllib3.PoolManager:
-    return urllib3.PoolManager(maxsize=_CONNECTIONS, retries=False)
+    return urllib3.PoolManager(maxsize=_MAX_IDLE_CONNECTIONS, retries=False)

@@ -1,8 +1,8 @@
-"""The Python library: ``resift.open`` joins an engine and a model, and gives indices, searches and sessions.
+"""The Python library: :func:`open` returns a library, which has indices, searches and sessions.
 
-It does what the HTTP service does, by the same code and without a server: documents are read, checked and encoded as by
-``resift index``, and searched, marked and explained as under ``/v1/search``, ``/v1/feedback`` and ``/v1/sessions``.
-Every object may be used from several threads.
+It uses the same code as the HTTP service, without a server. Documents are indexed as by the command ``resift index``.
+Searches, marks and explanations are the same as under ``/v1/search``, ``/v1/feedback`` and ``/v1/sessions``. All
+objects may be used from several threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from resift.feedback.judgements import collect_marks
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
-from resift.notebook import HitTable, Shown, shown_progress
+from resift.notebook import NotebookTable, NotebookText, progress_bar
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.rewriting.request import find_text
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Hit(dict[str, Any]):
-    """A hit: the dictionary that the service answers with, and short names for what is mostly wanted of it."""
+    """A hit: a dictionary in the format of OpenSearch, with properties for its most important parts."""
 
     @property
     def id(self) -> str:
@@ -50,17 +50,20 @@ class Hit(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The score, the higher the better; None where hits are sorted by something else."""
+        """The score; higher is better. None if hits are sorted by a field."""
         return None if self["_score"] is None else float(self["_score"])
 
     @property
     def source(self) -> dict[str, Any]:
-        """The document's fields; empty where the search body left them out."""
+        """The document's fields; empty if the search body excludes ``_source``."""
         return dict(self.get("_source", {}))
 
     @property
     def because(self) -> dict[str, Any] | None:
-        """The judgement that moved this hit, and by how much, of a search with ``reasons``; None where none did."""
+        """The judgement that moved this hit, if the search was run with ``reasons``; None if there is none.
+
+        It has the keys ``index``, ``document``, ``grade``, ``title``, ``similarity`` and ``moved`` (ranks).
+        """
         because: dict[str, Any] | None = self.get("resift", {}).get("because")
         return because
 
@@ -69,17 +72,26 @@ class Hit(dict[str, Any]):
 
     @property
     def rounded_score(self) -> str:
-        """The score in at most four digits, such as 5.436 or 1.4e26; - for a hit that has none."""
+        """The score with at most four digits, such as 5.436 or 1.4e26; "-" for a hit without a score."""
         rounded = "-" if self.score is None else f"{self.score:.4g}"
         if "e" not in rounded:
             return rounded
-        # with an alpha near 1 scores are powers of e beyond all that needs to be read
+        # With an alpha near 1, scores are large powers of e. Two digits are sufficient.
         digits, power = f"{self.score:.1e}".split("e")
         return f"{digits}e{int(power)}"
 
 
-class Hits(HitTable, list[Hit]):
-    """A page of hits, best first. ``response`` is the whole answer, as ``POST /v1/search`` would give it."""
+class Hits(NotebookTable, list[Hit]):
+    """A page of hits, best first.
+
+    Args:
+        response: The response, in the format of ``POST /v1/search``.
+        text_fields: The index's text fields.
+        start: Number of hits before this page.
+
+    Attributes:
+        response: The whole response.
+    """
 
     def __init__(self, response: dict[str, Any], text_fields: Sequence[str] = (), start: int = 0) -> None:
         super().__init__(Hit(hit) for hit in response["hits"]["hits"])
@@ -87,26 +99,27 @@ class Hits(HitTable, list[Hit]):
 
     @property
     def total(self) -> int | None:
-        """How many documents match; None where the search body asked not to count them."""
+        """The number of documents that match; None if the search body disables ``track_total_hits``."""
         total = self.response["hits"].get("total")
         return None if total is None else int(total["value"])
 
     @property
     def did_you_mean(self) -> str | None:
-        """The query with its misspelt words as they were probably meant; None where nothing seems misspelt."""
-        meant: str | None = self.response["resift"].get("did_you_mean")
-        return meant
+        """The query with misspelt words corrected; None if no word is misspelt."""
+        suggestion: str | None = self.response["resift"].get("did_you_mean")
+        return suggestion
 
     def __repr__(self) -> str:
         lines = [
             f"{rank:3}. {hit.rounded_score:6}  {hit.id}: {title_of(document_text(hit.source, self._fields))}"
             for rank, hit in enumerate(self, self._start + 1)
         ]
-        meant = [f"did you mean: {self.did_you_mean}"] if self.did_you_mean else []
-        return "\n".join([*meant, *lines]) or "no hits"
+        if self.did_you_mean:
+            lines.insert(0, f"did you mean: {self.did_you_mean}")
+        return "\n".join(lines) or "no hits"
 
 
-class Explanation(Shown, dict[str, Any]):
+class Explanation(NotebookText, dict[str, Any]):
     """A session: its id, times, number of steps, and its ``judgements`` and what they taught (``learned``).
 
     It has the keys of ``GET /v1/sessions/<id>``. :meth:`Session.mark` leaves out ``judgements`` and ``learned`` unless
@@ -128,25 +141,34 @@ class Explanation(Shown, dict[str, Any]):
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        # starts a line of its own, since it is mostly printed behind hits
+        # Starts on a new line, since print() usually has hits before the explanation.
         return f"\n{self!r}"
 
 
 class Library:
-    """An engine and a model that work together; :func:`open` makes one, and ``with`` closes it at the end.
+    """A search engine and a model. Created by :func:`open`; as a context manager, it closes its connections.
 
-    ``engine``, ``model`` and ``service`` are its parts: search engine, encoder, and what answers HTTP requests, too.
+    Attributes:
+        engine: The search engine.
+        model: The model that encodes texts.
+        service: The service that runs searches, also for HTTP requests.
     """
 
     def __init__(self, service: SearchService) -> None:
         self.service, self.engine, self.model = service, service.engine, service.model
 
     def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
-        """An index by its name; made if there is none and ``fields`` says which fields are searched and encoded.
+        """Return an index, which is created if it does not exist.
 
-        ``analyzer``, one of ``resift.contracts.documents.ANALYZERS``, is that of a new index. Raises IndexNotFound if
-        there is no such index and no fields are given, BadInput if it exists with other fields or cannot be made of
-        these, and ModelMismatch if its vectors are another model's.
+        Args:
+            name: The index's name.
+            fields: The text fields that are searched and encoded. Required to create an index.
+            analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
+
+        Raises:
+            IndexNotFound: The index does not exist, and ``fields`` is missing.
+            BadInput: The index exists with other fields, or cannot be created with these fields.
+            ModelMismatch: The index's vectors come from another model.
         """
         if isinstance(fields, str):
             raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")
@@ -154,7 +176,7 @@ class Library:
             info = self.service.info(name)
         except IndexNotFound as error:
             if fields is None:
-                message = f"no index {name!r}; name its text fields to make it, such as fields=['text']"
+                message = f"index {name!r} does not exist; pass its text fields to create it, such as fields=['text']"
                 raise IndexNotFound(message, value=name, expected=error.expected) from None
             self.engine.create(name, list(fields), self.model, analyzer)
             info = self.service.info(name)
@@ -164,7 +186,7 @@ class Library:
         return Index(self, name, info.fields)
 
     def close(self) -> None:
-        """Let go of the engine's and the sessions' connections."""
+        """Close the connections to the engine and to the store of sessions."""
         self.service.sessions.store.close()
         self.engine.close()
 
@@ -176,49 +198,63 @@ class Library:
 
 
 class Index:
-    """An index of documents; :meth:`Library.index` gives it. ``fields`` are those that are searched and encoded."""
+    """An index of documents. Created by :meth:`Library.index`.
+
+    Attributes:
+        library: The library.
+        name: The index's name.
+        fields: The text fields, which are searched and encoded.
+    """
 
     def __init__(self, library: Library, name: str, fields: tuple[str, ...]) -> None:
         self.library, self.name, self.fields = library, name, fields
 
     def add(self, documents: Any) -> Added:
-        """Index documents, or replace those of the same ids; searches find them when this returns.
+        """Index documents, and replace existing documents with the same ids.
 
-        ``documents`` is an iterable of dictionaries, dataclasses, named tuples or Pydantic models; a pandas or polars
-        frame; an Arrow table or stream; a Hugging Face data set; or the ``pathlib.Path`` of a Parquet file or of one
-        that ``resift index`` reads. Values of numpy, dates, UUIDs and decimals become what JSON has for them.
+        Searches find the documents when this method returns. Refused documents are reported in the result. A
+        ``UserWarning`` is issued if no document was indexed, or if no document has text in the index's text fields.
 
-        A document's id is its ``_id`` or ``id``, that of a pandas frame its index if this has a name, or else a hash of
-        its content. Those that are refused are in the answer; a UserWarning says so if none is indexed or has a text.
-        Raises BadInput if ``documents`` is a single document or holds none, ModelMismatch if the index's vectors are
-        another model's, and EngineUnavailable if the engine does not come back: then it is safe to add all again.
+        Args:
+            documents: An iterable of dictionaries, dataclasses, named tuples or Pydantic models; a pandas or polars
+                data frame; an Arrow table or stream; a Hugging Face data set; or the ``pathlib.Path`` of a Parquet file
+                or of a file that ``resift index`` reads. A document's id is its ``_id`` or ``id``, or the index of a
+                pandas data frame if the index has a name, or else a hash of the document. NumPy values, dates, UUIDs
+                and decimals are converted to JSON.
+
+        Raises:
+            BadInput: ``documents`` is a single document, or not a supported type.
+            ModelMismatch: The index's vectors come from another model.
+            EngineUnavailable: The engine does not answer. It is safe to add all documents again.
         """
         refusals, records = Refusals(), records_of(rows_in(documents))
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
         total = len(documents) if isinstance(documents, Sized) else 0
         try:
-            with shown_progress(f"adding to {self.name}") as tell:
-                report = indexer.run(records, self.fields, progress=lambda done: tell(done.indexed + done.dead, total))
+            with progress_bar(f"adding to {self.name}") as show:
+                report = indexer.run(records, self.fields, progress=lambda done: show(done.indexed + done.dead, total))
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
             self.library.service.knowledge.forget()
-        added = Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
+        added = Added(report.indexed, sorted(refusals.refused, key=lambda refusal: refusal.position))
         if not added.indexed:
-            first = f"all {report.dead} were refused, the first for: {added.refused[0].reason}" if report.dead else ""
-            message = first or "documents is empty, or a generator that was read before"
-            warnings.warn(f"no document was indexed: {message}", stacklevel=2)
+            reason = "documents is empty, or a generator that was already consumed"
+            if report.dead:
+                reason = f"all {report.dead} were refused, the first for: {added.refused[0].reason}"
+            warnings.warn(f"no document was indexed: {reason}", stacklevel=2)
         elif report.without_text == report.indexed + report.dead:
-            warnings.warn(f"no document has a text in {', '.join(self.fields)}: no words find them", stacklevel=2)
+            message = f"no document has text in {', '.join(self.fields)}: text queries cannot find the documents"
+            warnings.warn(message, stacklevel=2)
         return added
 
     def get(self, id: str | int) -> dict[str, Any]:
-        """A document's fields. Raises NotFound if there is none of that id."""
+        """Return a document's fields. Raises NotFound if there is no document with this id."""
         return self.library.engine.get(self.name, str(id))[0]
 
     def delete(self, ids: Iterable[str | int | Hit]) -> int:
-        """Delete the documents with these ids; how many of them there were."""
+        """Delete documents by their ids, and return the number of documents that existed."""
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
         self.library.service.knowledge.forget()
@@ -226,26 +262,44 @@ class Index:
 
     @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
-        """The best ``size`` hits for a query text, a query clause or a search body, without any session.
+        """Search without a session.
 
-        Raises BadInput for a malformed query, an unknown option or one out of its range, TextTooLong for a query beyond
-        the configured ``max_text``, and EngineError where the engine refuses the search.
+        The arguments are the fields of :class:`SearchOptions`. The query is a text, a query clause or a search body.
+
+        Raises:
+            BadInput: The query is malformed, or an option is unknown or out of range.
+            TextTooLong: The query is longer than the setting ``max_text``.
+            EngineError: The engine refuses the search.
         """
         return self._search(options, None)
 
     search_async = for_event_loop(search)
 
     def session(self, id: str) -> Session:
-        """A person's session, 1 to 128 letters, digits and ``_ . : -``. Raises BadInput for another id.
+        """Return a session, which is created by its first mark.
 
-        It begins with its first marks and ends when it was not used for ``session_hours``, a day by default.
+        A session expires when it is not used for ``session_hours`` (a setting, by default 24).
+
+        Args:
+            id: The session's id: 1 to 128 letters, digits and ``_ . : -``.
+
+        Raises:
+            BadInput: The id is malformed.
         """
         return Session(self, check_id(id))
 
     def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None, target: float = 0.95) -> Review:
-        """A review of this index, or of what a ``query`` finds, for a ``topic`` in words; begun unless it was already.
+        """Return a review of documents of this index, which is started if it does not exist.
 
-        It may stop at the recall ``target``. Raises BadInput for an id that is none, or a review of another index."""
+        Args:
+            id: The review's id.
+            topic: A description of the relevant documents.
+            query: A query clause that selects the documents to review; by default all.
+            target: The recall at which the review may stop.
+
+        Raises:
+            BadInput: The id is malformed, or belongs to a review of another index.
+        """
         return self.library.service.reviews.begin(id, self.name, topic, query, self.fields, target=target)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
@@ -257,10 +311,14 @@ class Index:
 
 
 class Session:
-    """One person's searches of an index and what they marked; :meth:`Index.session` gives it.
+    """One person's searches of an index, and the documents that they marked. Created by :meth:`Index.session`.
 
-    Judgements are kept under the session's id, so another object or process that opens the same session goes on with
-    it; on several machines, with ``sessions`` the cluster's URL.
+    Judgements are stored under the session's id. Other objects and processes that open the same session share them. To
+    share them between machines, store sessions in the cluster (the argument ``sessions`` of :func:`open`).
+
+    Attributes:
+        index: The index.
+        id: The session's id.
     """
 
     def __init__(self, index: Index, id: str) -> None:
@@ -270,16 +328,23 @@ class Session:
 
     @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
-        """The best hits as :meth:`Index.search` finds them, by all that this session has marked so far."""
+        """Search with the relevance feedback of this session. The arguments are those of :meth:`Index.search`."""
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else find_text(query.get("query", query))
         return hits
 
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """The search body with what this session knows in it, for a client of your own to send to OpenSearch.
+        """Rewrite a search body by this session's judgements, to send it to OpenSearch with another client.
 
-        ``options`` are what else ``ext.ml_inference`` may say. Where something fails, the body comes back as it was.
-        Raises BadInput for a body that is not a dictionary, and IndexNotFound.
+        If rewriting fails, the body is returned unchanged.
+
+        Args:
+            body: Any search body. It is not modified.
+            **options: Further options of ``ext.ml_inference``, such as ``query``, ``judged`` or ``window``.
+
+        Raises:
+            BadInput: The body is not a dictionary.
+            IndexNotFound: The index does not exist.
         """
         sent = with_options(body, session=self.id, **options)
         rewritten = self._service.rewrite_for_pipeline(self.index.name, sent)[0]
@@ -321,9 +386,15 @@ class Session:
             AmbiguousDocument: The index's name refers to several indices that contain this id. Pass hits of a single
                 index instead of ids.
         """
-        marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
-        given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
-        marks = collect_marks({name: _ids(name, documents) for name, documents in given.items()}, scores)
+        marked = {
+            "relevant": relevant,
+            "irrelevant": irrelevant,
+            "clicked": clicked,
+            "skipped": skipped,
+            "neutral": neutral,
+        }
+        documents = {name: _listed(name, listed) for name, listed in marked.items()}
+        marks = collect_marks({name: _ids(name, listed) for name, listed in documents.items()}, scores)
         query = self._query if query is None else query
         if not isinstance(query, str):
             raise BadInput("query is not a text", value=query, expected="a text")
@@ -331,12 +402,13 @@ class Session:
         try:
             session = self._service.feedback(self.id, self.index.name, query, marks)
         except AmbiguousDocument:
-            # of several indices under one name; hits say which of them they come from
-            homes = {one["_index"] if isinstance(one, Hit) else None for listed in given.values() for one in listed}
-            home = homes.pop() if len(homes) == 1 and not scores else None
-            if home is None:
+            # The name refers to several indices that contain the id. Hits know their own index.
+            all_documents = [document for listed in documents.values() for document in listed]
+            indices = {document["_index"] if isinstance(document, Hit) else None for document in all_documents}
+            own_index = indices.pop() if len(indices) == 1 and not scores else None
+            if own_index is None:
                 raise
-            session = self._service.feedback(self.id, home, query, marks)
+            session = self._service.feedback(self.id, own_index, query, marks)
         return self._explanation(session, explain)
 
     def judge(
@@ -365,15 +437,15 @@ class Session:
         """
         session = self._service.sessions.find(self.id)
         judgements = () if session is None else session.judgements
-        known = {judgement.document for judgement in judgements if judgement.query == self._query}
-        asked = [hit for hit in hits if hit.id not in known][: max(0, budget - len(known))]
-        if not asked:
+        judged = {judgement.document for judgement in judgements if judgement.query == self._query}
+        new = [hit for hit in hits if hit.id not in judged][: max(0, budget - len(judged))]
+        if not new:
             return self._explanation(session, explain)
-        scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in asked]))
-        if len(scores) != len(asked):
-            message = f"{len(scores)} scores of {len(asked)} texts"
-            raise BadInput(message, value=scores, expected=f"{len(asked)} numbers")
-        marks = {hit.id: float(number) for hit, number in zip(asked, scores, strict=True)}
+        scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in new]))
+        if len(scores) != len(new):
+            message = f"score returned {len(scores)} scores for {len(new)} texts"
+            raise BadInput(message, value=scores, expected=f"{len(new)} numbers")
+        marks = {hit.id: float(number) for hit, number in zip(new, scores, strict=True)}
         return self.mark(scores=marks, explain=explain)
 
     search_async = for_event_loop(search)
@@ -390,7 +462,7 @@ class Session:
         return self._explanation(self._service.sessions.undo(self.id))
 
     def forget(self) -> None:
-        """Delete all that is kept of this session. Raises SessionNotFound if nothing is."""
+        """Delete this session. Raises SessionNotFound if it does not exist."""
         self._service.sessions.delete(self.id)
 
     def explain(self) -> Explanation:
@@ -411,41 +483,52 @@ def open(
     sessions: str | Path | None = None,
     **settings: Any,
 ) -> Library:
-    """An OpenSearch cluster, by its URL ``http(s)://…``, or the embedded engine, by its file, which is made if missing.
+    """Open an OpenSearch cluster or the embedded engine.
 
-    ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
-    file: by default, as for the service and the commands, the engine's file, or ``sessions.db`` for a cluster.
-    ``settings`` are further fields of :class:`resift.service.config.Config`: ``alpha``, ``window``, ``knn``, …
+    No request is sent to a cluster before an index is opened.
 
-    Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that is
-    none, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when an index is.
+    Args:
+        url: URL of a cluster (``http(s)://…``), or path of the embedded engine's file, which is created if missing.
+        model: A model, the folder of a saved model, or ``resift-en``, the packaged model.
+        sessions: Where sessions are kept: URL of a cluster, or path of a file. By default, as for the service and the
+            commands, the engine's file, or ``sessions.db`` if ``url`` is a cluster.
+        **settings: Further settings, such as ``alpha``, ``window`` or ``knn`` (see
+            :class:`resift.service.config.Config`).
+
+    Raises:
+        BadInput: A setting is unknown or out of range, or the file cannot be opened.
+        ModelNotFound: There is no model in the folder.
+        CorruptModel: The model's files are damaged.
+        EngineUnavailable: The file cannot be opened.
     """
     names = [name for name in fields_of(Config) if name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):
         raise BadInput(f"unknown setting {name!r}", value=name, expected=" | ".join(names))
-    if not isinstance(url, (str, Path)):  # of None, as of a variable that is not set, a file would be made
+    if not isinstance(url, (str, Path)):  # str(None) would create a file named None
         raise BadInput(f"url is {url!r}", value=url, expected="a cluster's URL or a file")
     config = Config(engine=str(url), store=str(sessions or ""), **settings)
     encoder = model if isinstance(model, Model) else load_model(model)
     engine = open_engine(config.engine)
     try:
-        kept = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
-        return Library(SearchService(engine, encoder, kept, config))
+        opened = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
+        return Library(SearchService(engine, encoder, opened, config))
     except BaseException:
         engine.close()
         raise
 
 
-def _listed(name: str, given: Iterable[str | int | Hit]) -> list[str | int | Hit]:
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
-        raise BadInput(f"{name} is not a list", value=given, expected="a list of document ids or hits")
-    return list(given)
+def _listed(name: str, documents: Iterable[str | int | Hit]) -> list[str | int | Hit]:
+    if isinstance(documents, (str, Mapping)) or not isinstance(documents, Iterable):
+        raise BadInput(f"{name} is not a list", value=documents, expected="a list of document ids or hits")
+    return list(documents)
 
 
-def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
-    # a document's own id may be a number, which the engine keeps as a text; LlamaIndex's documents have a node_id
-    known = [getattr(one, "node_id", getattr(one, "id", one)) for one in _listed(name, given)]
-    ids = [str(id) if type(id) is int else id for id in known]
-    if wrong := [id for id in ids if not isinstance(id, str) or not id]:
-        raise BadInput(f"{name} holds what is not a document id", value=wrong[0], expected="document ids or hits")
+def _ids(name: str, documents: Iterable[str | int | Hit]) -> list[str]:
+    # The engine stores numeric ids as strings. LlamaIndex's nodes have the id in node_id.
+    raw = [getattr(document, "node_id", getattr(document, "id", document)) for document in _listed(name, documents)]
+    ids = [str(id) if type(id) is int else id for id in raw]
+    invalid = [id for id in ids if not isinstance(id, str) or not id]
+    if invalid:
+        message = f"{name} contains a value that is not a document id"
+        raise BadInput(message, value=invalid[0], expected="document ids or hits")
     return list(map(str, ids))

@@ -1,4 +1,4 @@
-"""What a notebook shows: results as tables and texts in HTML, escaped, data frames, and how far something is."""
+"""Output for notebooks: HTML tables and texts, data frames and progress bars."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ from typing import Any
 from resift.errors import BadInput
 
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much; the latter is 0 where nobody knows."""
+"""A function that is called with the number of finished items, and their total number (0 if unknown)."""
 
-_SHOWN = 200  # characters of a field
-_QUICK = 2  # seconds, within which nobody wonders
+_MAX_CELL_LENGTH = 200
+_DELAY = 2
+"""Seconds before a progress bar is shown."""
 
 
 @contextmanager
-def shown_progress(label: str, progress: Progress | None = None) -> Iterator[Progress]:
-    """``progress``, or where that is None a bar in the notebook or terminal of whatever takes more than two seconds.
+def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progress]:
+    """Show a progress bar in the notebook or terminal for work that takes more than two seconds.
 
-    The bar is tqdm's, whose settings hold (``TQDM_DISABLE=1``); where that is not installed nothing is shown.
+    The bar is shown by tqdm, and can be disabled with ``TQDM_DISABLE=1``. Nothing is shown if tqdm is not installed.
+
+    Args:
+        label: The label of the bar.
+        progress: A function to call instead.
+
+    Yields:
+        The function to call with the number of finished items and their total number.
     """
     if progress is not None:
         yield progress
@@ -30,7 +38,7 @@ def shown_progress(label: str, progress: Progress | None = None) -> Iterator[Pro
     except ImportError:
         yield lambda done, total: None
         return
-    with tqdm(desc=label, delay=_QUICK) as bar:
+    with tqdm(desc=label, delay=_DELAY) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total or None
@@ -40,16 +48,26 @@ def shown_progress(label: str, progress: Progress | None = None) -> Iterator[Pro
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """A table of texts, which are escaped and cut at 200 characters."""
-    lines = [("th", columns), *(("td", row) for row in rows)]
-    told = "".join(
-        f"<tr>{''.join(f'<{tag}>{escape(str(cell)[:_SHOWN])}</{tag}>' for cell in row)}</tr>" for tag, row in lines
-    )
-    return f"<table>{f'<caption>{escape(caption)}</caption>' if caption else ''}{told}</table>"
+    """Return an HTML table. Cells are escaped and cut to 200 characters."""
+
+    def html_row(tag: str, cells: Sequence[Any]) -> str:
+        shown = (escape(str(cell)[:_MAX_CELL_LENGTH]) for cell in cells)
+        return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in shown)}</tr>"
+
+    body = html_row("th", columns) + "".join(html_row("td", row) for row in rows)
+    return f"<table>{f'<caption>{escape(caption)}</caption>' if caption else ''}{body}</table>"
 
 
 def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None) -> Any:
-    """A pandas frame of rows; ``columns`` are those of an empty one. Raises BadInput where pandas is not installed."""
+    """Return a pandas data frame.
+
+    Args:
+        rows: One dictionary per row.
+        columns: The columns of an empty data frame.
+
+    Raises:
+        BadInput: pandas is not installed.
+    """
     try:
         from pandas import DataFrame
     except ImportError:
@@ -57,23 +75,23 @@ def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None)
     return DataFrame(rows or None, columns=None if rows else columns)
 
 
-class Shown:
-    """A result that notebooks show as the text that it prints."""
+class NotebookText:
+    """A mixin for objects that notebooks show as their ``repr``, without a frame or quotation marks."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
 
 
-class HitTable:
-    """What a page of hits is besides a list."""
+class NotebookTable:
+    """A mixin for a list of hits that notebooks show as a table."""
 
     def to_pandas(self: Any) -> Any:
-        """A pandas frame with a row for each hit: ``_id``, ``_score`` and the fields of its source."""
+        """Return a pandas data frame with a row per hit: ``_id``, ``_score`` and the fields of ``_source``."""
         return data_frame([{"_id": hit.id, "_score": hit.score, **hit.source} for hit in self], ["_id", "_score"])
 
     def _repr_html_(self: Any) -> str:
         fields = list(self._fields) or list(dict.fromkeys(name for hit in self for name in hit.source))
         rows = [[rank, hit.id, hit.rounded_score] for rank, hit in enumerate(self, self._start + 1)]
         cells = [[*row, *(hit.source.get(name, "") for name in fields)] for row, hit in zip(rows, self, strict=True)]
-        meant = f"did you mean: {self.did_you_mean}" if self.did_you_mean else ""
-        return html_table(["", "_id", "_score", *fields], cells, meant)
+        caption = f"did you mean: {self.did_you_mean}" if self.did_you_mean else ""
+        return html_table(["", "_id", "_score", *fields], cells, caption)

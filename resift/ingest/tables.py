@@ -22,7 +22,7 @@ import numpy as np
 from resift.errors import BadInput
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Files, Record, record_of
-from resift.notebook import Shown
+from resift.notebook import NotebookText
 
 _EXPECTED = "dictionaries, dataclasses, a pandas or polars frame, an Arrow table, a data set or a file's path"
 _BATCH_ROWS = 1000  # number of table rows that are converted to Python objects at a time
@@ -238,7 +238,7 @@ class Refused:
 
 
 @dataclass
-class Added(Shown):
+class Added(NotebookText):
     """The result of adding documents.
 
     Attributes:

@@ -18,7 +18,7 @@ from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
-from resift.notebook import Progress, shown_progress
+from resift.notebook import Progress, progress_bar
 from resift.service.bodies import Search, asked_by, search_body
 from resift.service.connect import default_store, open_engine, open_session_store
 from resift.service.search_service import SearchService
@@ -71,7 +71,7 @@ def prove(
     with closing(open_engine(url)) as engine:
         searching = Replayed(engine, model, index, body)  # before a long log is read
         sample, known = read_log(engine, index, replay, url, sessions, searches, id_field, seed)
-        with shown_progress("replaying", progress) as told:
+        with progress_bar("replaying", progress) as told:
             found = list(observations(sample.of_client, known, searching, skipped, told))
         if not found:
             raise nothing_in(replay)

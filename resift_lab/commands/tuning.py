@@ -15,7 +15,7 @@ from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.encoders.model import Model
 from resift.feedback.methods import DEFAULT_METHOD
-from resift.notebook import Progress, shown_progress
+from resift.notebook import Progress, progress_bar
 from resift.service.connect import open_engine
 from resift_lab.commands.proving import Replayed, nothing_in, observations, read_log, require_name
 from resift_lab.commands.served_search import ServedSearch
@@ -77,7 +77,7 @@ def tune(
         if str(source) == DOCUMENTS:
             return _weighed(engine, info, encoder)
         values, units = _values(engine, info, source, url, encoder)
-        with shown_progress("trying constants", progress) as told:
+        with progress_bar("trying constants", progress) as told:
             chosen = choose(_counting(values, told), info.tuning)
         return _kept(engine, info, chosen, units)
 

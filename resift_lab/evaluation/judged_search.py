@@ -10,7 +10,7 @@ import numpy as np
 
 from resift.arrays import batched
 from resift.errors import BadInput
-from resift.notebook import Progress, data_frame, html_table, shown_progress
+from resift.notebook import Progress, data_frame, html_table, progress_bar
 from resift.query.dsl import PLAIN
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.significance import bootstrap_mean
@@ -87,7 +87,7 @@ def evaluate(
         raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
     _require_documents(index, [str(id) for grades in judged.values() for id, grade in grades.items() if grade > 0])
     measured = []
-    with shown_progress("searching", progress) as told:
+    with progress_bar("searching", progress) as told:
         for query, grades in judged.items():
             hits = index.search(queries[query], **{"size": DEPTH, **options})
             measured.append(_measures([hit.id for hit in hits], {str(id): grade for id, grade in grades.items()}))

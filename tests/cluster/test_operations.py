@@ -80,7 +80,7 @@ def test_what_takes_long_shows_a_bar_for_each_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("tqdm")
-    monkeypatch.setattr("resift.notebook._QUICK", 0)
+    monkeypatch.setattr("resift.notebook._DELAY", 0)
     resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run()
     assert f"encoding {shop.name}: 100%" in capsys.readouterr().err
     resift.verify(opensearch_url, shop.name, model=own[1])

@@ -245,7 +245,7 @@ def test_an_index_has_the_fields_that_it_was_made_with(library: Library, news: I
         library.index(news.name, ["title", "text"])
     with pytest.raises(BadInput, match="fields is a string"):
         library.index(news.name, "text")
-    with pytest.raises(IndexNotFound, match="name its text fields"):
+    with pytest.raises(IndexNotFound, match="pass its text fields"):
         library.index(f"{news.name}-2")
     for fields in ([], ()):
         with pytest.raises(BadInput, match="no text fields"):
@@ -318,7 +318,7 @@ def test_a_model_judges_within_its_budget(news: Index) -> None:
     session.judge(session.search("fire"), score, budget=2)
     session.judge(session.search("fire"), score, budget=3)
     assert asked == [("fire", 2), ("fire", 1)], "nothing is judged twice, and no more than the budget"
-    with pytest.raises(BadInput, match="0 scores of 1 texts"):
+    with pytest.raises(BadInput, match="0 scores for 1 texts"):
         news.session("other").judge(news.session("other").search("fire")[:1], lambda query, texts: [])
 
 
@@ -436,7 +436,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
     with pytest.raises(BadInput, match="relevant is not a list"):
         anna.mark(relevant="bush")
     for wrong in ([3.5], [True], [""], [None]):
-        with pytest.raises(BadInput, match="irrelevant holds what is not a document id"):
+        with pytest.raises(BadInput, match="irrelevant contains a value that is not a document id"):
             anna.mark(irrelevant=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="no document is marked"):
         anna.mark()

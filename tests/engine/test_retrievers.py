@@ -144,7 +144,7 @@ def test_wrong_marks_are_refused(framework: Framework) -> None:
     with pytest.raises(BadInput, match="relevant is not a list"):
         framework.retriever.mark(query="fire", relevant="bush")
     for wrong in ([None], [2.5], framework.last[0]):
-        with pytest.raises(BadInput, match=r"clicked (holds what is not a document id|is not a list)"):
+        with pytest.raises(BadInput, match=r"clicked (contains a value that is not a document id|is not a list)"):
             framework.retriever.mark(query="fire", clicked=wrong)
 
 

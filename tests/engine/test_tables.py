@@ -134,7 +134,7 @@ def test_missing_cells_are_left_out_and_the_index_is_the_id(news: Index) -> None
 
 
 def test_what_no_search_could_find_or_json_hold_is_told(news: Index) -> None:
-    with pytest.warns(UserWarning, match="no document has a text in text: no words find them"):
+    with pytest.warns(UserWarning, match="no document has text in text: text queries cannot"):
         assert news.add(pandas.DataFrame({"body": ["fire", "rain"]})).indexed == 2
     numbers = [float("nan"), np.float32("-inf"), decimal.Decimal("nan")]
     with pytest.warns(UserWarning, match="no document was indexed"):
@@ -241,7 +241,7 @@ def test_what_takes_long_shows_a_bar_where_tqdm_is_installed(
     news: Index, has_tqdm: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tqdm")
-    monkeypatch.setattr("resift.notebook._QUICK", 0)
+    monkeypatch.setattr("resift.notebook._DELAY", 0)
     if not has_tqdm:
         monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     news.add(pandas.DataFrame({"id": range(3), "text": ["fire", "smoke", None]}))

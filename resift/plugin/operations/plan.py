@@ -12,7 +12,7 @@ from typing import Any
 from resift.contracts.engine import Engine
 from resift.errors import Interrupted
 from resift.ingest.stopping import Stop
-from resift.notebook import shown_progress
+from resift.notebook import progress_bar
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def shown_steps(progress: Progress | None) -> Iterator[Progress]:
     if progress is not None:
         yield progress
         return
-    with as_bars(shown_progress, lambda text: None) as shown:
+    with as_bars(progress_bar, lambda text: None) as shown:
         yield shown
 
 
