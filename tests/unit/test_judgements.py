@@ -1,4 +1,4 @@
-"""Judgements: what each mark is worth, which of a document's marks counts, and what is refused."""
+"""Tests of judgements: grades, which of a document's judgements counts, and invalid marks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from resift.feedback.judgements import GRADES, Judgement, collect_marks, source_
 from resift.sessions.sessions import effective_judgements
 
 
-def counting(*grades: float) -> list[float]:
-    """The grades that count of one document's marks, clicks and skips, made in this order."""
-    made = [Judgement("i", "a", grade, source=source_from_grade(grade)) for grade in grades]
-    return [one.grade for one in effective_judgements(made)]
+def effective_grades(*grades: float) -> list[float]:
+    """Return the grades that count for a document with these marks, clicks and skips, in this order."""
+    judgements = [Judgement("i", "a", grade, source=source_from_grade(grade)) for grade in grades]
+    return [judgement.grade for judgement in effective_judgements(judgements)]
 
 
-def test_what_marks_are_worth() -> None:
+def test_grades_and_sources_of_marks() -> None:
     assert GRADES == {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
     marks = collect_marks({name: [name] for name in GRADES})
     assert {name: mark.grade for name, mark in marks.items()} == GRADES
@@ -52,47 +52,55 @@ def test_what_marks_are_worth() -> None:
         ([], []),
     ],
 )
-def test_which_mark_counts(grades: list[float], expected: list[float]) -> None:
-    assert counting(*grades) == expected
+def test_effective_grades(grades: list[float], expected: list[float]) -> None:
+    assert effective_grades(*grades) == expected
 
 
 @pytest.mark.parametrize("grade", [0.5, -0.25])
-def test_a_models_score_is_no_click_whatever_it_is(grade: float) -> None:
+def test_a_models_score_counts_as_a_mark_even_if_it_equals_a_clicks_grade(grade: float) -> None:
     marked = [Judgement("i", "a", 1), Judgement("i", "a", grade, source="model")]
-    assert [one.grade for one in effective_judgements(marked)] == [grade]
+    assert [judgement.grade for judgement in effective_judgements(marked)] == [grade]
     clicked = [Judgement("i", "a", grade, source="model"), Judgement("i", "a", 0.5, source="click")]
-    assert [one.source for one in effective_judgements(clicked)] == ["model"]
+    assert [judgement.source for judgement in effective_judgements(clicked)] == ["model"]
 
 
 def test_a_click_replaces_a_click_and_is_not_replaced_by_a_skip() -> None:
-    made = [("click", 0.8), ("click", 0.3), ("skip", -0.25)]
-    found = effective_judgements([Judgement("i", "a", grade, source=source) for source, grade in made])
-    assert [(one.source, one.grade) for one in found] == [("click", 0.3)]
+    actions = [("click", 0.8), ("click", 0.3), ("skip", -0.25)]
+    effective = effective_judgements([Judgement("i", "a", grade, source=source) for source, grade in actions])
+    assert [(judgement.source, judgement.grade) for judgement in effective] == [("click", 0.3)]
 
 
-def test_documents_and_indices_do_not_mix() -> None:
-    made = [("i", "a", 1.0), ("j", "a", -1.0), ("i", "b", 0.5), ("i", "a", -1.0)]
-    found = effective_judgements([Judgement(*one) for one in made])
-    assert [(one.index, one.document, one.grade) for one in found] == [("i", "a", -1), ("j", "a", -1), ("i", "b", 0.5)]
+def test_judgements_of_different_documents_and_indices_are_independent() -> None:
+    judgements = [
+        Judgement("i", "a", 1.0),
+        Judgement("j", "a", -1.0),
+        Judgement("i", "b", 0.5),
+        Judgement("i", "a", -1.0),
+    ]
+    effective = [
+        (judgement.index, judgement.document, judgement.grade) for judgement in effective_judgements(judgements)
+    ]
+    assert effective == [("i", "a", -1), ("j", "a", -1), ("i", "b", 0.5)]
 
 
-def test_the_latest_of_equal_marks_brings_its_query() -> None:
-    first, again = (Judgement("i", "a", 1, query, at, step) for query, at, step in (("fire", 1.0, 1), ("bush", 2.0, 2)))
-    assert effective_judgements([first, again]) == [again]
+def test_the_latest_of_equal_judgements_counts() -> None:
+    first = Judgement("i", "a", 1, query="fire", at=1.0, step=1)
+    second = Judgement("i", "a", 1, query="bush", at=2.0, step=2)
+    assert effective_judgements([first, second]) == [second]
 
 
-def test_a_judgement_of_which_no_more_is_known() -> None:
+def test_defaults_of_judgements() -> None:
     assert Judgement("i", "a", 1) == Judgement("i", "a", 1, query="", at=0.0, step=1)
 
 
-def test_marks_that_are_refused() -> None:
+def test_contradictory_or_missing_marks_are_refused() -> None:
     with pytest.raises(BadInput, match="'b' has two different marks") as raised:
         collect_marks({"relevant": ["a", "b"], "irrelevant": ["c", "b"]})
     assert raised.value.value == "b"
     empty: list[dict[str, list[str]]] = [{}, {"relevant": [], "skipped": []}]
-    for nothing in empty:
+    for marked in empty:
         with pytest.raises(BadInput, match="no document is marked"):
-            collect_marks(nothing)
+            collect_marks(marked)
     assert collect_marks({"relevant": ["a", "a"]}) == {"a": (1, "mark")}
 
 
@@ -103,9 +111,9 @@ def test_scores_of_a_model() -> None:
         "c": (1, "model"),
     }
     assert collect_marks({}, {"b": 0}) == {"b": (0, "model")}
-    of_numpy = collect_marks({}, {"a": np.float32(0.25), "b": np.int64(-1)})
-    assert of_numpy == {"a": (0.25, "model"), "b": (-1, "model")}
-    assert {type(mark.grade) for mark in of_numpy.values()} == {float}
+    numpy_scores = collect_marks({}, {"a": np.float32(0.25), "b": np.int64(-1)})
+    assert numpy_scores == {"a": (0.25, "model"), "b": (-1, "model")}
+    assert {type(mark.grade) for mark in numpy_scores.values()} == {float}
     with pytest.raises(BadInput, match="'a' has two different marks"):
         collect_marks({"relevant": ["a"]}, {"a": 0.9})
 
@@ -126,6 +134,6 @@ def test_scores_of_a_model() -> None:
         ("a", "scores are not by document id"),
     ],
 )
-def test_scores_that_are_refused(scores: Any, message: str) -> None:
+def test_invalid_scores_are_refused(scores: Any, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
         collect_marks({}, scores)
