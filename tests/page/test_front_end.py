@@ -1,4 +1,4 @@
-"""resift.js in somebody's own page, on another port than the reranker's: docs/examples/front-end.html in a browser."""
+"""Tests of resift.js in docs/examples/front-end.html, which is served from another origin than the service."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]:
-    """Opens the example page at an origin of its own; ``settings`` are the reranker's, ``replaced`` the page's text."""
+    """Return a function that opens the example page at its own origin, with parts of its text replaced."""
     service = page_app.extensions["resift"]
     host = Flask("host")
     text = {"page": ""}
     host.add_url_rule("/", view_func=lambda: text["page"])
-    host.add_url_rule("/favicon.ico", "icon", lambda: ("", 204))  # asked for whenever the browser finds the time
+    host.add_url_rule("/favicon.ico", "icon", lambda: ("", 204))  # browsers request it at any time
     with served(host) as other:
         origin = f"http://127.0.0.1:{other.server_port}"
         config = Config(engine=service.config.engine, store=str(tmp_path / "s.db"), cors=(origin,))
@@ -38,7 +38,7 @@ def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]
             ports = {"allowed": allowed.server_port, "refused": refused.server_port, "away": 9}
 
             def open_one(reranker: str = "allowed", *replaced: tuple[str, str]) -> Page:
-                # a machine that is busy with several suites answers late
+                # A busy machine answers late.
                 patient = EXAMPLE.replace(' data-index="', ' data-timeout="60000" data-index="')
                 text["page"] = patient.replace(TEMPLATE, f"http://127.0.0.1:{ports[reranker]}")
                 for old, new in replaced:
@@ -60,7 +60,7 @@ def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]
 
 
 def judged(page: Page) -> dict[str, float]:
-    """What the reranker keeps of the page's session: grades by document."""
+    """Return the judgements of the page's session: document → grade."""
     session = page.run("return Resift.session")
     answer = page.app.test_client().get(f"/v1/sessions/{session}").get_json()  # type: ignore[attr-defined]
     return {one["document"]: one["grade"] for one in answer.get("judgements", ()) if one["counts"]}
@@ -88,15 +88,15 @@ def test_search_mark_click_and_forget(open_page: Open) -> None:
     session = page.run("return Resift.session")
     page.one("li:nth-child(3) button").click()
     page.wait("return document.querySelector('li:nth-child(3) button').ariaPressed === 'true'")
-    page.run("return Resift.search(arguments[0])", QUESTION)  # waits for the mark
+    page.run("return Resift.search(arguments[0])", QUESTION)  # search() waits for the mark
     assert list(judged(page).values()) == [1.0]
     page.one("form button").click()
     page.wait("return document.querySelector('li a').textContent !== arguments[0]", first[0])
-    assert page.texts("li a")[0] == first[2]  # the marked page leads now
+    assert page.texts("li a")[0] == first[2]  # the marked document is first
     page.run("document.querySelectorAll('li a')[2].click()")
     page.wait("return location.hash.length > 1")
-    page.run("return Resift.search('fee')")  # waits for what was sent on the click
-    assert sorted(judged(page).values()) == [-0.25, 0.5, 1.0]  # a mark outweighs what was skipped
+    page.run("return Resift.search('fee')")  # waits for the mark of the click
+    assert sorted(judged(page).values()) == [-0.25, 0.5, 1.0]  # a mark replaces the judgement as skipped
     page.driver.refresh()
     assert page.run("return Resift.session") == session
     taken_back = page.run(
@@ -140,7 +140,7 @@ window.fetch = async (path, {body, keepalive}) => {
 
 
 def sent(page: Page, script: str) -> dict[str, object]:
-    """The marks that a script sent last, of a page that reaches nobody."""
+    """Run a script in a page that records requests instead of sending them, and return the last recorded body."""
     page.run(f"return (async () => {{ {script} }})()")
     return dict(page.run("return sent.at(-1)"))
 
@@ -151,7 +151,8 @@ def test_hits_above_a_click_count_against(open_page: Open) -> None:
     marks = sent(
         page, "await Resift.search('fire', {size: 50}); await Resift.clicked('40'); await Resift.clicked('44')"
     )
-    # the nearest ten of its own index, under which all are marked where the alias has several of such ids
+    # Only the ten nearest hits of the same index are skipped. Marks name this index, since the alias has several documents
+    # with the id.
     assert marks["skipped"] == [str(n) for n in range(22, 44, 2) if n != 40]
     assert (marks["clicked"], marks["index"], marks["query"]) == (["44"], INDEX, "fire")
     more = "await Resift.search('fire', {size: 4}); await Resift.search('fire', {size: 4, from: 4});"
@@ -187,7 +188,7 @@ def test_clicks_are_of_the_search_that_was_asked_last(open_page: Open) -> None:
     assert sent(page, "await Resift.search({match_all: {}}); await Resift.mark('0')")["query"] == ""
     assert sent(page, "await Resift.search('fire'); Resift.ext('wood'); await Resift.clicked('4')") == {
         **{"index": INDEX, "session": page.run("return Resift.session"), "query": "wood", "keepalive": True},
-        **{"clicked": ["4"], "skipped": []},  # what the plain search showed is not known
+        **{"clicked": ["4"], "skipped": []},  # the hits of a plain search are unknown
     }
     assert page.run("return Resift.search(null).then((found) => found !== undefined)")
 
@@ -207,7 +208,7 @@ def test_a_session_without_marks_is_forgotten_without_an_error(open_page: Open) 
     page.run("return Resift.forget()")
     assert page.run("return Resift.error") is None
     assert page.run("return Resift.session") != session
-    page.errors()  # the browser tells of the 404
+    page.errors()  # the browser logs the status 404
 
 
 @pytest.mark.parametrize("tag", ['<script type="module" src=', "<script defer src="])

@@ -1,4 +1,4 @@
-"""The search page as people use it: searching, marking, comparing, the drawer, and what the address holds."""
+"""Tests of the search page: searching, marking, comparing, the drawer and the address."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ RIGHT = "#right .card"
 
 
 def address(page: Page) -> dict[str, str]:
-    """What the address says."""
+    """Return the parameters in the page's address."""
     return {name: values[0] for name, values in parse_qs(urlsplit(page.driver.current_url).query).items()}
 
 
 def titles(page: Page, side: str = "right") -> list[str]:
-    """The titles of a column, in their order."""
+    """Return the titles of a column's hits."""
     return page.texts(f"#{side} .card h3")
 
 
 def keys(page: Page, side: str = "right") -> list[str]:
-    """The ids of a column's documents."""
+    """Return the ids of a column's hits."""
     return list(
         page.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.dataset.id)", f"#{side} .card")
     )
 
 
 def arrows(page: Page) -> list[str]:
-    """What the arrows say, for eyes."""
+    """Return the visible texts of the arrows."""
     return page.texts(f"{RIGHT} .moved > [aria-hidden]")
 
 
 def mark(page: Page, rank: int, name: str = "relevant") -> None:
-    """Click a thumb."""
+    """Click the thumb of a hit."""
     page.click(f"{RIGHT}:nth-child({rank}) .thumb[title='{name}']")
 
 
 def shown(page: Page) -> dict[str, object]:
-    """All that the page shows."""
+    """Return the state of the page, as shown."""
     parts = ("#query", "#left", "#right", "#drawer", "#total", "#chosen", "#page-number")
-    # but for times, which differ
+    # times differ
     return {part: re.sub(r"[\d.]+ m?s", "", page.text(part)) for part in parts if page.one(part).is_displayed()}
 
 
@@ -74,7 +74,7 @@ def test_the_page_is_small_and_stands_still(page: Page) -> None:
     assert len(page.run(f"return {sizes}")) >= 8
     loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
     assert loaded < 64_000
-    # each module at once, and not when one that imports it is there
+    # Modules are preloaded, so that none waits for a module that imports it.
     listed = "[...document.querySelectorAll('link[rel=modulepreload], script[src]')].map((one) => one.href || one.src)"
     assert sorted(page.run(f"return {listed}")) == sorted(
         page.run(f"return {sizes}.map((one) => one.name).filter((one) => one.endsWith('.js'))")
@@ -202,7 +202,7 @@ def test_one_column_is_shown_until_two_are_compared(page: Page) -> None:
     assert not page.one("#left").is_displayed()
     assert not any(page.texts("#right .why"))
     mark(page, 3)
-    assert page.one("#drawer").is_displayed()  # there is room for the shelf
+    assert page.one("#drawer").is_displayed()  # the window is wide enough for the shelf
     assert len(page.click("#compare").all("#left .card")) == 10
     assert not page.click("#compare").one("#left").is_displayed()
     for width in (1440, 390):

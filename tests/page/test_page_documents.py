@@ -1,4 +1,4 @@
-"""Documents that pages get wrong: HTML in any field, long titles and texts, all kinds of scripts, links and images."""
+"""Tests of the search page with difficult documents: HTML, long texts, many scripts, links and images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from page_app import DOCUMENTS, SCRIPT
 
 
 def card(name: str) -> str:
-    """The selector of a document's card on the right."""
+    """Return the selector of a document's card in the right column."""
     return f"#right .card[data-id={name!r}]"
 
 
@@ -37,7 +37,7 @@ def test_tags_are_not_shown(page: Page) -> None:
 def test_html_in_any_field_is_no_element(page: Page) -> None:
     page.open(q=f"fire {SCRIPT}", index="odd", drawer=1)
     title = page.run("return document.querySelector(arguments[0]).textContent", "#right .card h3")
-    assert title.split() == ["fire", "<b>"]  # a tag that was written as text
+    assert title.split() == ["fire", "<b>"]  # a tag that is part of the text
     page.click("#right .card .thumb").click("#right .card .read")
     assert f"{SCRIPT[:60]}…" in page.texts(".facet button span[dir]")
     assert page.run("return document.title") != "caught"
@@ -66,7 +66,7 @@ def test_a_mark_is_called_as_its_card(page: Page) -> None:
     page.open(q="long title", index="odd", drawer=1).click(f"{card('long title')} .thumb")
     title = page.texts(f"{card('long title')} h3")[0]
     (name,) = page.texts("#drawer .marks .what")
-    assert name == f"{title[:200].strip()}…"  # and not as the service cuts the first line of its texts
+    assert name == f"{title[:200].strip()}…"  # not cut like the first line of a text
 
 
 def test_a_document_of_a_megabyte_is_a_card_until_it_is_read(page: Page) -> None:
@@ -119,7 +119,9 @@ def test_links_and_images_are_those_of_the_web(page: Page) -> None:
     assert (
         page.run("return document.querySelector(arguments[0]).referrerPolicy", f"{card('linked')} img") == "no-referrer"
     )
-    page.wait("return document.querySelector(arguments[0]).hidden", f"{card('linked')} .picture")  # it cannot be loaded
+    page.wait(
+        "return document.querySelector(arguments[0]).hidden", f"{card('linked')} .picture"
+    )  # the image cannot be loaded
     page.click(f"{card('linked')} .thumb")
     assert not page.one(f"{card('linked')} .picture").is_displayed()
     page.errors()
@@ -138,5 +140,5 @@ def test_facets_narrow_hits_down(page: Page) -> None:
     assert page.text("#total") == "16 documents"
     page.resize(390, 844)
     page.open(q="fire", index="odd")
-    assert not page.all(".facet")  # they are counted when they are asked for
+    assert not page.all(".facet")  # facets are counted when they are opened
     page.click("#facets summary").wait("return document.querySelectorAll('.facet button').length > 3")

@@ -1,4 +1,4 @@
-"""The states of the search page that nobody wishes for, and what axe says of all of them."""
+"""Tests of errors and other exceptional states of the search page, including checks by axe."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOKS = {"light": tuple(STATES), "dark": ("session", "error"), "phone": ("start"
 
 @pytest.fixture
 def marked(page_app: Flask) -> None:
-    """The session ``axe``."""
+    """Create the session ``axe`` with two marks."""
     client = page_app.test_client()
     found = client.post("/v1/search", json={"index": "resift-demo", "query": QUESTION}).get_json()["hits"]["hits"]
     marks = {"relevant": [found[0]["_id"]], "irrelevant": [found[1]["_id"]]}
@@ -55,7 +55,7 @@ def test_axe_finds_no_fault(page: Page, look: str, states: Sequence[str]) -> Non
             page.wait("return document.querySelectorAll('#right .why').length === 10")
         assert page.violations() == [], name
         assert page.run("return document.documentElement.scrollWidth <= innerWidth"), name
-    page.errors()  # of the index that is not there
+    page.errors()  # from the missing index
 
 
 def test_nothing_is_found(page: Page) -> None:
@@ -131,7 +131,7 @@ def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
     page.wait("return document.querySelector('#message h2').textContent === 'There is no page 7'")
 
 
-@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)  # where an index has an end of its own
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)  # beyond the last page of the index
 def test_pages_end_where_the_api_does(page: Page, engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
     engine.create(index, ["text"], model)
     for start in range(0, 10_500, 1_500):
@@ -173,7 +173,7 @@ def test_a_misspelt_query_is_mended(page: Page, page_app: Flask) -> None:
         found: str | None = answer.get_json()["resift"].get("did_you_mean")
         return found
 
-    # the words are read in the background, of one index at a time
+    # Words are sampled in the background, one index at a time.
     assert (suggestion() or suggestion() or suggestion()) == "attorney"
     page.open(q="attorny")
     page.click("#suggestion button")
@@ -214,7 +214,7 @@ def test_a_slow_network_shows_that_something_is_under_way(page: Page) -> None:
     assert not seen[-1]["progress"]
     assert seen[-1]["cards"] == 10
     page.click("#right .card:nth-child(2) .thumb")
-    # what was clicked shows at once, and the hits stay until others are there
+    # The click is shown at once. The old hits stay until the new ones are there.
     seen = page.run("return seen")
     assert any(one["pressed"] == 1 and one["busy"] == "true" for one in seen)
     assert {one["cards"] for one in seen} <= {10, 9, 11}
@@ -245,7 +245,7 @@ window.fetch = async (path, how) => {
 
 @contextmanager
 def late(page: Page, path: str, fails: bool = False) -> Iterator[None]:
-    """The page with a network on which what is asked at a path takes half a second, and fails."""
+    """Delay responses to requests for a path by half a second. With ``fails``, they are errors."""
     source = NETWORK.replace("PATH", path).replace("FAILS", str(fails).lower())
     added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": source})  # type: ignore[no-untyped-call]
     try:
@@ -318,7 +318,7 @@ def test_the_page_outlives_its_server(page: Page, page_app: Flask) -> None:
 
 @pytest.fixture
 def locked(page: Page, packaged: Model, tmp_path: Path) -> Iterator[Page]:
-    """A page whose service has a key, and no index."""
+    """Open a page of a service with an API key and without an index."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     app = create_app(
         Config(engine=engine.path, store=str(tmp_path / "s.db"), api_key=KEY), engine=engine, model=packaged
@@ -328,7 +328,9 @@ def locked(page: Page, packaged: Model, tmp_path: Path) -> Iterator[Page]:
     engine.close()
 
 
-@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)  # the other makes no index without
+@pytest.mark.parametrize(
+    "engine_url", ["opensearch"], indirect=True
+)  # the embedded engine has no indices without vectors
 def test_an_index_without_vectors_says_so_where_it_matters(
     page: Page, engine: OpenSearchEngine, index: str, packaged: Model, tmp_path: Path
 ) -> None:

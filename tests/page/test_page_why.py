@@ -1,4 +1,4 @@
-"""What a card says of why it moved: on any ranks and reasons it agrees with the arrow, and its mark pulls that way."""
+"""Property-based tests of the explanations on cards: they agree with the arrow, and with the grade of the judgement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import('/static/hits.js').then(({ arrow, places, sentence }) => done(cases.map((
 
 
 def cases() -> list[dict[str, Any]]:
-    """Ranks and reasons, some of them at odds with each other as a server of another version may have them."""
+    """Generate ranks and reasons, including inconsistent ones."""
     rng = np.random.default_rng(11)
 
     def because() -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The page of a review: by keys alone, without the network for a while, and as others see it."""
+"""Tests of the page of a review: keyboard use, a lost network, and several readers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from page_app import DOCUMENTS
 
 
 def progress(app: Flask) -> dict[str, Any]:
-    """What the service knows of the review."""
+    """Return the progress of the review from the service."""
     found: dict[str, Any] = app.test_client().get("/v1/reviews/fires").get_json()["progress"]
     return found
 
 
 def state(page: Page, start: str) -> bool:
-    """Whether the page comes to say so."""
+    """Wait until the progress that the page shows starts with a text."""
     return bool(page.wait("return document.getElementById('state').textContent.startsWith(arguments[0])", start))
 
 
 def press(page: Page, key: str) -> None:
-    """Press a key, wherever the focus is."""
+    """Press a key at the element with the focus."""
     page.driver.switch_to.active_element.send_keys(key)
 
 
@@ -47,7 +47,7 @@ def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
     press(page, "n")
     assert progress(page_app)["read"] == 1
     judged = 3
-    while not page.run("return document.getElementById('document').hidden"):  # all that was given is judged
+    while not page.run("return document.getElementById('document').hidden"):  # all documents of the batch are judged
         press(page, "n")
         judged += 1
     assert judged >= 10

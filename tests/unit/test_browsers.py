@@ -1,4 +1,4 @@
-"""What pages in browsers may do: rebinding, requests of other sites, CORS, and the headers of every answer."""
+"""Tests of protection against DNS rebinding and CSRF, of CORS, and of security headers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MARKS = {"session": "s", "index": "docs", "relevant": ["1"]}
 
 
 def client_of(model: Model, tmp_path: Any, **settings: Any) -> FlaskClient:
-    """An application with these settings."""
+    """Return an application with these settings."""
     config = Config(store=str(tmp_path / "sessions.db"), **settings)
     return create_app(config, engine=SqliteEngine(str(tmp_path / "plain.db")), model=model).test_client()
 
 
 def code(answer: Any) -> tuple[int, str]:
-    """Status and code of an error."""
+    """Return the status and the code of an error response."""
     return answer.status_code, answer.get_json()["error"]["code"]
 
 
@@ -211,7 +211,7 @@ def test_every_answer_has_the_headers(plain: FlaskClient, method: str, path: str
 
 def test_static_files_may_be_kept(plain: FlaskClient) -> None:
     with plain.get("/static/search.js") as answer:
-        assert answer.headers["Cache-Control"] == "no-cache"  # asked for again, and not sent if it is the same
+        assert answer.headers["Cache-Control"] == "no-cache"  # revalidated by its ETag
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
@@ -224,7 +224,7 @@ def test_the_page_has_nothing_that_its_policy_forbids(plain: FlaskClient) -> Non
             forbidden.extend(name for name in given if name == "style" or name.startswith("on"))
             if tag == "style" or (tag == "script" and "src" not in given):
                 forbidden.append(tag)
-            # a proxy may serve it all under a path of its own
+            # A proxy may serve the page under another path.
             urls = [url for url in (given.get("src"), given.get("href")) if url]
             forbidden.extend(url for url in urls if "//" in url or url.startswith("/"))
 

@@ -1,4 +1,4 @@
-"""API keys: their file, what a running server makes of it, and ``resift keys``."""
+"""Tests of API keys: their file, its changes while the service runs, and the command ``resift keys``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ SINGLE = "rsf_" + "s" * 43
 
 @pytest.fixture
 def file(tmp_path: Path) -> KeyFile:
-    """A file of keys that does not exist yet."""
+    """Return a file of API keys that does not exist yet."""
     return KeyFile(str(tmp_path / "keys.jsonl"))
 
 
 def mode(path: Path) -> int:
-    """A file's permissions."""
+    """Return a file's permissions."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that tests can set."""
 
     now = 0.0
 
@@ -190,7 +190,7 @@ def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
 
 
 def resift(*arguments: str) -> Result:
-    """One call of the command line."""
+    """Run a command of ``resift``."""
     return CliRunner().invoke(main, list(arguments))
 
 

@@ -1,4 +1,4 @@
-"""What is given for Grafana and Prometheus asks for metrics that there are, by labels and values that they have."""
+"""Tests that the Grafana dashboard and the Prometheus alerts use existing metrics, labels and label values."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
 ALERTS = yaml.safe_load((FOLDER / "prometheus-alerts.yml").read_text("utf-8"))
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
-BY_PROMETHEUS = {"job", "instance"}  # labels that it gives to whatever it reads
+BY_PROMETHEUS = {"job", "instance"}  # labels that Prometheus adds to all series
 EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 EXPRESSIONS += [rule["expr"] for rule in RULES]
 
 
 @pytest.fixture
 def series(plain: FlaskClient) -> list[tuple[str, dict[str, str]]]:
-    """All series that /metrics can have, by name and labels, after one of everything happened."""
+    """Return the names and labels of all series in /metrics after one event of each kind."""
     with plain.application.app_context():
         for outcome in Outcome:
             count_rewrite(outcome)
@@ -45,7 +45,7 @@ def series(plain: FlaskClient) -> list[tuple[str, dict[str, str]]]:
 
 
 def selectors(expression: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """What an expression selects: names of metrics, and its conditions."""
+    """Return the metrics in an expression, and their label conditions."""
     found = re.findall(r"(resift_\w+|\bup\b)(?:\{([^}]*)\})?", expression)
     return [(name, re.findall(r'(\w+)(=~|=|!=)"([^"]*)"', conditions)) for name, conditions in found]
 
@@ -60,7 +60,7 @@ def test_every_metric_label_and_value_exists(series: list[tuple[str, dict[str, s
                 continue
             values = {labels[label] for labels in labelled}
             wanted = value if operator == "=~" else re.escape(value)
-            # a status of 500 does not come by itself
+            # errors with status 500 do not occur in this test
             assert label == "status" or any(re.fullmatch(wanted, one) for one in values), (label, value, values)
     for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
         known = BY_PROMETHEUS | {label for _, labels in series for label in labels}
@@ -80,12 +80,12 @@ def test_the_dashboards_panels_fit() -> None:
     used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD))) - {"__rate_interval", "__all"}
     assert used <= variables
     places = [place(panel["gridPos"]) for panel in DASHBOARD["panels"]]
-    assert sum(map(len, places)) == len(set().union(*places))  # none lies over another
+    assert sum(map(len, places)) == len(set().union(*places))  # panels do not overlap
     assert all(panel["title"] and panel["description"] for panel in DASHBOARD["panels"])
 
 
 def place(at: dict[str, Any]) -> set[tuple[int, int]]:
-    """The cells of a panel."""
+    """Return the grid cells of a panel."""
     assert at["x"] + at["w"] <= 24
     return {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
 

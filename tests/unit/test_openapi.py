@@ -1,4 +1,4 @@
-"""openapi.json against the application: its routes, request fields, limits, answers and errors."""
+"""Tests that openapi.json matches the application: routes, request fields, limits, responses and errors."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
 from resift.vectors.weights import DEFAULT_ALPHA
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
-WITH_FIELDS = [name for name in WITH_BODY if not name.startswith("ubi")]  # a body of UBI is an array
+WITH_FIELDS = [name for name in WITH_BODY if not name.startswith("ubi")]  # bodies of UBI requests are arrays
 DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
 
 
 @pytest.fixture
 def app(tmp_path: Path, model: Model) -> Iterator[Flask]:
-    """The application over an index as the examples have it."""
+    """Return the application with the index of the examples."""
     config = Config(engine=str(tmp_path / "engine.db"), store=str(tmp_path / "sessions.db"))
     engine = SqliteEngine(config.engine)
     engine.create("resift-news", ["title"], model)
@@ -46,7 +46,7 @@ def app(tmp_path: Path, model: Model) -> Iterator[Flask]:
 
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
-    """Its client, after the examples' feedback and review."""
+    """Return a client, after sending the feedback and the review of the examples."""
     client = app.test_client()
     assert client.post("/v1/feedback", json=_request("feedback")[1]).status_code == 200
     assert client.put("/v1/reviews/fires", json=_request("reviewsBeginReview")[1]).status_code == 200
@@ -57,14 +57,14 @@ def client(app: Flask) -> FlaskClient:
 
 
 def _request(name: str) -> tuple[dict[str, Any], Any]:
-    """Schema and example of an operation's body."""
+    """Return the schema and the example of an operation's body."""
     content = OPERATIONS[name][2]["requestBody"]["content"]["application/json"]
     example = content["example"]
     return resolved(content["schema"]), {**example, "model": "mean"} if "model" in example else example
 
 
 def _url(name: str) -> str:
-    """An operation's path, its parameters filled in with their examples."""
+    """Return an operation's path, with the examples of its parameters."""
     _, path, operation = OPERATIONS[name]
     given = {its["name"]: its["example"] for its in operation.get("parameters", ())}
     filled = path.format(**{its["name"]: its["example"] for its in SPEC["paths"][path].get("parameters", ())})
@@ -140,7 +140,7 @@ def test_a_suggestion_is_as_documented(app: Flask, size: int) -> None:
         return found
 
     words = app.extensions["resift"].words
-    with words._sampling:  # as while the words of another index are read
+    with words._sampling:  # as if another index was being sampled
         assert suggested() is None
     suggested()
     wait_for_sample()

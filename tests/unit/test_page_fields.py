@@ -1,4 +1,4 @@
-"""What the search page shows of documents: cards, facets and example queries."""
+"""Tests of the choice of card fields, facets and example queries."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_card_is_cut_short() -> None:
         "text": "First line\nand more",
     }
     assert fields.card({}, ["text"]) == {"title": "", "text": ""}
-    # the title does not come again where there is no text
+    # the title is not repeated as the text
     named = {"title": "Lamp", "brand": "Halo", "text": None}
     assert fields.card(named, ["title", "brand", "text"]) == {"title": "Lamp", "text": "Halo"}
     assert fields.card({"title": "Lamp"}, ["title", "text"]) == {"title": "Lamp", "text": ""}

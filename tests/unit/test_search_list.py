@@ -1,4 +1,4 @@
-"""The list of what a key of scope ``search`` may ask: its form, its bounds, and who is held to it."""
+"""Tests of the allow-list of clauses for API keys with the scope ``search``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNLISTED: list[tuple[dict[str, Any], str]] = [
     ({"function_score": {"functions": [{"script_score": {}}]}}, "query.function_score.functions[0].script_score"),
 ]
 FITTING: list[dict[str, Any]] = [
-    # a name is only a name: of a field, of an aggregation, of a filter
+    # names of fields, aggregations and filters may equal keywords
     {"match": {"wrapper": {"query": "e30="}}},
     {"term": {"script": "x"}},
     {"terms": {"index": ["a", "b"], "boost": 2}},
@@ -120,7 +120,7 @@ def test_what_does_not_fit_its_place_is_refused(clause: dict[str, Any]) -> None:
 
 
 def terms(size: int, **inner: Any) -> dict[str, Any]:
-    """A ``terms`` aggregation with others in it."""
+    """Return a ``terms`` aggregation with nested aggregations."""
     return {"terms": {"field": "tag", "size": size}, "aggs": inner}
 
 
@@ -151,14 +151,14 @@ def test_what_multiplies_is_bounded(body: dict[str, Any], size: int, is_listed: 
 
 @pytest.fixture
 def engine(tmp_path: Path, model: Model) -> SqliteEngine:
-    """An embedded engine with one document."""
+    """Return an embedded engine with one document."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)
     engine.bulk("docs", [Document("1", {"text": "fire"}, model.encode(["fire"])[0])])
     return engine
 
 
-# the embedded engine does not know explain, and says so where it is asked
+# the embedded engine does not support explain, and raises an error
 BODY = {"index": "docs", "query": {"query": MATCH, "explain": True}}
 
 
@@ -202,5 +202,5 @@ def test_no_value_of_json_is_more_than_an_error() -> None:
     for shape in ("clause", "body"):
         for name in (*search_list()["clauses"], *search_list()["body"]):
             for value in odd:
-                with suppress(BadInput, ClauseNotAllowed):  # and nothing else is raised
+                with suppress(BadInput, ClauseNotAllowed):  # no other exception is raised
                     check_listed("query", {name: value}, shape)

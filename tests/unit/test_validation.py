@@ -1,4 +1,4 @@
-"""Requests that are refused, and why."""
+"""Tests of requests that are refused: status, error code and message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows and templates for people who join: they parse, and name only commands and files that there are."""
+"""Tests of GitHub workflows and issue templates: they parse, and use existing commands and files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FILES = [*sorted(GITHUB.rglob("*.yml")), ROOT / ".pre-commit-config.yaml"]
 TARGETS = set(re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 ACTION = re.compile(r"[\w.-]+/[\w.-]+@(v\d+(\.\d+)*|release/v\d+|[0-9a-f]{40})")
-# what workflows make before they name it, and tests that are to come
+# files that workflows create before they use them
 MADE = {"dist/", "build/sbom.json", "notes.md", "release", "release/notes.md", "release/build/sbom.json"}
 
 
 def each(files: list[Path]) -> pytest.MarkDecorator:
-    """A test for each file, named by it."""
+    """Parametrize a test by files, with their names as ids."""
     return pytest.mark.parametrize("file", files, ids=lambda file: file.name)
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
-    """The steps of all jobs; a job that is another workflow counts as one."""
+    """Return the steps of all jobs. A job that calls another workflow counts as a step."""
     return [step for job in workflow["jobs"].values() for step in job.get("steps", [job])]
 
 
