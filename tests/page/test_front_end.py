@@ -151,8 +151,8 @@ def test_hits_above_a_click_count_against(open_page: Open) -> None:
     marks = sent(
         page, "await Resift.search('fire', {size: 50}); await Resift.clicked('40'); await Resift.clicked('44')"
     )
-    # Only the ten nearest hits of the same index are skipped. Marks name this index, since the alias has several documents
-    # with the id.
+    # Only the ten nearest hits of the same index are skipped. Marks name this index, since the alias has several
+    # documents with the id.
     assert marks["skipped"] == [str(n) for n in range(22, 44, 2) if n != 40]
     assert (marks["clicked"], marks["index"], marks["query"]) == (["44"], INDEX, "fire")
     more = "await Resift.search('fire', {size: 4}); await Resift.search('fire', {size: 4, from: 4});"
