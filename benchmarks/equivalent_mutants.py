@@ -13,65 +13,48 @@ EQUIVALENT = {
         "shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum((1))",
     ): "documents are rows of a matrix: its last axis is 1",
     (
-        "resift/feedback/judgements.py",
-        "earlier = abs(latest[key].grade) if key in latest else -1",
-    ): "every grade is at least as much as either",
-    (
-        "resift/feedback/judgements.py",
-        "if not judgement.grade or abs(judgement.grade) >= min(2, earlier):",
-    ): "no grade is above 1",
-    (
         "resift/feedback/feedback.py",
-        "sides = [[one.vector for one in ordered if (one.judgement.grade / sign) > 0] for sign in (1, -1)]",
-    ): "the sign is 1 or -1",
-    (
-        "resift/feedback/feedback.py",
-        "sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (2, -1)]",
-    ): "only its sign is looked at",
-    (
-        "resift/feedback/feedback.py",
-        "sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -2)]",
-    ): "only its sign is looked at",
-    (
-        "resift/feedback/feedback.py",
-        "relevant, irrelevant = (np.array(side, np.float32).reshape(-2, dim) for side in sides)",
-    ): "any negative number means as many rows as there are",
-    (
-        "resift/feedback/feedback.py",
-        "sides = [[one.vector for one in ordered if (one.judgement.grade * sign >= 0)] for sign in (1, -1)]",
+        "relevant = [document.vector for document in ordered if (document.judgement.grade >= 0)]",
     ): NO_ZERO,
     (
         "resift/feedback/feedback.py",
-        "sides = [(relevant, (self.grades >= 0)), (-irrelevant, self.grades < 0)]",
+        "irrelevant = [document.vector for document in ordered if (document.judgement.grade <= 0)]",
     ): NO_ZERO,
     (
         "resift/feedback/feedback.py",
-        "sides = [(relevant, self.grades > 0), (-irrelevant, (self.grades <= 0))]",
+        "positions = sorted(range(len(judged)), key=lambda position: (judged[position].judgement.grade <= 0))",
     ): NO_ZERO,
     (
         "resift/feedback/feedback.py",
-        "residuals: NDArray[np.float64] = ((self.grades >= 0)) - self.vectors @ prior",
-    ): NO_ZERO,
-    ("resift/feedback/feedback.py", "if (grade / sign) > 0"): "the sign is 1 or -1",
+        "np.array(relevant, np.float32).reshape(-2, dim),",
+    ): "any negative number stands for the number of rows",
+    (
+        "resift/feedback/feedback.py",
+        "np.array(irrelevant, np.float32).reshape(-2, dim),",
+    ): "any negative number stands for the number of rows",
     (
         "resift/feedback/feedback.py",
         "idf: Callable[[str], float] = lambda word: 2.0,",
-    ): "bags of words have length 1, whatever all words weigh",
+    ): "bags of words have length 1, so a constant factor does not matter",
     (
-        "resift/feedback/feedback.py",
-        "scope = SCOPE_WEIGHT * (np.clip(0, (distance - low) / (high - low), 1)) * (self.grades > 0)",
-    ): "whichever of it and 0 is larger",
+        "resift/feedback/ridge.py",
+        "residuals: NDArray[np.float64] = ((self.grades >= 0)) - self.vectors @ prior",
+    ): NO_ZERO,
+    (
+        "resift/feedback/expansion.py",
+        "side = [(abs(grade), bag) for grade, bag in zip(grades.tolist(), bags, strict=False) if (grade / sign) > 0]",
+    ): "the sign is 1 or -1",
     ("resift/ingest/indexing.py", "batch, size = [], 1"): "batches end at about so many characters",
     ("resift/ingest/indexing.py", "batch, size = [], -1"): "batches end at about so many characters",
     ("resift/sessions/sessions.py", "_PURGE_SECONDS = 61.0"): "about once a minute; nothing promises it to the second",
     ("resift/sessions/sessions.py", "_PURGE_SECONDS = 59.0"): "about once a minute; nothing promises it to the second",
     (
         "resift/vectors/similarity.py",
-        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, -1, 0]  # sooner than einsum",
+        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, -1, 0]  # faster than einsum",
     ): "each product has one row and one column",
     (
         "resift/vectors/similarity.py",
-        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, -1]  # sooner than einsum",
+        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, -1]  # faster than einsum",
     ): "each product has one row and one column",
     (
         "resift/sessions/knowledge.py",
@@ -128,35 +111,50 @@ EQUIVALENT = {
         "resift/ingest/indexing.py",
         'return [Rejection(0, documents[-1].id, 400, f"{type(error).__name__}: {error}")], None',
     ): "there is one document",
-    ("resift/encoders/model.py", "_BLOCK = 511"): "how much is compared at a time, not what comes out",
-    ("resift/encoders/model.py", "_BLOCK = 513"): "how much is compared at a time, not what comes out",
-    ("resift/encoders/model.py", "_LONG = 20001  # characters"): "how much memory is taken, not what comes out",
-    ("resift/encoders/model.py", "_LONG = 19999  # characters"): "how much memory is taken, not what comes out",
     (
         "resift/encoders/model.py",
-        "if not self._plain or not isinstance(text, str) or (len(text) >= _LONG):",
-    ): "how much memory is taken, not what comes out",
+        "_SCORED_ROWS = 511  # rows scored at a time, so that intermediate results stay in the processor's caches",
+    ): "the number of rows that are scored at a time does not change the scores",
+    (
+        "resift/encoders/model.py",
+        "_SCORED_ROWS = 513  # rows scored at a time, so that intermediate results stay in the processor's caches",
+    ): "the number of rows that are scored at a time does not change the scores",
+    (
+        "resift/encoders/model.py",
+        "_MAX_SHORT_TEXT = 20001  # characters of a text whose rows are gathered at once",
+    ): "it limits the memory and does not change the vectors",
+    (
+        "resift/encoders/model.py",
+        "_MAX_SHORT_TEXT = 19999  # characters of a text whose rows are gathered at once",
+    ): "it limits the memory and does not change the vectors",
+    (
+        "resift/encoders/model.py",
+        "if not self.is_plain_mean or not isinstance(text, str) or (len(text) >= _MAX_SHORT_TEXT):",
+    ): "it limits the memory and does not change the vectors",
     (
         "resift/encoders/model.py",
         "pass  # matrix.flags.writeable = False",
-    ): "guards against mistakes of our own; nothing writes there",
+    ): "it guards against programming errors; nothing writes to the matrix",
     (
         "resift/encoders/model.py",
         "matrix.flags.writeable = True",
-    ): "guards against mistakes of our own; nothing writes there",
+    ): "it guards against programming errors; nothing writes to the matrix",
     (
         "resift/encoders/model.py",
-        'whole = self.pool == "mean" and self.segments == 0 and self.head is None and self.similarity == "cosine"',
-    ): "the longer way gives the same vectors",
+        "has_layers = (self.segments >= 1) or self.head is not None or bool((self.mask != 1).any())",
+    ): "the general code path gives the same vectors",
     (
         "resift/encoders/model.py",
-        "return whole and bool((self.mask == 2).all())",
-    ): "the longer way gives the same vectors, and twice a vector has its direction",
+        "has_layers = self.segments > 0 or self.head is not None or bool((self.mask != 1).any())",
+    ): "the general code path gives the same vectors",
     (
         "resift/encoders/model.py",
         "best = np.argpartition(-scores, min(count, len(scores) - 2))[:count]",
-    ): "so many are all but one, which is then the last one",
-    ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",
+    ): "it partitions all words but the last, so the order is the same",
+    (
+        "resift/encoders/model.py",
+        "if self.segments == 0:",
+    ): "the general code path gives the same offsets for a single segment",
     (
         "resift/embedded/scoring.py",
         "return np.asarray(np.maximum(1 + cosines, -1))",

@@ -79,7 +79,7 @@ ENGINE_TESTS = (
 )
 TARGETS = {
     "feedback": Target(
-        ["resift/feedback/feedback.py"],
+        [f"resift/feedback/{name}.py" for name in ("feedback", "expansion", "ridge", "scope")],
         ["test_feedback", "test_explain"],
     ),
     "judgements": Target(["resift/feedback/judgements.py"], ["test_judgements"]),

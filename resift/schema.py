@@ -3,7 +3,7 @@
 A declaration is a ``msgspec.Struct``. Its annotations contain the type, range, default and description of each field.
 They are used to check values here, and to generate ``/openapi.json``, the signatures of the library, the help of the
 command line and the tables of the documentation. In the ``msgspec.Meta`` of an annotation, ``title`` describes the
-expected values in error messages, for types that :func:`expected` would describe badly.
+expected values in error messages, for types that :func:`expected_values` would describe badly.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
         if values.get(name) is not None:
             arguments[field.name] = convert(name, values[name], field.type)
         elif field.required:
-            raise BadInput(f"{name} is missing", value=name, expected=expected(schema_of(field.type)))
+            raise BadInput(f"{name} is missing", value=name, expected=expected_values(schema_of(field.type)))
     return kind(**arguments)
 
 
@@ -215,7 +215,7 @@ def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInpu
     limit = _max_items(schema)
     if isinstance(value, (list, dict)) and limit is not None and len(value) > limit:
         return TextTooLong(f"{name} has {len(value)} items", value=len(value), expected=f"at most {limit}")
-    return BadInput(f"{name} is {shorten(repr(value))}", value=value, expected=expected(schema))
+    return BadInput(f"{name} is {shorten(repr(value))}", value=value, expected=expected_values(schema))
 
 
 def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
@@ -260,17 +260,17 @@ def _resolve_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
     }
 
 
-def expected(schema: Mapping[str, Any]) -> str:
+def expected_values(schema: Mapping[str, Any]) -> str:
     """Describe in words the values that a JSON Schema accepts.
 
-    >>> expected({"type": "integer", "minimum": 0, "maximum": 1000})
+    >>> expected_values({"type": "integer", "minimum": 0, "maximum": 1000})
     'a whole number from 0 to 1000'
     """
     if "title" in schema and "properties" not in schema:
         return str(schema["title"])
     if "anyOf" in schema:
         return " or ".join(
-            expected(alternative) for alternative in schema["anyOf"] if alternative.get("type") != "null"
+            expected_values(alternative) for alternative in schema["anyOf"] if alternative.get("type") != "null"
         )
     if "enum" in schema:
         return " | ".join(str(value) for value in schema["enum"] if value is not None)
@@ -278,7 +278,7 @@ def expected(schema: Mapping[str, Any]) -> str:
     if kind in ("integer", "number"):
         return _expected_number(schema)
     if kind == "array":
-        return f"a list, each {expected(schema.get('items', {}))}"
+        return f"a list, each {expected_values(schema.get('items', {}))}"
     return {"boolean": "true or false", "string": "a text", "object": "an object"}.get(str(kind), "another value")
 
 

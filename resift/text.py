@@ -47,7 +47,7 @@ _TYPOGRAPHIC = re.compile("[\xa0‘’“”–—…]")
 CONTEXT_DEPENDENT_WORDS = (1, 3)
 """A question of at most 1 content word depends on earlier questions fully, a question of 3 or more not at all."""
 
-_REFERENCE_WORDS = 2  # a question that refers to something counts this many content words fewer
+_REFERENCE_WORDS = 2  # subtracted from the number of content words if a question refers to something
 _SUFFIXES = re.compile(r"(?<=\w)(?:['’](?:s|t|d|m|ll|re|ve)\b|\(e?s\))", re.IGNORECASE)
 _REFERENCE = re.compile(
     r"^(?:and|or|but|so|then|ok|yes|no|any|what about|how about|why not)\b"
@@ -73,7 +73,9 @@ def _stop_words() -> Iterator[frozenset[str]]:
 
 
 STOP_WORDS, _CONTENT_WORDS, ANALYZER_STOP_WORDS = _stop_words()
+
 FUNCTION_WORDS = STOP_WORDS - _CONTENT_WORDS
+"""English stop words without those that can be the subject of a text, such as "fire" and "computer"."""
 
 
 def tokenize(text: str) -> list[str]:

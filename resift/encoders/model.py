@@ -54,7 +54,7 @@ MODEL_FILE = "model.json"
 FREQUENT_WORDS = 20_000
 """Number of most frequent words that :meth:`Model.nearest_words` searches."""
 
-_SCORED_ROWS = 512  # rows that are scored at a time, so that intermediate results stay in the processor's caches
+_SCORED_ROWS = 512  # rows scored at a time, so that intermediate results stay in the processor's caches
 _MAX_SHORT_TEXT = 20_000  # characters of a text whose rows are gathered at once
 
 

@@ -10,8 +10,8 @@ documents, thus changes little.
 
 Each document x of the background joins the sum with the weight of a third of a mark and y = p·q·x, because the query is
 all that is known about documents that nobody judged. This is equivalent to the regression without them in which the
-vectors of the judged documents are multiplied by (I + w/λ · BᵀB)⁻¹, where B are the background's vectors and w is their
-weight: directions that the documents of the index have in common are shrunk. It is a linear discriminant with the
+vectors of the judged documents are multiplied by (I + β/λ · BᵀB)⁻¹, where B are the background's vectors and β is their
+weight. Directions that the documents of the index have in common are thus shrunk. It is a linear discriminant with the
 covariance of the background.
 
 Source: Hariharan, Malik and Ramanan 2012, "Discriminative decorrelation for clustering and classification". They treat
@@ -66,7 +66,7 @@ class Background:
             rows: Array of shape (m, K).
 
         Returns:
-            Array of shape (m, K): the rows times (I + w/λ · BᵀB)⁻¹. Unchanged if there are no background documents.
+            Array of shape (m, K): the rows times (I + β/λ · BᵀB)⁻¹. Unchanged if there are no background documents.
         """
         return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
 
