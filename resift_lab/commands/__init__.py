@@ -1,1 +1,1 @@
-"""The commands that measure and train: ``resift eval``, ``train``, ``vectors`` and ``model``."""
+"""The commands of the laboratory, such as ``resift train`` and ``resift eval``."""

@@ -1,4 +1,4 @@
-"""The texts of documents as commands of the lab read them, with a progress bar."""
+"""Reading of the texts of documents, with a progress bar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resift.query.dsl import document_text
 
 
 def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
-    """The ``records`` of ``files``, with a progress bar by the bytes that have been read."""
+    """Yield the records of files, and show a progress bar of the bytes read."""
     with progress_bar(label) as progress:
         for record in records:
             progress(files.position, files.total)
@@ -21,9 +21,15 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
 
 class CorpusTexts:
-    """The texts of documents, with a progress bar if it has a ``label``.
+    """An iterable of the texts of documents.
 
-    ``left_out`` counts the lines that held no document.
+    Args:
+        files: The files of documents.
+        fields: The text fields; by default, they are chosen by the first documents.
+        label: The label of the progress bar. Without a label, no progress bar is shown.
+
+    Attributes:
+        left_out: The number of lines that contained no document.
     """
 
     def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:
@@ -34,9 +40,12 @@ class CorpusTexts:
         fields, records = choose_fields(self._files, self._fields)
         if self._label is not None:
             records = read_with_progress(records, self._files, self._label)
-        yield from (document_text(one.source, fields) for one in self._counted(records) if isinstance(one, Record))
+        for record in self._counted(records):
+            if isinstance(record, Record):
+                yield document_text(record.source, fields)
 
     def _counted(self, records: Records) -> Records:
+        """Yield all records. Count the lines without a document, and finally print a warning if there are any."""
         first = ""
         for record in records:
             if isinstance(record, BadLine):

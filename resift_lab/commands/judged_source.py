@@ -1,4 +1,4 @@
-"""Where commands have judgements from: the sessions, or what clients did by UBI's log."""
+"""Sources of judgements for commands: sessions, or the log of User Behavior Insights (UBI)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,27 @@ from resift.sessions.sessions import Sessions
 
 @dataclass(frozen=True)
 class JudgedSource:
-    """The sessions in ``store`` beside the documents of ``engine``, and UBI's log beside both."""
+    """The places of sessions and of the UBI log.
+
+    Attributes:
+        engine: The address of the engine with the documents.
+        store: The address of the store with the sessions.
+    """
 
     engine: str
     store: str
 
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
-        """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
+        """Return the judgements of an index's documents.
+
+        Args:
+            engine: The engine with the index.
+            index: The name of the index.
+            from_ubi: Whether to derive judgements from the UBI log instead of reading them from sessions.
+
+        Returns:
+            Each judgement with the id of its session, or of its client.
+        """
         if from_ubi:
             with ubi_log_at(self.engine, self.store) as log:
                 return logged_judgements(log, engine, index, read_actions(service_settings().ubi_actions))
@@ -41,34 +55,51 @@ class JudgedSource:
 
 
 def sourced(command: Command) -> Command:
-    """The options that say where judgements are, joined as the command's ``source``."""
+    """Add the options of a :class:`JudgedSource` to a command, which receives it as ``source``."""
 
-    @wraps(command)  # which also carries the options that the command has already
-    def run(**asked: Any) -> None:
-        named = {field.name: asked.pop(field.name) for field in fields(JudgedSource)}
-        command(source=JudgedSource(**named), **asked)
+    @wraps(command)  # copies the options that the command already has
+    def run(**options: Any) -> None:
+        source_options = {field.name: options.pop(field.name) for field in fields(JudgedSource)}
+        command(source=JudgedSource(**source_options), **options)
 
     return combine_options(engine_option, store_option)(run)
 
 
 def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions) -> list[tuple[str, Judgement]]:
-    """All judgements of an index's documents that follow from a log, each with the client's id, "" if it has none.
+    """Derive judgements of an index's documents from a UBI log.
 
-    What is of an unknown query or an unknown document is left out. Raises what the engine raises.
+    Events with an unknown query or an unknown document are ignored.
+
+    Args:
+        log: The UBI log.
+        engine: The engine with the index.
+        index: The name of the index.
+        actions: The grade of each action.
+
+    Returns:
+        Each judgement with the id of its client, or an empty string for an event without a client.
+
+    Raises:
+        ResiftError: If a search for documents fails.
     """
     of_client: dict[str, list[UbiEvent]] = defaultdict(list)
     for event in log.scan():
         of_client[event.client or event.session].append(event)
     queries = known_queries(log, (event for events in of_client.values() for event in events))
     graded = {id: graded_objects(events, queries, actions) for id, events in of_client.items()}
-    ids = document_ids(engine, index, {name for of_one in graded.values() for _, name, _ in of_one})
-    judged = ((id, one) for id, of_one in graded.items() for one in judgements_from(of_one, ids, index))
-    return [(id, one) for id, one in judged if one.query]
+    objects = {name for client_objects in graded.values() for _, name, _ in client_objects}
+    ids = document_ids(engine, index, objects)
+    judgements: list[tuple[str, Judgement]] = []
+    for client, client_objects in graded.items():
+        of_documents = judgements_from(client_objects, ids, index)
+        judgements += [(client, judgement) for judgement in of_documents if judgement.query]
+    return judgements
 
 
 def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-    """The queries of events by their ids, as far as the log has them."""
-    ids, queries = sorted({event.query_id for event in events if event.query_id}), dict[str, UbiQuery]()
+    """Return the queries of events, by their ids, without ids that the log does not know."""
+    ids = sorted({event.query_id for event in events if event.query_id})
+    queries: dict[str, UbiQuery] = {}
     for start in range(0, len(ids), MAX_CLIENT_EVENTS // 2):
         queries |= log.queries(ids[start : start + MAX_CLIENT_EVENTS // 2])
     return queries

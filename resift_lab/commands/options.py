@@ -1,4 +1,4 @@
-"""Options that only commands of the lab have."""
+"""Command-line options that only commands of the laboratory have."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 
 class WholeNumber(ParameterType):
-    """A whole number, ``least`` or more, that libraries written in C can hold.
+    """The type of options whose value is a whole number of at most 32 bits, as libraries written in C expect.
 
-    Without ``least`` the setting itself says what is too small for it.
+    Args:
+        minimum: The smallest valid number. By default, only the class of the settings checks the number.
     """
 
     name = "integer"
 
-    def __init__(self, least: int = -(2**31)) -> None:
-        self.least = least
+    def __init__(self, minimum: int = -(2**31)) -> None:
+        self.minimum = minimum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Fails for what is none, and for one that is too small or too large."""
-        number: int = click.IntRange(self.least, 2**31 - 1).convert(value, param, ctx)
+        """Return the number. Fails if the value is not a number, or out of range."""
+        number: int = click.IntRange(self.minimum, 2**31 - 1).convert(value, param, ctx)
         return number
 
 
 class Fraction(ParameterType):
-    """A number from 0 to 1."""
+    """The type of options whose value is a number from 0 to 1."""
 
     name = "float"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number. Fails for what is none, NaN, and one beyond."""
+        """Return the number. Fails if the value is not a number, NaN, or out of range."""
         number = float(click.FLOAT.convert(value, param, ctx))
         if not 0 <= number <= 1:  # click.FloatRange lets NaN pass
             self.fail(f"{value} is not in the range 0<=x<=1.", param, ctx)
@@ -47,9 +48,14 @@ class Fraction(ParameterType):
 
 
 def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
-    """The option ``--name`` for a parameter ``name`` of ``settings``, a dataclass of settings or a function.
+    """Return an option for a parameter of a function or a dataclass of settings.
 
-    The default and, unless ``type`` is among the ``attributes`` of the click option, its type are the parameter's.
+    Args:
+        settings: The function or dataclass.
+        name: The name of the parameter, which is also the name of the option. Its default is the option's default.
+        help: The help text of the option.
+        **attributes: Further attributes of the click option. The default ``type`` is the type of the parameter's
+            default.
     """
     default = inspect.signature(settings).parameters[name].default
     if attributes.get("type", type(default)) is int:
@@ -60,29 +66,33 @@ def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: 
 
 
 def seeded(help: str) -> Decorator:
-    """The option ``--seed``; ``help`` says what the seed is of."""
+    """Return the option ``--seed`` with this help text."""
     return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
 
 
 def weighted_name(text: str) -> tuple[str, float]:
-    """``NAME`` or ``NAME=WEIGHT`` as a pair; without a weight it is 1. Raises BadInput if the weight is no number."""
+    """Parse ``NAME`` or ``NAME=WEIGHT``. The default weight is 1.
+
+    Raises:
+        BadInput: If the weight is not a finite number.
+    """
     name, equals, weight = text.rpartition("=")
     try:
         number = float(weight) if equals else 1.0
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT")
+        raise BadInput(f"the weight in {text} is not a number", value=text, expected="NAME or NAME=WEIGHT")
     return name if equals else text, number
 
 
 def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
-    """Option callback: ``NAME[=WEIGHT]`` several times, as a list of pairs."""
+    """Parse several ``NAME[=WEIGHT]`` (a callback of click options)."""
     return [weighted_name(text) for text in value]
 
 
 def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """Option callback: the numbers of ``--split``."""
+    """Parse the three numbers of ``--split`` (a callback of click options)."""
     if value is None:
         return None
     try:
@@ -90,12 +100,12 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
     except ValueError:
         shares = ()
     if len(shares) != 3 or not all(0 <= share < math.inf for share in shares):
-        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30")
+        raise BadInput(f"--split is {value}", value=value, expected="three numbers, for example 60,10,30")
     return shares
 
 
 def checkpoint_beside(out: str) -> Path:
-    """The file that a training into the folder ``out`` keeps its state in; the folder around it is created."""
+    """Return the path of the checkpoint of a training that writes to ``out``. Its parent folder is created."""
     checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     return checkpoint
@@ -106,7 +116,7 @@ vectors_option = click.option(
     default=DEFAULT_MODEL,
     show_default=True,
     metavar="DIR",
-    help="The folder of the word vectors to start from, or resift-en, the packaged ones.",
+    help="A folder with the word vectors to start from, or resift-en for the packaged word vectors.",
 )
 out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
-seed_option = seeded("Number that random choices start from; the same one repeats a result.")
+seed_option = seeded("Seed of all random choices. The same seed gives the same result.")

@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: settings of a training or a measurement, each of the type that its default or its owner has."""
+"""The option ``--set NAME=VALUE`` for settings of a training or an evaluation."""
 
 from __future__ import annotations
 
@@ -16,42 +16,58 @@ _BOOLEANS = {"true": True, "false": False}
 _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def set_option(owner: Callable[..., Any], *others: str) -> Decorator:
-    """The option ``--set`` for the parameters of ``owner`` that have a default, a dataclass of settings or a function.
+def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
+    """Return the option ``--set`` for the parameters with defaults of a function or a dataclass of settings.
 
-    The command gets those that were set as ``settings``. ``others`` are parameters that it has other options for.
+    The command receives the parsed settings as a dictionary, in its parameter ``settings``.
+
+    Args:
+        owner: The function or dataclass.
+        *excluded: Parameters that the command has other options for.
     """
-    known = {
+    defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(owner).parameters.items()
-        if name not in others and isinstance(parameter.default, (int, float, str, type(None)))
+        if name not in excluded and isinstance(parameter.default, (int, float, str, type(None)))
     }
 
-    def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    def parse(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
         hints = get_type_hints(owner)
-        return dict(_setting(text, known, hints) for text in given)
+        return dict(_setting(text, defaults, hints) for text in texts)
 
-    shown = ", ".join(name if default is None else f"{name}={default}" for name, default in known.items())
+    listed = ", ".join(name if default is None else f"{name}={default}" for name, default in defaults.items())
     return click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
         callback=parse,
-        help=f"Set one of: {shown}. May be repeated.",
+        help=f"Change a setting. Settings and their defaults: {listed}. May be repeated.",
     )
 
 
-def _setting(text: str, known: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
-    """``NAME=VALUE`` as the name and a value of its type. Raises BadInput for other names and other values."""
+def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
+    """Parse ``NAME=VALUE``.
+
+    Args:
+        text: The text to parse.
+        defaults: The known settings with their defaults.
+        hints: The type of each setting.
+
+    Raises:
+        BadInput: If the name is unknown, or the value has another type.
+    """
     name, equals, value = text.partition("=")
-    if name not in known or not equals:
-        raise BadInput(f"--set {text}", value=text, expected=f"NAME=VALUE, NAME one of {', '.join(known)}")
-    kind = next(one for one in (get_args(hints[name]) or (hints[name],)) if one is not type(None))
+    if name not in defaults or not equals:
+        raise BadInput(
+            f"invalid setting {text}", value=text, expected=f"NAME=VALUE with a NAME of {', '.join(defaults)}"
+        )
+    types = get_args(hints[name]) or (hints[name],)
+    kind = next(candidate for candidate in types if candidate is not type(None))
     try:
         number = _BOOLEANS[value.lower()] if kind is bool else kind(value)
     except (KeyError, ValueError, OverflowError):
         number = math.nan
     if (isinstance(number, float) and not math.isfinite(number)) or (kind is int and abs(number) >= 2**31):
-        raise BadInput(f"--set {text}", value=text, expected=_EXPECTED[kind])
+        raise BadInput(f"invalid value in {text}", value=text, expected=_EXPECTED[kind])
     return name, number

@@ -1,4 +1,4 @@
-"""The systems that a command line names, for every command that measures some."""
+"""Options by which evaluation commands choose the systems to evaluate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SystemChoice:
-    """The systems that the command line names, and how the result is printed."""
+    """The systems chosen on the command line, and the form of the output.
+
+    Attributes:
+        encoder: The name of an encoder or a baseline.
+        vectors: The folder or name of the word vectors.
+        model: The folder of a saved model, instead of ``encoder``.
+        seed: The seed of all random choices.
+        as_json: Whether to print JSON instead of a table.
+        compare: The name of a second system to compare with.
+    """
 
     encoder: str | None
     vectors: str
@@ -32,10 +41,12 @@ class SystemChoice:
 
     @property
     def name(self) -> str:
-        """The first system's name. Raises BadInput if --encoder and --model both name one."""
+        """The name of the first system. Raises BadInput if both --encoder and --model are set."""
         if self.model and self.encoder:
             raise BadInput(
-                "--model and --encoder", value=[self.model, self.encoder], expected="one of them: a model has its own"
+                "--model and --encoder are both set",
+                value=[self.model, self.encoder],
+                expected="either --model or --encoder, because a model has its own encoder",
             )
         return self.model or self.encoder or "mean"
 
@@ -47,11 +58,11 @@ class SystemChoice:
         return load_system(self.name, None, LEARNERS) if self.model else self.named(self.name)
 
     def other(self) -> System | None:
-        """The system of --compare, if there is one."""
+        """Return the system of --compare, or None if it is not set."""
         return self.named(self.compare) if self.compare else None
 
     def named(self, name: str) -> System:
-        """Any system by its name, with the same word vectors and seed."""
+        """Return a system by its name, with the chosen word vectors and seed."""
         from resift_lab.evaluation.registry import build_system
         from resift_lab.training.systems import LEARNERS, Adapted
 
@@ -60,45 +71,59 @@ class SystemChoice:
         return build_system(name, self.vectors, self.seed, None, learners)
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
-        """Print a report as --json wants it, or as a summary and a table of ``metrics``."""
+        """Print a report.
+
+        Args:
+            report: The report, which is printed as it is with --json.
+            metrics: The metrics to print as a table without --json.
+            summary: A line to print above the table.
+        """
         from resift_lab.evaluation.report import as_json, as_table
 
         click.echo(as_json(report) if self.as_json else f"{summary}\n\n{as_table(report, metrics)}")
 
 
 def warn_unadapted(*systems: System | None) -> None:
-    """Warn of fitted systems that have not been adapted as they should be."""
+    """Print a warning for each system whose adaptation to the documents was not used."""
     for system in systems:
         if note := getattr(system, "note", ""):
             click.echo(f"warning: {note}; the vectors are not adapted", err=True)
 
 
-def system_options(*others: Decorator) -> Decorator:
-    """The options of :class:`SystemChoice`, which the command gets as ``choice``; ``others`` that not every one has."""
+def system_options(*optional: Decorator) -> Decorator:
+    """Return a decorator that adds the options of a :class:`SystemChoice` to a command.
+
+    The command receives it as ``choice``.
+
+    Args:
+        *optional: Options of a :class:`SystemChoice` that not all commands have.
+    """
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def gathered(**asked: Any) -> Any:
-            named = {field.name: asked.pop(field.name) for field in fields(SystemChoice) if field.name in asked}
-            return command(choice=SystemChoice(**named), **asked)
+        def run(**options: Any) -> Any:
+            chosen = {field.name: options.pop(field.name) for field in fields(SystemChoice) if field.name in options}
+            return command(choice=SystemChoice(**chosen), **options)
 
-        return combine_options(*_OWN, *others, json_option)(gathered)
+        return combine_options(*_COMMON_OPTIONS, *optional, json_option)(run)
 
     return decorate
 
 
-_OWN = (
-    click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
+_COMMON_OPTIONS = (
+    click.option("--encoder", metavar="NAME", show_default="mean", help="The name of an encoder or a baseline."),
     click.option(
         "--vectors",
         default=DEFAULT_MODEL,
         show_default=True,
         metavar="DIR",
-        help="The folder of the word vectors, or resift-en, the packaged ones.",
+        help="A folder with word vectors, or resift-en for the packaged word vectors.",
     ),
-    click.option("--model", metavar="DIR", help="The folder of a saved model, in place of --encoder and --vectors."),
-    seeded("Number that random choices start from, in training, intervals and tests."),
+    click.option("--model", metavar="DIR", help="A folder with a saved model, instead of --encoder and --vectors."),
+    seeded("Seed of all random choices in training, intervals and tests."),
 )
 compare_option = click.option(
-    "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
+    "--compare",
+    metavar="NAME|DIR",
+    help="A second encoder or model. The differences from it are printed with their p values.",
 )

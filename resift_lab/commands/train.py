@@ -1,4 +1,4 @@
-"""``resift train`` and its trainings on labelled documents; the others are in modules of their own."""
+"""The command group ``resift train``, with the trainings on labelled documents."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, lazy=_COMMANDS, epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
 def train() -> None:
-    """Train encoders and rerankers on documents of your own.
+    """Train encoders and rerankers on your own documents.
 
-    An interrupted training is continued by the same command: its state is in OUT.checkpoint, or OUT.teacher.
+    The same command continues an interrupted training. 'ro-boew', 'rn-bof' and 'word2doc' save their state in
+    OUT.checkpoint, and 'queries' saves the teacher's vectors in OUT.teacher.
 
-    All of them need the extra 'lab'.
+    Needs the extra 'lab'.
     """
 
 
@@ -46,7 +47,8 @@ labelled_options = combine_options(
         "file",
         required=True,
         metavar="FILE",
-        help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
+        help="A file of JSON lines, plain or gzip, with the fields 'text' and 'label'. A label is the name of a class, "
+        "or an object of classes with weights.",
     ),
     out_option,
     vectors_option,
@@ -58,21 +60,30 @@ labelled_options = combine_options(
 @option_of(RoBoewOptions, "codewords", "Number of codewords.")
 @set_option(RoBoewOptions, "codewords", "seed")
 @labelled_options
-def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **asked: Any) -> None:
-    """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
-    _train_labelled(RoBoewOptions(codewords=codewords, seed=seed, **settings), **asked)
+def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **files: Any) -> None:
+    """Train a bag of embedded words (RO-BoEW) on labelled documents.
+
+    The vector of a text has as many dimensions as there are codewords. The model is written only if documents with the
+    same label are closer to each other than with untrained vectors. Otherwise the exit status is 3.
+    """
+    _train_labelled(RoBoewOptions(codewords=codewords, seed=seed, **settings), **files)
 
 
 @train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
-@option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
+@option_of(RnBofOptions, "size", "Number of dimensions of a text's vector.")
 @set_option(RnBofOptions, "size", "seed")
 @labelled_options
-def rn_bof(settings: dict[str, Any], size: int, seed: int, **asked: Any) -> None:
-    """Learn a neural bag of features from labelled documents: vectors of any size, whatever the codewords."""
-    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **asked)
+def rn_bof(settings: dict[str, Any], size: int, seed: int, **files: Any) -> None:
+    """Train a neural bag of features (RN-BoF) on labelled documents.
+
+    The vector of a text may have any size, independent of the number of codewords. The model is written only if
+    documents with the same label are closer to each other than with untrained vectors. Otherwise the exit status is 3.
+    """
+    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **files)
 
 
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
+    """Train on a file of labelled documents, print the result, and save the model if it is better than untrained."""
     with needs_extra("lab", "training"):
         from resift_lab.training.supervised import train as fit
 
@@ -82,17 +93,17 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     with progress_bar("training") as progress:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
     lines = _summary_lines(summary, time.perf_counter() - started)
-    # None where nothing was held back that could judge
-    kept = summary["better"] is not False
-    if kept:
+    # "better" is None if no document was held back for evaluation. The model is saved in this case, too.
+    save = summary["better"] is not False
+    if save:
         model.table = quantized(model.table)
         model.save(out)
         lines.append(saved_line(model, out))
     checkpoint.unlink(missing_ok=True)
     click.echo("\n".join(lines))
     if options.validation and summary["better"] is None:
-        click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
-    if not kept:
+        click.echo("warning: no class has two documents, so none was held back to evaluate the training", err=True)
+    if not save:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(PROBLEMS_FOUND)
 

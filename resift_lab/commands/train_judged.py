@@ -1,4 +1,4 @@
-"""``resift train reranker`` and ``resift train emboost``: trainings on queries whose relevant documents are known."""
+"""The commands ``resift train reranker`` and ``resift train emboost``, which train on judged queries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ judged_options = combine_options(
         "shares",
         callback=shares_of,
         metavar="A,B,C",
-        help="Shares of training, validation and test queries, in blocks; the test block is never trained on.",
+        help="Shares of training, validation and test queries, for example 60,10,30. The test queries are then never "
+        "used for training.",
     ),
     click.option(
         "--vectors",
@@ -51,18 +52,30 @@ judged_options = combine_options(
         show_default=True,
         metavar="DIR[=WEIGHT]",
         callback=weighted_names,
-        help="Word vectors to start from. May be repeated.",
+        help="A folder with word vectors to start from, or resift-en for the packaged word vectors. May be repeated, "
+        "with weights.",
     ),
 )
 
 
 @click.command("reranker", epilog="Example: resift train reranker --from-feedback news --out trained-reranker")
-@click.option("--collection", "folder", metavar="DIR", help="Judged queries in BEIR's layout: corpus, queries, qrels.")
 @click.option(
-    "--from-feedback", "of_sessions", metavar="INDEX", help="Learn from what sessions judged in this index instead."
+    "--collection",
+    "folder",
+    metavar="DIR",
+    help="A folder of judged queries in BEIR's layout: corpus, queries, qrels.",
 )
 @click.option(
-    "--from-ubi", "of_ubi", metavar="INDEX", help="Learn from what clients did with this index's hits, by UBI, instead."
+    "--from-feedback",
+    "of_sessions",
+    metavar="INDEX",
+    help="Train on the judgements of sessions in this index, instead of --collection.",
+)
+@click.option(
+    "--from-ubi",
+    "of_ubi",
+    metavar="INDEX",
+    help="Train on the clicks on this index's hits in the log of User Behavior Insights, instead of --collection.",
 )
 @sourced
 @judged_options
@@ -81,31 +94,34 @@ def reranker_command(
     as_json: bool,
     settings: dict[str, Any],
 ) -> None:
-    """Train a reranker on judged queries; the index and its vectors stay as they are.
+    """Train a reranker on judged queries. The index and its vectors are not changed.
 
-    Queries of qrels/train.tsv are trained on, those of qrels/dev.tsv choose the result, and those of qrels/test.tsv
-    judge it. With a single qrels.tsv the queries are cut in three by the order of their documents (70, 10 and 20 parts
-    unless --split says otherwise). Without --split all of them train what is written, once the held-back ones have
-    judged.
+    Training uses the queries of qrels/train.tsv, the choice of the epoch and weight those of qrels/dev.tsv, and the
+    final test those of qrels/test.tsv. With a single qrels.tsv, the queries are divided into three blocks in the order
+    of their relevant documents: 70 % for training, 10 % for validation and 20 % for the test. --split changes the
+    shares. Without --split, the written reranker is finally trained on all queries.
 
-    It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
-    which is the model that the index is searched with. If training made nothing better, the untrained reranker is
-    written; if that does not help either, or perhaps by chance (p of 0.05 or more), nothing is written and the exit
-    status is 3. Needs the extra 'lab'.
+    The reranker is compared with searches without it, by BM25 and the vectors of --model, the model that the index is
+    searched with. If training does not improve it, the untrained reranker is written. If the untrained reranker is not
+    significantly better than searches without it either (p < 0.05), nothing is written, and the exit status is 3.
+    Needs the extra 'lab'.
     """
     from resift_lab.training.late_interaction_selection import train_reranker
 
     started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
-        raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
+        raise BadInput(
+            "the source of the judged queries is missing or ambiguous",
+            expected="exactly one of --collection DIR, --from-feedback INDEX and --from-ubi INDEX",
+        )
     index = of_ubi or of_sessions
     searched = load_model(model)
-    with ExitStack() as kept_open:
+    with ExitStack() as stack:
         if index is None:
             data, candidates = read_split_collection(str(folder), shares), None
             served = _served(searched, data.collection.documents)
         else:
-            engine = kept_open.enter_context(engine_at(source.engine))
+            engine = stack.enter_context(engine_at(source.engine))
             info = engine.info(index).for_search(searched)
             data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
             served = _served_index(engine, info, searched, data.collection.document_ids)
@@ -117,7 +133,7 @@ def reranker_command(
 
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
-    """Write the reranker if it helps, and say what was measured; ends the command if it does not."""
+    """Print the report, and save the reranker if it improves searches. Otherwise exit with status 3."""
     lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
         reranker.save(out)
@@ -126,18 +142,20 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
     saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
     if not useful:
-        why = "searches are no better with it, or perhaps by chance (p of 0.05 or more): judge more queries"
-        click.echo(f"warning: {why}; nothing was written to {out}", err=True)
+        reason = "searches with the reranker are not significantly better (p of 0.05 or more): judge more queries"
+        click.echo(f"warning: {reason}; nothing was written to {out}", err=True)
         sys.exit(PROBLEMS_FOUND)
     if report["unlearnable"]:
-        told = f"{report['unlearnable']} queries teach nothing: all of their candidates are relevant"
-        click.echo(f"warning: {told}", err=True)
+        click.echo(
+            f"warning: {report['unlearnable']} queries were not used, because all of their candidates are relevant",
+            err=True,
+        )
     if report["kept"] == "untrained":
-        click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
+        click.echo("warning: training did not improve the reranker; the untrained reranker is saved", err=True)
 
 
 def _served(model: Model, documents: list[str]) -> Served:
-    """Searches of documents as they are served with a model."""
+    """Return a function that searches documents with a model, as the service would."""
     from resift_lab.commands.served_search import ServedSearch
     from resift_lab.evaluation.registry import system_of
     from resift_lab.training.systems import LEARNERS
@@ -146,7 +164,14 @@ def _served(model: Model, documents: list[str]) -> Served:
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
-    """Searches of an index as they are served with a model."""
+    """Return a function that searches an index with a model, as the service would.
+
+    Args:
+        engine: The engine with the index.
+        info: The index.
+        model: The model that the index is searched with.
+        ids: The ids of the documents to return, in the order of their positions.
+    """
     from resift_lab.commands.served_search import IndexSearch
 
     positions = {id: position for position, id in enumerate(ids)}
@@ -159,21 +184,32 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
 def _judged(
     source: JudgedSource, engine: Engine, index: str, from_ubi: bool, pool: int, shares: tuple[float, ...] | None
 ) -> tuple[SplitCollection, list[Any]]:
-    """What was judged, split in blocks, and each query's candidates; prints how much of it there is."""
+    """Read judgements and print their number.
+
+    Returns:
+        The judged queries, divided into training, validation and test queries, and the candidates of each query.
+    """
     from resift_lab.evaluation.judged_collection import judged_collection
 
-    judged = judged_collection(engine, [one for _, one in source.judgements(engine, index, from_ubi)], index, pool)
+    judgements = [judgement for _, judgement in source.judgements(engine, index, from_ubi)]
+    judged = judged_collection(engine, judgements, index, pool)
     collection = judged.collection
     click.echo(
-        f"{len(collection.queries)} queries with a relevant document, {collection.skipped} without one left out; "
-        f"{judged.missing} judgements of documents that are gone",
+        f"{len(collection.queries)} queries with a relevant document (skipped: {collection.skipped} queries without a "
+        f"relevant document, {judged.missing} judgements of deleted documents)",
         err=True,
     )
     return split_in_blocks(collection, shares), judged.candidates
 
 
 def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
-    """The tables of word vectors, mixed with their weights, the documents' idf and dimensions made from letters."""
+    """Mix word vectors with their weights, the documents' idf, and dimensions from the spelling of words.
+
+    Args:
+        sources: The folders of word vectors, with their weights.
+        documents: The texts of the documents, which determine the idf.
+        spelling: The number of dimensions and the weight of the spelling.
+    """
     tables = [load_vectors(name) for name, _ in sources]
     idf = DocumentFrequencies.from_texts(documents)
     return mix_vectors(tables, [weight for _, weight in sources], idf=idf, spelling=spelling)
@@ -200,7 +236,7 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     "folder",
     required=True,
     metavar="DIR",
-    help="Judged queries in BEIR's layout: corpus, queries, qrels.",
+    help="A folder of judged queries in BEIR's layout: corpus, queries, qrels.",
 )
 @judged_options
 @set_option(EmBoostOptions)
@@ -211,13 +247,15 @@ def emboost_command(
     sources: Sources,
     settings: dict[str, Any],
 ) -> None:
-    """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'lab'.
+    """Train an encoder on judged queries: EmBoost's residual network.
 
-    network is fcrr (fully connected) or convrr (convolutional); the paper has rate=0.001 and scale=0.05.
+    '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). The paper uses
+    rate=0.001 and scale=0.05.
 
-    Its vectors are new ones, so documents have to be indexed with it (resift index --model). Queries are split as for
-    "resift train reranker", and those of the test part are never trained on. The epoch that is best on the validation
-    queries is written. If that is the untrained mixture of word vectors, nothing is, and the exit status is 3.
+    Documents must be indexed with the new encoder (resift index --model). Queries are divided as for 'resift train
+    reranker'. The test queries are never used for training. The epoch with the best recall@1 on the validation queries
+    is written. If the untrained mixture of word vectors is best, nothing is written, and the exit status is 3. Needs
+    the extra 'lab'.
     """
     with needs_extra("lab", "training"):
         import resift_lab.training.emboost  # noqa: F401
@@ -227,7 +265,7 @@ def emboost_command(
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]
-    # what is left of the mixture's dimensions are those made from letters
+    # The remaining dimensions of the mixture are those of the spelling.
     blocks.append(table.dim - sum(blocks))
     with progress_bar("training") as progress:
         model, curve = choose_encoder(data.collection, table, blocks, data.split, options, progress)

@@ -1,4 +1,4 @@
-"""``resift train queries``: static queries for documents whose vectors a transformer has made."""
+"""The command ``resift train queries``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,25 +38,33 @@ from resift_lab.training.options import QueryOptions
 from resift_lab.training.queries import EncodedDocuments, train_queries
 from resift_lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
 
+# Prefix of a --teacher that is deployed in the cluster.
 DEPLOYED = "opensearch:"
-_SAMPLE = 10_000  # documents of an index that are learned from, as many as a search gives
+# Documents of an index to train on, the maximum that a search can return.
+_SAMPLE = 10_000
 
 
 @click.command(
     "queries", epilog="Example: resift train queries --index products --field embedding --teacher DIR --out queries"
 )
-@click.option("--corpus", "files", multiple=True, metavar="FILE", help="Documents. May be repeated.")
-@click.option("--index", metavar="INDEX", help="In place of --corpus: an index whose documents have vectors.")
-@click.option("--field", metavar="NAME", help="With --index: the knn_vector field that the vectors are in.")
+@click.option("--corpus", "files", multiple=True, metavar="FILE", help="A file of documents. May be repeated.")
+@click.option("--index", metavar="INDEX", help="An index whose documents have vectors, instead of --corpus.")
+@click.option("--field", metavar="NAME", help="The knn_vector field with the vectors of the documents of --index.")
 @click.option(
     "--teacher",
     required=True,
     metavar="DIR|URL|ID",
-    help="The model that makes the documents' vectors: a sentence-transformers folder; an endpoint in OpenAI's shape, "
-    "as https://host/v1, whose key RESIFT_TEACHER_KEY holds; or opensearch:ID, a model deployed in the cluster.",
+    help="The model that encodes the documents: the folder of a sentence-transformers model; the base URL of an "
+    "endpoint in the format of OpenAI's API, for example https://host/v1, with its key in RESIFT_TEACHER_KEY; or "
+    "opensearch:ID, a model that is deployed in the cluster.",
 )
-@click.option("--teacher-model", metavar="NAME", help="The model to ask an endpoint for.")
-@click.option("--prefix", default="", metavar="TEXT", help='What the teacher wants before a query, as "query: ".')
+@click.option("--teacher-model", metavar="NAME", help="The name of the model, if the endpoint has several.")
+@click.option(
+    "--prefix",
+    default="",
+    metavar="TEXT",
+    help="A text that the teacher expects before each query, for example 'query: '.",
+)
 @out_option
 @vectors_option
 @fields_option
@@ -67,91 +76,114 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
     show_envvar=True,
     metavar="URL",
     callback=lambda context, parameter, value: value and checked_address(context, parameter, value),
-    help="The cluster of --index and of a deployed teacher.",
+    help="The cluster with --index or with the deployed teacher.",
 )
 @json_option
-def queries_command(out: str, as_json: bool, **asked: Any) -> None:
-    """Learn queries for documents that have a transformer's vectors, so that no search needs the transformer.
+def queries_command(out: str, as_json: bool, **options: Any) -> None:
+    """Train static queries for documents that have a transformer's vectors, so that searches need no transformer.
 
-    The teacher, the model that made the vectors, is given words and parts of the documents once. What it answers is
-    kept in OUT.teacher, so that a training that was interrupted goes on. With --index the documents' own vectors are
-    learned from too; resift attach INDEX --vectors --model OUT then searches by them.
+    The teacher, the model that encoded the documents, encodes words and passages of the documents once. Its vectors are
+    cached in OUT.teacher, so that an interrupted training can continue. With --index, the documents' own vectors are
+    used as well. Then 'resift attach INDEX --vectors --model OUT' lets searches use the trained model.
 
-    Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
-    itself. It chooses the vectors' weight in searches too, 0 where these are no better. Needs the extra
-    'lab'.
+    A part of the documents is held back for evaluation. If training makes the result worse, the teacher's vectors of
+    single words are used unchanged. The held-back documents also choose the weight of the vectors in searches, which is
+    0 if searches with the vectors are not better. Needs the extra 'lab'.
     """
-    started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
-    model = _learned(memory=memory, **asked)
-    found = model.table.info["taught"]
-    lines = _found_lines(found, time.perf_counter() - started)
+    started, cache = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
+    model = _trained(_Options(**options), cache)
+    evaluation = model.table.info["taught"]
+    lines = _report_lines(evaluation, time.perf_counter() - started)
     model.save(out)
-    shutil.rmtree(memory, ignore_errors=True)
-    print_report({**found, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
+    shutil.rmtree(cache, ignore_errors=True)
+    print_report({**evaluation, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
     if not model.alpha:
         click.echo(
-            "warning: searches are no better with these vectors, which weigh nothing without a session", err=True
+            "warning: searches are no better with these vectors, so their weight without a session is 0", err=True
         )
-    if found["worse"]:
-        click.echo("warning: training made it worse; the teacher's vectors of single words are used", err=True)
+    if evaluation["worse"]:
+        click.echo("warning: training made the result worse; the teacher's vectors of single words are used", err=True)
 
 
-def _learned(
-    memory: Path,
-    files: tuple[str, ...],
-    index: str | None,
-    field: str | None,
-    teacher: str,
-    teacher_model: str | None,
-    prefix: str,
-    vectors: str,
-    fields: list[str] | None,
-    url: str | None,
-    settings: dict[str, Any],
-) -> StaticQueries:
-    if bool(files) == bool(index):
-        found = f"--corpus and --index {index}" if index else "no documents"
-        raise BadInput(found, expected="--corpus FILE, or --index INDEX")
-    if (index is None) != (field is None):
-        found = f"--field {field} without --index" if index is None else f"--index {index} without --field"
-        raise BadInput(found, expected="both, or neither")
-    options, table = QueryOptions(**settings), load_vectors(vectors)
+@dataclass(frozen=True)
+class _Options:
+    """The options of ``resift train queries`` that determine the training."""
+
+    files: tuple[str, ...]
+    index: str | None
+    field: str | None
+    teacher: str
+    teacher_model: str | None
+    prefix: str
+    vectors: str
+    fields: list[str] | None
+    url: str | None
+    settings: dict[str, Any]
+
+    def check(self) -> None:
+        """Raise BadInput if the source of the documents is missing, incomplete or ambiguous."""
+        if bool(self.files) == bool(self.index):
+            problem = f"--corpus and --index {self.index} are both set" if self.index else "there are no documents"
+            raise BadInput(problem, expected="--corpus FILE, or --index INDEX")
+        if (self.index is None) != (self.field is None):
+            problem = f"--field {self.field} is set without --index"
+            if self.index is not None:
+                problem = f"--index {self.index} is set without --field"
+            raise BadInput(problem, expected="both --index and --field, or neither")
+
+
+def _trained(options: _Options, cache: Path) -> StaticQueries:
+    """Open the teacher, read the documents, and train."""
+    options.check()
+    settings, table = QueryOptions(**options.settings), load_vectors(options.vectors)
     with ExitStack() as stack:
-        engine = stack.enter_context(_opened(url)) if index or teacher.startswith(DEPLOYED) else None
-        encode, name = _encoder(teacher, engine, teacher_model)
-        if engine is None or index is None:
-            texts, documents = list(CorpusTexts(Files(files), fields, "reading")), None
+        needs_cluster = options.index is not None or options.teacher.startswith(DEPLOYED)
+        engine = stack.enter_context(_opened(options.url)) if needs_cluster else None
+        encode, name = _encoder(options.teacher, engine, options.teacher_model)
+        if engine is None or options.index is None:
+            texts = list(CorpusTexts(Files(options.files), options.fields, "reading"))
+            documents = EncodedDocuments(texts)
         else:
-            texts, documents = _indexed(engine, index, str(field), fields)
+            documents = _indexed(engine, options.index, str(options.field), options.fields)
         with progress_bar("learning", "texts") as progress:
-            taught = Teacher(name, encode, memory, prefix)
-            return train_queries(EncodedDocuments(texts, documents, field), taught, table, options, progress)
+            return train_queries(documents, Teacher(name, encode, cache, options.prefix), table, settings, progress)
 
 
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     if url is None:
-        raise BadInput("no cluster", expected="--engine URL, or OPENSEARCH_URL")
+        raise BadInput("no cluster is set", expected="--engine URL, or OPENSEARCH_URL")
     return closing(open_cluster(url))
 
 
 def _encoder(
     name: str, engine: OpenSearchEngine | None, model: str | None
 ) -> tuple[Callable[[Sequence[str]], Floats], str]:
-    """What encodes the texts of a call, and the teacher's name."""
+    """Return the encoder of a teacher, and the teacher's name.
+
+    Args:
+        name: The value of --teacher.
+        engine: The cluster, for a teacher that is deployed in it.
+        model: The name of the model at an endpoint.
+    """
     if name.startswith(DEPLOYED) and engine is not None:
         return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
     if name.startswith(("http://", "https://")):
-        address = without_credentials(name)  # which errors quote; the key is how one is let in
-        return endpoint_teacher(
-            address, model, os.environ.get("RESIFT_TEACHER_KEY")
-        ), f"{address} {model}" if model else address
+        # Errors quote the address, so it must not contain credentials. The endpoint is authenticated by the key.
+        address = without_credentials(name)
+        encode = endpoint_teacher(address, model, os.environ.get("RESIFT_TEACHER_KEY"))
+        return encode, f"{address} {model}" if model else address
     return folder_teacher(name), str(Path(name).resolve())
 
 
-def _indexed(
-    engine: OpenSearchEngine, index: str, field: str, fields: Sequence[str] | None
-) -> tuple[list[str], Floats]:
-    """Texts of documents that an index has vectors of, some thousands drawn by chance, and these (N, D)."""
+def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[str] | None) -> EncodedDocuments:
+    """Read a random sample of documents with their vectors from an index.
+
+    Args:
+        engine: The cluster.
+        index: The name of the index.
+        field: The ``knn_vector`` field with the vectors.
+        fields: The text fields; by default, they are guessed from some documents.
+    """
     target, *_ = targets(Cluster(engine), index)
     if target.fields.get(field) != "knn_vector":
         names = [name for name, kind in target.fields.items() if kind == "knn_vector"]
@@ -160,27 +192,29 @@ def _indexed(
     chosen = fields or guessed_fields(target, sampled_sources(engine, target))
     if fields is None:
         click.echo(f"text fields: {', '.join(chosen)} (by some documents; --fields overrules)", err=True)
-    found = engine.sample(index, _SAMPLE, list(chosen), field)
-    held = [
-        (document_text(hit["_source"], chosen), vector)
-        for hit, vector in zip(found.hits, found.vectors, strict=True)
-        if vector is not None
-    ]
-    if not held:
-        raise BadInput(f"no document of {index!r} has a vector in {field!r}", value=field, expected="vectors to learn")
-    texts, vectors = zip(*held, strict=True)
-    return list(texts), np.stack(vectors)
+    sample = engine.sample(index, _SAMPLE, list(chosen), field)
+    texts, vectors = [], []
+    for hit, vector in zip(sample.hits, sample.vectors, strict=True):
+        if vector is not None:
+            texts.append(document_text(hit["_source"], chosen))
+            vectors.append(vector)
+    if not texts:
+        raise BadInput(
+            f"no document of {index!r} has a vector in {field!r}", value=field, expected="a field with vectors"
+        )
+    return EncodedDocuments(texts, np.stack(vectors), field)
 
 
-def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
-    """What was found with the documents that were held back."""
+def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
+    """Return the evaluation of a training as lines of text."""
     heads = ("untrained", "trained", "teacher")
-    figures = "".join(f"{found[f'mrr_{key}']:11.3f}" for key in ("before", "after", "teacher"))
+    values = "".join(f"{evaluation[f'mrr_{key}']:11.3f}" for key in ("before", "after", "teacher"))
+    held_back = f"({evaluation['held_back']} documents held back; p {evaluation['p']:.4f})"
     return [
-        f"{found['documents']} documents, {found['texts']} texts, {found['words']} words, {seconds:.0f} s",
-        f"{'':21}{''.join(f'{head:>11}' for head in heads)}   ({found['held_back']} documents held back; "
-        f"p {found['p']:.4f})",
-        f"{'mean reciprocal rank':21}{figures}",
-        f"cosine with the teacher's own queries, less their mean: {found['cosine']:.3f}",
-        f"weight of these vectors in searches (alpha) {found['alpha']:.2f}: {found['why']}",
+        f"{evaluation['documents']} documents, {evaluation['texts']} texts, {evaluation['words']} words, "
+        f"{seconds:.0f} s",
+        f"{'':21}{''.join(f'{head:>11}' for head in heads)}   {held_back}",
+        f"{'mean reciprocal rank':21}{values}",
+        f"cosine with the teacher's queries, after subtracting the mean: {evaluation['cosine']:.3f}",
+        f"weight of these vectors in searches (alpha) {evaluation['alpha']:.2f}: {evaluation['why']}",
     ]

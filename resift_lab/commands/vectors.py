@@ -1,4 +1,4 @@
-"""``resift vectors`` and ``resift model``: tables of word vectors, and untrained encoders made from them."""
+"""The commands ``resift vectors`` and ``resift model``."""
 
 from __future__ import annotations
 
@@ -37,15 +37,18 @@ from resift_lab.vectors.convert import convert
 from resift_lab.vectors.mixture import mix_vectors
 from resift_lab.vectors.model2vec import write_model2vec
 
-_DISTILLED, _SENTENCES = 60_000, 100_000  # words that are kept, and sentences that are taken, as for resift-en
+# Maximum numbers of distilled words and of sentences for refinement. The packaged table resift-en has the same.
+_DISTILLED = 60_000
+_SENTENCES = 100_000
 
 
 @click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
 def vectors() -> None:
-    """Make tables of word vectors: train, convert, distil, mix or refine them."""
+    """Create tables of word vectors: train, convert, distil, mix, refine or export them."""
 
 
 def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
+    """Return the document frequencies of words in files, or None without files."""
     return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
 
 
@@ -60,26 +63,35 @@ def _save(table: WordVectors, out: str) -> None:
 @set_option(train_word2vec)
 @out_option
 def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
-    """Train word2vec on the texts of your documents. Needs the extra 'lab'."""
+    """Train word2vec on the texts of the documents in FILE. Needs the extra 'lab'.
+
+    Use 'resift train self' instead to adapt existing word vectors, which needs fewer documents.
+    """
     texts = CorpusTexts(Files(files), fields, "reading")
     _save(train_word2vec(texts, **settings), out)
 
 
 @vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
 @click.argument("file", metavar="FILE|DIR")
-@option_of(convert, "limit", "Keep only this many words, the first of the file.", type=WholeNumber(1))
+@option_of(convert, "limit", "Read only the first words of the file, up to this number.", type=WholeNumber(1))
 @click.option(
-    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
+    "--corpus",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A file of documents whose words are added. May be repeated.",
 )
 @out_option
 def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
-    """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
+    """Convert a file of word vectors, or the folder of a static model, to a table of word vectors.
 
-    Files need the extra 'lab'. With --corpus every word of the documents gets a vector, from the subwords of
-    fastText's .bin file.
+    FILE is in word2vec's, GloVe's or fastText's format. With --corpus, every word of the documents gets a vector. This
+    needs the subwords in fastText's .bin format.
 
-    Folders of model2vec, and of sentence-transformers with a StaticEmbedding, have rows for pieces of words: with
-    --corpus all words of the documents get a vector, without it those that are one piece. Needs the extra 'lab'.
+    DIR is a folder of model2vec, or of sentence-transformers with a StaticEmbedding. Its vectors belong to word pieces.
+    With --corpus, every word of the documents gets a vector. Words that are a single piece always get a vector.
+
+    Needs the extra 'lab'.
     """
     corpus = _document_frequencies(files)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
@@ -90,9 +102,10 @@ def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: s
 @click.argument("source", metavar="DIR")
 @out_option
 def export_command(source: str, out: str) -> None:
-    """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'lab'.
+    """Export word vectors as a folder of model2vec, which sentence-transformers can also read.
 
-    resift-en is the packaged one. sentence-transformers reads the folder too.
+    DIR is a folder with word vectors or with a model of the kind 'mean', or resift-en for the packaged model. Needs the
+    extra 'lab'.
     """
     is_model = source == DEFAULT_MODEL or Path(source, MODEL_FILE).is_file()
     table = plain_mean_table(load_model(source)) if is_model else load_vectors(source)
@@ -102,11 +115,15 @@ def export_command(source: str, out: str) -> None:
 
 @vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")
 @click.argument("folder")
-@click.option("--words", metavar="FILE", help="A word a line, the most frequent first.")
+@click.option("--words", metavar="FILE", help="A file with a word on each line, most frequent first.")
 @click.option(
-    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
+    "--corpus",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A file of documents whose words are used. May be repeated.",
 )
-@option_of(DistillOptions, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
+@option_of(DistillOptions, "dim", "Number of dimensions of the word vectors.", type=WholeNumber(1))
 @out_option
 def distill_command(
     folder: str,
@@ -115,40 +132,47 @@ def distill_command(
     out: str,
     **settings: Any,
 ) -> None:
-    """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'.
+    """Distil word vectors from the sentence-transformers model in FOLDER. Needs the extra 'lab'.
 
-    With --corpus every word of your documents gets a vector, in whatever language the model knows. Those words come
-    first; with --words too, the words of the list that the documents lack follow. The first 60,000 are kept.
+    The model encodes each word separately. The words come from the documents of --corpus, most frequent first, and then
+    from the list of --words. They may be in any language that the model knows. At most 60,000 words are used.
     """
     if words is None and not files:
         raise BadInput("distilling needs words", expected="--words, --corpus or both")
     corpus = _document_frequencies(files)
-    own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
-    listed = [] if words is None else read_words(words)
+    corpus_words = [word for word, _ in corpus.frequency.most_common()] if corpus else []
+    listed_words = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
-        table = distill(folder, chain(own, listed), DistillOptions(limit=_DISTILLED, **settings), progress)
+        table = distill(
+            folder, chain(corpus_words, listed_words), DistillOptions(limit=_DISTILLED, **settings), progress
+        )
     _save(quantized(table), out)
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
+    """Parse ``DIM`` or ``DIM=WEIGHT`` (a callback of click options)."""
     if value is None:
         return None
     dim, weight = weighted_name(value)
     if not dim.isdecimal():
-        raise BadInput(f"--spelling {value}", value=value, expected="DIM or DIM=WEIGHT")
+        raise BadInput(f"--spelling is {value}", value=value, expected="DIM or DIM=WEIGHT")
     return int(dim), weight
 
 
 @vectors.command("mix", epilog="Example: resift vectors mix resift-en=1 own-vectors=0.5 --out mixed")
 @click.argument("sources", nargs=-1, required=True, metavar="DIR[=WEIGHT]...", callback=weighted_names)
 @click.option(
-    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
+    "--corpus",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A file of documents, whose inverse document frequencies become the weights of words. May be repeated.",
 )
 @click.option(
     "--spelling",
     metavar="DIM[=WEIGHT]",
     callback=_parse_spelling,
-    help="Add DIM dimensions made from letters, so that every word of the corpus has a vector.",
+    help="Add DIM dimensions that are computed from character n-grams, so that every word of the corpus has a vector.",
 )
 @out_option
 def mix_command(
@@ -157,7 +181,11 @@ def mix_command(
     spelling: tuple[int, float] | None,
     out: str,
 ) -> None:
-    """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'lab'."""
+    """Combine tables of word vectors into a single table, whose vectors are concatenated.
+
+    DIR is a folder with word vectors, or resift-en for the packaged word vectors. WEIGHT scales the vectors of a table;
+    the default is 1. --spelling needs the extra 'lab'.
+    """
     tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files)
     _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)
@@ -176,9 +204,11 @@ def refine_command(
     fields: list[str] | None,
     out: str,
 ) -> None:
-    """Refine word vectors on texts, with the sentence-transformers model in FOLDER as the teacher.
+    """Refine word vectors on sentences that the sentence-transformers model in FOLDER encodes.
 
-    100,000 sentences are drawn, from all files alike, however large each is. Needs the extra 'distill'.
+    Vectors and weights of words are trained so that the weighted mean of a sentence's words is close to the model's
+    vector of the sentence. Up to 100,000 sentences are drawn from the documents in FILE. If there are several files,
+    each contributes the same number, as far as it has enough sentences. Needs the extra 'lab'.
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
@@ -191,7 +221,11 @@ def refine_command(
 @vectors_option
 @out_option
 def build(encoder: str, vectors: str, out: str) -> None:
-    """Make an untrained model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
+    """Create a model from word vectors without training.
+
+    ENCODER is 'mean' (weighted mean of word vectors), 'sfbow' or 'sfbow:UNIVERSE' (static fuzzy bag of words), or
+    'boew:K' or 'boew:K,SIGMA' (bag of embedded words with K codewords of the width SIGMA).
+    """
     model = build_model(encoder, load_vectors(vectors))
     model.save(out)
     click.echo(saved_line(model, out))

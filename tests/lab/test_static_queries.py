@@ -385,13 +385,13 @@ def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVect
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "no documents"),
-        (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index b"),
-        (["--index", "b"], "--index b without --field"),
-        (["--corpus", "a", "--field", "c"], "--field c without --index"),
+        ([], "there are no documents"),
+        (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index b are both set"),
+        (["--index", "b"], "--index b is set without --field"),
+        (["--corpus", "a", "--field", "c"], "--field c is set without --index"),
         (["--corpus", "a", "--set", "texts=3"], "texts"),
         (["--corpus", "nowhere.jsonl"], "teacher"),
-        (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster"),
+        (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster is set"),
     ],
 )
 def test_the_command_says_what_is_wrong(

@@ -329,11 +329,11 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--split", "a,b"], "--split a,b"),
+        (["--split", "a,b"], "--split is a,b"),
         (["--split", "60,40"], "split"),
         (["--set", "negatives=31"], "31 negatives cannot be drawn from 30"),
         (["--set", "epochs=0"], "epochs is 0"),
-        (["--vectors", "resift-en=x"], "resift-en=x has no weight"),
+        (["--vectors", "resift-en=x"], "the weight in resift-en=x is not a number"),
         (["--set", "pool=200", "--set", "negatives=200"], "200 documents are too few for 200 negatives"),
     ],
 )
