@@ -1,4 +1,4 @@
-"""``resift reranker``: what was trained is put into service, if it helps, and taken out again."""
+"""The command group ``resift reranker``, which puts a trained reranker into service or removes it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from resift.errors import BadInput, ModelNotFound
 
 @click.group("reranker", epilog="Example: resift reranker use trained-reranker")
 def reranker_group() -> None:
-    """Put a trained reranker into service, or take it out again.
+    """Put a trained reranker into service, or remove it.
 
-    The service looks for it in the folder that RESIFT_RERANKER names, or "reranker".
+    The service reads the reranker from the folder in RESIFT_RERANKER, or by default from the folder 'reranker'.
     """
 
 
@@ -31,72 +31,88 @@ def reranker_group() -> None:
     "indices",
     multiple=True,
     metavar="NAME",
-    show_default="those that it learned from, else all",
-    help="An index whose searches it orders. May be repeated.",
+    show_default="the indices that it was trained on, or else all indices",
+    help="An index to use the reranker for. May be repeated.",
 )
 def use_reranker(source: str, indices: tuple[str, ...]) -> None:
-    """Serve the trained reranker in DIR. A service reads it when it starts; indices stay as they are.
+    """Put the trained reranker in DIR into service.
 
-    RESIFT_MODEL names the model that the service searches with. The gain is unknown with any other model than the one
-    that the reranker was judged with.
+    The service reads the reranker when it starts. Indices are not changed. A warning is printed if the reranker was
+    evaluated with another model than RESIFT_MODEL, the model that the service searches with.
     """
     settings = service_settings()
     folder = settings.reranker
-    found = put_into_service(source, folder, indices)
-    of = ", ".join(found.indices) or "all indices"
-    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
-    for doubt in doubts(found, load_model(settings.model).hash):
-        click.echo(f"warning: {doubt}", err=True)
+    reranker = put_into_service(source, folder, indices)
+    index_names = ", ".join(reranker.indices) or "all indices"
+    click.echo(f"{reranker.name}, hash {reranker.hash}, is in service from {folder}, for {index_names}")
+    for warning in reranker_warnings(reranker, load_model(settings.model).hash):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
 def drop_reranker() -> None:
-    """Take the trained reranker out of service, for services that start from now on."""
+    """Remove the trained reranker from service. A running service uses it until it is restarted."""
     folder = service_settings().reranker
-    take_out_of_service(folder)
-    click.echo(f"nothing is in service from {folder}")
+    remove_from_service(folder)
+    click.echo(f"the reranker in {folder} was removed")
 
 
 def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> LateInteraction:
-    """Copy the trained reranker in the folder ``source`` to ``folder``, and return it.
+    """Copy a trained reranker to the folder from which the service reads it.
 
-    It is for the ``indices`` of these names alone; without them for those that it learned from, if that is known.
-    Raises ModelNotFound if there is none, CorruptModel if it is damaged, and BadInput if searches were found no better
-    with it when it was judged, and for a name that no index can have; then ``folder`` stays as it is.
+    Args:
+        source: The folder with the trained reranker.
+        folder: The folder from which the service reads it. It does not change if an error is raised.
+        indices: The indices to use the reranker for; by default the indices that it was trained on.
+
+    Raises:
+        ModelNotFound: If ``source`` contains no reranker.
+        CorruptModel: If the reranker is damaged.
+        BadInput: If the reranker did not improve searches when it was evaluated, or the name of an index is invalid.
     """
     names = [check_name(index) for index in indices]
     reranker = LateInteraction.load(source)
-    if not _judgement(reranker).get("better", True):
-        message = f"the reranker in {source} made searches no better when it was judged"
-        raise BadInput(message, value=source, expected="one that helps: more judged queries, or none in service")
+    if not _training_report(reranker).get("better", True):
+        message = f"the reranker in {source} did not improve searches when it was evaluated"
+        raise BadInput(message, value=source, expected="a reranker that improves searches: train on more judged queries")
     if names:
         reranker.info["indices"] = names
     reranker.save(folder)
     return reranker
 
 
-def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
-    """Why a reranker may do less than it should beside the vectors of the search model of this hash."""
-    judgement = _judgement(reranker)
-    if "better" not in judgement:
-        return ["it was not judged by queries that it was not trained on"]
-    found = []
-    if (other := reranker.info.get("beside")) != model_hash:
-        found.append(
-            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "
-            "--model of the service"
-        )
-    return found
+def reranker_warnings(reranker: LateInteraction, model_hash: str) -> list[str]:
+    """Return reasons why a reranker may be less useful than in its evaluation.
+
+    Args:
+        reranker: The reranker.
+        model_hash: The hash of the model that the service searches with.
+    """
+    if "better" not in _training_report(reranker):
+        return ["the reranker was not evaluated on held-back queries"]
+    evaluated_with = reranker.info.get("beside")
+    if evaluated_with != model_hash:
+        return [
+            f"the reranker was evaluated with the vectors of model {evaluated_with}, but the service uses model "
+            f"{model_hash}: train the reranker with --model set to the model of the service"
+        ]
+    return []
 
 
-def _judgement(reranker: LateInteraction) -> dict[str, Any]:
-    """What the training found out; empty for a reranker that was made in another way."""
+def _training_report(reranker: LateInteraction) -> dict[str, Any]:
+    """Return the report of the training; an empty dictionary for a reranker without training."""
     report: dict[str, Any] = reranker.info.get("report", {})
     return report
 
 
-def take_out_of_service(folder: str) -> None:
-    """Delete ``folder``, where a trained reranker is in service. Raises ModelNotFound if none is."""
+def remove_from_service(folder: str) -> None:
+    """Delete the folder from which the service reads a trained reranker.
+
+    Raises:
+        ModelNotFound: If the folder contains no reranker.
+    """
     if not (Path(folder) / RERANKER_FILE).is_file():
-        raise ModelNotFound(f"no trained reranker in {folder}", value=folder, expected="one that is in service")
+        raise ModelNotFound(
+            f"there is no trained reranker in {folder}", value=folder, expected="the folder of a reranker in service"
+        )
     shutil.rmtree(folder)

@@ -26,7 +26,7 @@ from resift.reranker import Config, create_app
 from resift.service.answers import ServedReranker
 from resift.service.connect import open_engine, open_session_store
 from resift.sessions.sessions import Sessions
-from resift_lab.commands.reranker import put_into_service, take_out_of_service
+from resift_lab.commands.reranker import put_into_service, remove_from_service
 from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 FIRE = {"match": {"text": "fire"}}
@@ -220,7 +220,7 @@ def test_a_broken_reranker_does_not_come_into_service(late: LateInteraction, fol
     assert found.hash == late.hash
     with pytest.raises(CorruptModel, match="cannot be read"):
         ServedReranker(folder)
-    take_out_of_service(folder)
+    remove_from_service(folder)
     assert ServedReranker(folder).get() is None
     with pytest.raises(ModelNotFound):
         put_into_service(str(tmp_path / "none"), folder)

@@ -90,7 +90,7 @@ def test_clicks_of_clients_are_a_judgement_list(filled: str, monkeypatch: pytest
     body = exported("judgments", filled, "--from-ubi")
     assert (body["name"], body["description"]) == (
         f"{filled} clicks",
-        f"By Resift, of clients (UBI) that searched {filled}",
+        f"Exported by Resift from clicks (UBI) in {filled}",
     )
     found = ratings(body)
     assert found["rain"] == {"rain": "1.000"}
@@ -99,7 +99,7 @@ def test_clicks_of_clients_are_a_judgement_list(filled: str, monkeypatch: pytest
     monkeypatch.setenv("RESIFT_UBI_ACTIONS", "click=-1,purchase=0.5")
     counted = ratings(exported("judgments", filled, "--from-ubi"))
     assert counted == {"fire": {"wood": "0.000"}, "rain": {"rain": "0.500"}}
-    for actions, message in (("click", "ACTION=GRADE"), ("wink=1", "nobody judged a document")):
+    for actions, message in (("click", "ACTION=GRADE"), ("wink=1", "there are no judgements of documents")):
         monkeypatch.setenv("RESIFT_UBI_ACTIONS", actions)
         assert message in CliRunner().invoke(main, ["export", "judgments", filled, "--from-ubi"]).stderr
 
@@ -154,7 +154,7 @@ def test_judgements_are_qrels_of_trec(filled: str, here: Path) -> None:
 def test_queries_are_a_query_set_without_those_that_the_workbench_refuses(filled: str) -> None:
     ran = resift("export", "query-set", filled)
     assert json.loads(ran.stdout)["querySetQueries"] == [{"queryText": "bush fire"}]
-    assert "1 queries, 1 that the Workbench does not take left out" in ran.stderr
+    assert "1 queries; 1 queries that the Workbench rejects were skipped" in ran.stderr
     rows = exported("query-set", filled, "--with-sessions")["querySetQueries"]
     assert rows == [{"queryText": "bush fire", "session": "anna"}, {"queryText": "bush fire", "session": "bob"}]
     rows = exported("query-set", filled, "--with-sessions", "--from-ubi")["querySetQueries"]
@@ -192,7 +192,7 @@ def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine
         (["judgments", "INDEX", "--format", "trec"], "--out DIR"),
         (["judgments", "INDEX", "--out", "."], "is a folder"),
         (["judgments", "INDEX", "--format", "beir", "--out", "sessions.db"], "is a file"),
-        (["query-set", "INDEX", "--store", "none.db"], "nobody judged a document"),
+        (["query-set", "INDEX", "--store", "none.db"], "there are no judgements of documents"),
         (["judgments", "no-such-index"], "no-such-index"),
         (["search-configuration", "no-such-index"], "no-such-index"),
     ],

@@ -291,7 +291,7 @@ def test_a_reranker_is_judged_with_static_queries_and_their_teacher(
     monkeypatch.setenv("RESIFT_MODEL", "resift-en")
     assert f"beside the vectors of model {model.hash}, and not of" in resift("reranker", "use", out).stderr
     monkeypatch.setenv("RESIFT_MODEL", str(tmp_path / "queries"))
-    assert "judged beside" not in resift("reranker", "use", out).stderr
+    assert "evaluated with" not in resift("reranker", "use", out).stderr
 
 
 def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVectors) -> None:
