@@ -113,8 +113,8 @@ def _nothing_judged(index: str) -> BadInput:
 def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_sessions: bool, out: str | None) -> None:
     """Export the queries with judgements as a query set of the Search Relevance Workbench.
 
-    Queries that the Workbench rejects are skipped. They contain quotes, backslashes or one of the characters < > # :, or
-    have more than 2,000 characters.
+    Queries that the Workbench rejects are skipped. They contain quotes, backslashes or one of the characters < > # :,
+    or have more than 2,000 characters.
     """
     with engine_at(source.engine) as engine:
         engine.info(index)

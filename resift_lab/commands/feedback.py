@@ -1,4 +1,4 @@
-"""``resift eval feedback``: what relevance feedback by a simulated user does to rankings."""
+"""The command ``resift eval feedback``, which evaluates relevance feedback by a simulated user."""
 
 from __future__ import annotations
 
@@ -20,99 +20,110 @@ if TYPE_CHECKING:
     from resift_lab.evaluation.feedback.bench import FeedbackBench
     from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 
+# Codewords of the model that ranks first in the paper's protocol.
 _CODEWORDS = 64
 
 
 @click.command("feedback", epilog="Example: resift eval feedback DIR --method ridge+lexical")
 @click.argument("folder", required=False, metavar="[DIR]")
-@click.option("--train", metavar="FILE", help="Labelled documents to search, instead of DIR.")
-@click.option("--test", metavar="FILE", help="Labelled documents that are the queries.")
+@click.option("--train", metavar="FILE", help="A file of labelled documents to search, instead of DIR.")
+@click.option("--test", metavar="FILE", help="A file of labelled documents that are used as queries.")
 @click.option(
     "--method",
     "methods",
     multiple=True,
     metavar="NAME",
     show_default=DEFAULT_METHOD,
-    help="How the session learns. May be repeated.",
+    help="A feedback method to evaluate. May be repeated.",
 )
 @set_option(FeedbackOptions, "seed")
 @click.option(
     "--alpha",
     type=Fraction(),
     show_default="the encoder's own",
-    help="Weight of the similarity against BM25, before any feedback.",
+    help="Weight of the vectors relative to BM25 in searches without feedback.",
 )
 @click.option(
-    "--topics", is_flag=True, help="Measure sessions of two topics instead: a query that is judged, then another one."
+    "--topics",
+    is_flag=True,
+    help="Evaluate sessions with two subjects instead: hits of a query are judged, and then another query follows.",
 )
 @click.option(
     "--turns",
     metavar="DIR",
-    help="Measure conversations instead: a BEIR folder with people's marks on the turns, in turns.jsonl.",
+    help="Evaluate conversations instead: a folder in BEIR's layout with people's marks on hits, in turns.jsonl.",
 )
 @click.option(
-    "--rewritten", is_flag=True, help="With --turns: search with the queries of rewritten.jsonl, where it has a turn's."
+    "--rewritten",
+    is_flag=True,
+    help="With --turns: search with the rewritten queries of rewritten.jsonl, as far as it has them.",
 )
 @click.option(
     "--unjudged",
     type=click.Choice(["skip", "irrelevant"]),
-    show_default="skip where DIR's judgements name irrelevant documents",
-    help="What the simulated user does about hits of DIR that nobody judged.",
+    show_default="skip if DIR has judgements of irrelevant documents, else irrelevant",
+    help="How the simulated user treats hits without a judgement in DIR.",
 )
 @system_options()
 def feedback(
-    folder: str | None,
-    train: str | None,
-    test: str | None,
-    methods: tuple[str, ...],
-    alpha: float | None,
-    topics: bool,
     turns: str | None,
     rewritten: bool,
-    unjudged: str | None,
+    topics: bool,
+    methods: tuple[str, ...],
+    alpha: float | None,
     choice: SystemChoice,
     settings: dict[str, Any],
+    **sources: Any,
 ) -> None:
-    """Relevance feedback by a simulated user, in labelled documents or a BEIR folder.
+    """Evaluate relevance feedback by a simulated user, on labelled documents or on a folder in BEIR's layout.
 
-    Without --encoder or --model the vectors are adapted to the documents, as "resift index --adapt" does.
+    The simulated user judges some of the first hits of a query, and the query is repeated in a session with these
+    judgements. Each method is compared with the ranking without feedback. Searches are those of the service: the
+    documents are indexed in an embedded engine, which runs the rewritten queries. Without --encoder and --model, word
+    vectors are adapted to the documents, as 'resift index --adapt' does.
 
-    With labelled documents (--train, --test) relevant and irrelevant ones of the first 30 are judged, half of each
-    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged; where its judgements name
-    irrelevant documents too, as those of pools do, the first ten that they name. All figures of DIR, and those named
-    residual, are of the ranking without the judged documents; queries of which every relevant one was judged have none
-    (all_judged counts them). Of pools there is also nDCG without what nobody judged (condensed_ndcg@10), and the part
-    of the first ten documents that somebody did (judged@10). Rankings are those that are served: the documents are
-    indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
+    With DIR, the first ten hits are judged. If the judgements in DIR name irrelevant documents too, hits without a
+    judgement are skipped. All metrics are computed on the residual ranking, without the judged documents. Queries
+    without any other relevant document are counted as 'all_judged'. If DIR has judgements of irrelevant documents,
+    condensed_ndcg@10 ignores hits without a judgement, and judged@10 is the share of judged documents among the first
+    ten.
 
-    With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
-    (ndcg@5, ndcg@5_without_session), also without the marked documents (residual) or the unjudged ones (condensed).
+    With --train and --test, documents with the same label as the query are relevant. Equal numbers of relevant and
+    irrelevant documents among the first 30 are judged (Passalis and Tefas 2018, Table 5), and the whole collection is
+    ranked again.
 
-    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit, classifier; baselines:
-    none, rocchio, rm3, more_like_this. Each method is compared with the ranking before.
+    With --turns, each turn of a conversation after a positive mark is searched with the session (ndcg@5) and without
+    (ndcg@5_without_session). Further metrics leave out the marked documents (residual) or the hits without a judgement
+    (condensed).
+
+    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit, classifier. Baselines:
+    none, rocchio, rm3, more_like_this.
     """
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
-    options, methods = FeedbackOptions(seed=choice.seed, **settings), _known(methods)
+    options, methods = FeedbackOptions(seed=choice.seed, **settings), _checked_methods(methods)
     if turns or rewritten:
-        if not turns or folder or train or test or topics or unjudged:
-            raise BadInput("--turns DIR is measured alone", value=turns, expected="--turns DIR [--rewritten]")
+        if not turns or topics or any(sources.values()):
+            raise BadInput(
+                "--turns cannot be combined with another source", value=turns, expected="--turns DIR [--rewritten]"
+            )
         _measure_turns(turns, rewritten, alpha, methods[0], choice)
         return
-    protocol = _protocol(folder, train, test, unjudged, choice)
+    protocol = _protocol(choice, **sources)
     bench = _bench(protocol.documents, protocol.queries, alpha, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
     facts["skipped"] = protocol.skipped
-    facts |= {"unjudged": protocol.unjudged} if protocol.unjudged else {}
-    del facts["queries"]  # how many are drawn, which the report says
+    if protocol.unjudged:
+        facts["unjudged"] = protocol.unjudged
+    del facts["queries"]  # the report contains the number of queries itself
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
     else:
         _measure_rounds(bench, protocol, options, methods, facts, choice)
 
 
-def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
-    """The methods, or the one that is served. Raises BadInput for an unknown one, before anything is read."""
+def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the methods, or the service's default method. Raises BadInput if a method is unknown."""
     from resift_lab.evaluation.feedback.methods import check_method
 
     for method in methods:
@@ -121,9 +132,13 @@ def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _protocol(
-    folder: str | None, train: str | None, test: str | None, unjudged: str | None, choice: SystemChoice
+    choice: SystemChoice, folder: str | None, train: str | None, test: str | None, unjudged: str | None
 ) -> FeedbackProtocol:
-    """What is measured on, by the files that were named. Raises BadInput if they are too few or too many."""
+    """Return the evaluation protocol for a folder, or for two files of labelled documents.
+
+    Raises:
+        BadInput: If the source is missing or ambiguous.
+    """
     from resift.vectors.packaged import load_vectors
     from resift_lab.evaluation.data import read_classes, read_collection
     from resift_lab.evaluation.feedback.graded import Graded
@@ -132,12 +147,15 @@ def _protocol(
     if folder and not (train or test):
         return Graded(read_collection(folder), unjudged)
     if unjudged:
-        raise BadInput("--unjudged is about a folder's judgements", value=unjudged, expected="DIR")
+        raise BadInput("--unjudged needs a folder with judgements", value=unjudged, expected="DIR")
     if not (train and test) or folder:
-        raise BadInput("nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE")
+        raise BadInput(
+            "the documents are missing or ambiguous", expected="either DIR, or both --train FILE and --test FILE"
+        )
     first = None
     if choice.encoder == "adapted":
-        # adapting knows the documents, so its first ranking would leave less to gain than the paper's
+        # The first ranking is by a model without adaptation, as in the paper. With adapted vectors, the first ranking
+        # would already be better, and feedback would improve it less.
         first = choice.named(f"boew:{min(_CODEWORDS, len(load_vectors(choice.vectors)))}")
     return SameClass(read_classes(train), read_classes(test), first)
 
@@ -192,9 +210,9 @@ def _measure_rounds(
     report = {"task": "feedback", "protocol": protocol.name, **figures, **facts}
     summary = f"{report['queries']} queries, {report['documents']} documents"
     if protocol.skipped:
-        summary += f"; {protocol.skipped} queries that no document is relevant to left out"
+        summary += f"; {protocol.skipped} queries without a relevant document were skipped"
     if report["all_judged"]:
-        summary += f"; {report['all_judged']} queries without a relevant document beyond the judged ones left out"
+        summary += f"; {report['all_judged']} queries were skipped, because all of their relevant documents were judged"
     choice.print_report(report, protocol.metrics, summary)
 
 

@@ -74,7 +74,9 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
     reranker = LateInteraction.load(source)
     if not _training_report(reranker).get("better", True):
         message = f"the reranker in {source} did not improve searches when it was evaluated"
-        raise BadInput(message, value=source, expected="a reranker that improves searches: train on more judged queries")
+        raise BadInput(
+            message, value=source, expected="a reranker that improves searches: train on more judged queries"
+        )
     if names:
         reranker.info["indices"] = names
     reranker.save(folder)

@@ -193,7 +193,7 @@ def test_adapting_shows_how_far_it_is_and_why_it_was_not_done(collection: str, f
 
 
 def test_a_weight_of_nothing_is_refused(collection: str) -> None:
-    assert "--alpha 0.2 without --hybrid" in run("retrieval", collection, "--alpha", "0.2", status=2)
+    assert "--alpha 0.2 needs --hybrid" in run("retrieval", collection, "--alpha", "0.2", status=2)
 
 
 def test_hybrid_in_the_library(collection: str, model: Model, folder: str) -> None:
