@@ -80,8 +80,8 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     choice.print_report(report, CLASSES, summary + _skipped(report, "with a label that no training document has"))
     if report["unknown"]:
         click.echo(
-            f"warning: {report['unknown']} of {len(queries.texts)} test documents have no word that {name} knows; their "
-            "hits are in the order of the file",
+            f"warning: {report['unknown']} of {len(queries.texts)} test documents have no word that {name} knows; "
+            "their hits are in the order of the file",
             err=True,
         )
 

@@ -48,8 +48,8 @@ def export() -> None:
     type=click.Choice(FORMATS),
     default=FORMATS[0],
     show_default=True,
-    help="A judgement list of the Workbench; a folder with TREC's topics and qrels; or a folder in BEIR's layout, which "
-    "also contains the documents.",
+    help="A judgement list of the Workbench; a folder with TREC's topics and qrels; or a folder in BEIR's layout, "
+    "which also contains the documents.",
 )
 @click.option(
     "--out",

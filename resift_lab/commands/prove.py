@@ -1,4 +1,4 @@
-"""``resift prove`` and ``resift tune``: what sessions are worth on a team's own traffic, and what suits it."""
+"""The commands ``resift prove`` and ``resift tune``."""
 
 from __future__ import annotations
 
@@ -23,25 +23,29 @@ from resift_lab.commands.tuning import tune as choose
 
 
 def _read_body(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """Option callback: the search body in a file."""
+    """Read the search body in a file (a callback of click options)."""
     if value is None:
         return None
     try:
         body = json.loads(Path(value).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"--body {value}: {error}", value=value, expected="a file with a search body") from error
+        raise BadInput(
+            f"--body {value} cannot be read: {error}", value=value, expected="a JSON file with a search body"
+        ) from error
     if not isinstance(body, dict):
-        raise BadInput(f"--body {value} holds no object", value=value, expected="a file with a search body")
+        raise BadInput(
+            f"--body {value} does not contain a JSON object", value=value, expected="a JSON file with a search body"
+        )
     return body
 
 
 class Live(ParameterType):
-    """What is to be done with a trial: its share of the clients, 0 to 1, of a new one; ``status``; or ``stop``."""
+    """The type of --live: the share of clients for a new trial (0 to 1, or a percentage), ``status``, or ``stop``."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        """The share, or the word. Fails for anything else."""
+        """Return the share as a number, or the word. Fails for any other value."""
         if value in ("status", "stop"):
             return str(value)
         number, percent = (value[:-1], 100) if value.endswith("%") else (value, 1)
@@ -51,7 +55,9 @@ class Live(ParameterType):
             share = math.nan
         if not 0 < share <= 1:
             self.fail(
-                f"{value!r} is no share above 0 and at most 1, such as 10%, and neither status nor stop.", param, ctx
+                f"{value!r} is not valid. Give a share above 0 and at most 1, such as 10%, or status, or stop.",
+                param,
+                ctx,
             )
         return share
 
@@ -63,20 +69,28 @@ class Live(ParameterType):
     default=UBI,
     show_default=True,
     metavar="ubi|FILE",
-    help="ubi, the log beside the documents; or a CSV file with the columns query, shown, clicked, client, time.",
+    help="The click log: 'ubi' for the log of User Behavior Insights, or a CSV file with the columns query, shown, "
+    "clicked, client and time.",
 )
 @click.option(
     "--body",
     metavar="FILE",
     callback=_read_body,
-    help=f"Your own search, as JSON, with {TEXT} for the query's text; by default that of /v1/search.",
+    help=f"A JSON file with the search body to replay, with {TEXT} in place of the query's text. The default is the "
+    "search of /v1/search.",
 )
-@option_of(run, "id_field", "The index's field that has the ids of a CSV file.", metavar="FIELD", show_default="_id")
+@option_of(
+    run,
+    "id_field",
+    "The field of the index with the document ids of the CSV file.",
+    metavar="FIELD",
+    show_default="_id",
+)
 @click.option(
     "--live",
     type=Live(),
     metavar="SHARE|status|stop",
-    help="Begin a trial of plain against session results for so large a share of the clients, as 10%; look; or end it.",
+    help="Start a live trial for this share of the clients, for example 10%; or print the status of a trial; or stop it.",
 )
 @model_option
 @engine_option
@@ -85,13 +99,14 @@ class Live(ParameterType):
 def prove(
     index: str, replay: str, live: str | float | None, engine: str, store: str, as_json: bool, **options: Any
 ) -> None:
-    """Replay a log of clicks: where would clicked documents have stood with their client's session, and without?
+    """Measure what sessions would change on your own traffic, by replaying a click log.
 
-    At each search of a client with earlier clicks, the session is what the service would have made of these clicks, and
-    both rankings are asked for now. Intervals are bootstrapped over clients. Nothing is written.
+    Each search of a client with earlier clicks is repeated twice, in a session with these clicks and without a session.
+    The report compares the ranks of the documents that were clicked. Confidence intervals are bootstrapped over
+    clients. Nothing is written.
 
-    With --live a trial runs in the service instead, whose /v1/search interleaves both rankings for a share of the
-    clients, until their clicks have told which one they prefer, or 28 days are over.
+    With --live, a trial runs in the service instead. /v1/search interleaves the results with and without the session
+    for a share of the clients. The trial ends when the clicks show which results are better, or after 28 days.
     """
     if live is not None:
         trial = live_trial(index, live, engine, store)
@@ -111,20 +126,22 @@ def prove(
 @click.command("tune", epilog="Example: resift tune news ubi --engine http://127.0.0.1:9200")
 @click.argument("index", metavar="INDEX")
 @click.argument("source", required=False, metavar="[documents|ubi|FILE|DIR]")
-@click.option("--undo", is_flag=True, help="Go back to the usual constants.")
+@click.option("--undo", is_flag=True, help="Restore the default constants.")
 @model_option
 @engine_option
 def tune(index: str, source: str | None, undo: bool, model: str, engine: str) -> None:
-    """Choose the few constants of an index's searches, which it keeps if they are better; alone, show what it has.
+    """Choose constants for the searches of INDEX, and store them in the index if they are better.
 
-    "documents" chooses the vectors' weight, by searches for documents in part of their own words. A log of clicks (ubi,
-    or a CSV file as for "resift prove") or a folder of judged queries in BEIR's layout chooses, for sessions, how much
-    their words count, the vectors, and what is carried over from other queries: one half of the clients or queries
-    chooses, the other judges by a paired test, and in turn. The exit status is 3 if nothing is better.
+    Without a source, the present constants are printed. 'documents' chooses the weight of the vectors in searches
+    without a session, by searches for documents with a few of their words. A click log ('ubi', or a CSV file as for
+    'resift prove') or a folder of judged queries in BEIR's layout chooses the constants of sessions: the weights of the
+    words, of the vectors, and of judgements from other queries. One half of the clients or queries chooses the
+    constants, the other half evaluates them by a paired test, and vice versa. The exit status is 3 if no constants are
+    better.
     """
     with progress_bar("trying constants", "trials") if source else nullcontext(lambda done, total: None) as progress:
-        found = choose(index, source, engine, model=model, undo=undo, progress=progress)
-    for line in found.lines:
+        result = choose(index, source, engine, model=model, undo=undo, progress=progress)
+    for line in result.lines:
         click.echo(line)
-    if source is not None and not found.new:
+    if source is not None and not result.changed:
         sys.exit(PROBLEMS_FOUND)

@@ -1,4 +1,4 @@
-"""What sessions are worth on a team's own traffic: its log, replayed through the search that is served."""
+"""Evaluation of sessions on a team's own traffic: replay of a click log, and live trials."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,38 @@ from resift_lab.log_replay.replay import Log, Observation, Ranking, Skipped, rep
 from resift_lab.log_replay.report import Report, false_alarms, rows_of
 from resift_lab.log_replay.traffic import Sample, read_searches, sample_clients
 
+# The source of events that means the log of User Behavior Insights.
 UBI = "ubi"
-TEXT = "%SearchText%"  # in a body, as in the configurations of the Search Relevance Workbench
-SEARCHES = 3_000  # with a click, of the clients that are drawn
-DEPTH = 100  # hits among which a clicked document is looked for
+# Placeholder for the query's text in a body, as in search configurations of the Search Relevance Workbench.
+TEXT = "%SearchText%"
+# Maximum number of searches with a click in the sample of clients.
+SEARCHES = 3_000
+# Number of hits among which clicked documents are looked for.
+DEPTH = 100
+# Maximum number of searches that are sent a second time, to count unstable rankings.
 _ASKED_TWICE = 100
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """A click log, and the size of the sample to draw from it.
+
+    Attributes:
+        replay: ``ubi`` for the log of User Behavior Insights, or the path of a CSV file
+            (:func:`resift_lab.log_replay.traffic.read_searches`).
+        url: The address of the engine with the index.
+        sessions: The file with UBI's log, if it is not in the embedded engine's file.
+        id_field: The field of the index with the ids of a CSV file; by default ``_id``.
+        searches: The maximum number of searches with a click in the sample.
+        seed: The seed of the sample.
+    """
+
+    replay: str | Path
+    url: str
+    sessions: str | None = None
+    id_field: str = ""
+    searches: int = SEARCHES
+    seed: int = 0
 
 
 def prove(
@@ -50,147 +77,216 @@ def prove(
     sessions: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Where the documents that clients clicked would have stood with their sessions, and where without.
+    """Measure what sessions would change on your own traffic, by replaying a click log.
+
+    Each search of a client with earlier clicks is repeated twice, in a session with these clicks and without a session.
+    The report compares the ranks of the documents that were clicked. Nothing is written.
 
     Args:
-        index: what was searched, in the cluster or embedded engine at ``url``.
-        replay: ``ubi``, the log of User Behavior Insights beside it, or a CSV file of searches with the columns query,
-            shown, clicked, client and time (:func:`resift_lab.log_replay.traffic.read_searches`).
-        model: a model or its folder; by default the service's, or that which the index was attached with.
-        body: your own search, in which %SearchText% stands for the query's text; by default that of ``/v1/search``.
-        id_field: the field that has the ids of a CSV file, where that is not ``_id``.
-        searches: at most so many searches with a click are replayed, of clients that are drawn at random by ``seed``.
-        sessions: the file that UBI's log is in, where that is beside an embedded engine's and not in it.
-        progress: is told how many clients are done, and of how many; by default tqdm shows it, where that is installed.
+        index: The index that was searched.
+        replay: ``ubi`` for the log of User Behavior Insights beside the index, or a CSV file of searches with the
+            columns query, shown, clicked, client and time (:func:`resift_lab.log_replay.traffic.read_searches`).
+        url: The address of the cluster, or the file of the embedded engine.
+        model: A model or its folder; by default the service's model, or the model that the index was attached with.
+        body: The search body to replay, with ``%SearchText%`` in place of the query's text; by default the search of
+            ``/v1/search``.
+        id_field: The field of the index with the ids of a CSV file; by default ``_id``.
+        searches: The maximum number of searches with a click to replay. Clients are drawn at random until this number
+            is reached.
+        seed: The seed of the sample and of the confidence intervals.
+        sessions: The file with UBI's log, if it is not in the embedded engine's file.
+        progress: Called with the number of clients done and the total number. By default, tqdm shows a progress bar if
+            it is installed.
 
-    Nothing is written. Raises BadInput for a file or body that does not fit, and where nothing can be replayed, and
-    what the engine raises.
+    Returns:
+        The report, which prints as a table.
+
+    Raises:
+        BadInput: If the log or the body is invalid, or nothing can be replayed.
+        ResiftError: If a search fails.
     """
     require_name(index)
     skipped = Skipped()
+    source = LogSource(replay, url, sessions, id_field, searches, seed)
     with closing(open_engine(url)) as engine:
-        searching = Replayed(engine, model, index, body)  # before a long log is read
-        sample, known = read_log(engine, index, replay, url, sessions, searches, id_field, seed)
-        with progress_bar("replaying", progress) as told:
-            found = list(observations(sample.of_client, known, searching, skipped, told))
-        if not found:
-            raise nothing_in(replay)
-        asked, unstable = searching.asked_twice()
-    drawn = (sample.events, len(sample.of_client), sample.share, sample.robots)
-    return Report(index, rows_of(found, seed), false_alarms(found, seed), asked, unstable, skipped, *drawn)
+        # Opened before the log is read, because errors should come before a long wait.
+        searching = ReplayedSearch(engine, model, index, body)
+        sample, log = read_log(engine, index, source)
+        with shown_progress("replaying", progress) as report_progress:
+            clicks = list(observations(sample.of_client, log, searching, skipped, report_progress))
+        if not clicks:
+            raise nothing_to_replay(replay)
+        asked_twice, unstable = searching.count_unstable()
+    return Report(
+        index=index,
+        rows=rows_of(clicks, seed),
+        false_alarms=false_alarms(clicks, seed),
+        asked_twice=asked_twice,
+        unstable=unstable,
+        skipped=skipped,
+        events=sample.events,
+        clients=len(sample.of_client),
+        share=sample.share,
+        robots=sample.robots,
+    )
 
 
 def require_name(index: Any) -> None:
-    """Raise BadInput for the object that :func:`resift.evaluate` takes in place of its name."""
+    """Raise BadInput for an index object, which :func:`resift.evaluate` accepts instead of a name."""
     if not isinstance(index, str):
-        expected = "its name, and the address of its engine as url"
+        expected = "the name of the index, and the address of its engine as url"
         raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
-def nothing_in(replay: str | Path) -> BadInput:
-    """The error of a log that says nothing of sessions."""
-    expected = "clients with a click in one search, and another click in a later one"
-    return BadInput(f"nothing to replay in {replay}", value=str(replay), expected=expected)
+def nothing_to_replay(replay: str | Path) -> BadInput:
+    """Return the error for a log without clicks in sessions."""
+    expected = "clients with a click in a search, and another click in a later search"
+    return BadInput(f"there is nothing to replay in {replay}", value=str(replay), expected=expected)
 
 
-def read_log(
-    engine: Engine,
-    index: str,
-    replay: str | Path,
-    url: str,
-    sessions: str | None = None,
-    searches: int = SEARCHES,
-    id_field: str = "",
-    seed: int = 0,
-) -> tuple[Sample, Log]:
-    """A sample of a log's clients, and what is needed to replay it; the arguments are those of :func:`prove`."""
+def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log]:
+    """Draw a sample of clients from a click log.
+
+    Args:
+        engine: The engine with the index.
+        index: The index that was searched.
+        source: The log, and the size of the sample.
+
+    Returns:
+        The sample, and the queries, documents and settings that are needed to replay it.
+
+    Raises:
+        BadInput: If the log is invalid, or none of the clicked objects is a document of the index.
+    """
     settings = service_settings()
     actions = read_actions(settings.ubi_actions)
-    source = UBI if str(replay) == UBI else read_searches(replay, id_field)
-    sample, queries = _drawn(source, url, sessions or default_store(url), actions, searches, seed)
-    documents = _documents(engine, index, sample.objects(queries), id_field)
-    return sample, Log(index, queries, documents, actions, settings.session_hours * 3600)
+    sample, queries = _draw_sample(source, actions)
+    documents = _documents(engine, index, sample.objects(queries), source.id_field)
+    log = Log(
+        index=index,
+        queries=queries,
+        documents=documents,
+        actions=actions,
+        seconds=settings.session_hours * 3600,
+    )
+    return sample, log
 
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
-    """The ids of the documents that objects are. Raises BadInput if there are objects, and not one is a document."""
+    """Return the ids of documents by objects. Raises BadInput if there are objects, but none is a document."""
     documents = document_ids(engine, index, objects)
     if objects and not documents:
-        field = id_field or "_id, or the field that the events name"
-        expected = "the index and the field that were clicked in"
-        message = f"none of the documents that were clicked is in {index}, by {field}"
-        raise BadInput(message, value=id_field or index, expected=expected)
+        field = id_field or "_id, or by the field that the events name"
+        message = f"none of the clicked documents is in {index}, by {field}"
+        raise BadInput(message, value=id_field or index, expected="the index and the id field of the clicked documents")
     return documents
 
 
-def _drawn(
-    source: str | Iterable[UbiEvent], url: str, store: str, actions: Actions, searches: int, seed: int
-) -> tuple[Sample, dict[str, UbiQuery]]:
-    """A sample of the clients of UBI's log or of other events, and their queries as far as they stand by themselves."""
-    if not isinstance(source, str):
-        return sample_clients(source, actions, searches, seed), {}
-    with ubi_log_at(url, store) as log:
-        sample = sample_clients(log.scan(), actions, searches, seed)
+def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str, UbiQuery]]:
+    """Draw a sample of clients, and read the queries of their events from UBI's log."""
+    if str(source.replay) != UBI:
+        events = read_searches(source.replay, source.id_field)
+        return sample_clients(events, actions, source.searches, source.seed), {}
+    with ubi_log_at(source.url, source.sessions or default_store(source.url)) as log:
+        sample = sample_clients(log.scan(), actions, source.searches, source.seed)
         return sample, known_queries(log, sample.events_of_all)
 
 
 def observations(
-    of_client: dict[str, list[UbiEvent]], log: Log, searching: Replayed, skipped: Skipped, progress: Progress
+    of_client: dict[str, list[UbiEvent]], log: Log, searching: ReplayedSearch, skipped: Skipped, progress: Progress
 ) -> Iterable[Observation]:
-    """The clicks of clients that had a session before them, each ranked without and with it."""
+    """Replay the searches of clients.
+
+    Args:
+        of_client: The events of each client.
+        log: The queries, documents and settings.
+        searching: Runs the searches.
+        skipped: Counts the clicks that are not replayed.
+        progress: Called with the number of clients done and the total number.
+
+    Yields:
+        The ranks of each clicked document without and with a session.
+    """
     for done, (client, events) in enumerate(of_client.items(), 1):
         yield from replay(client, sorted(events, key=lambda event: event.at), log, searching.rank, skipped)
         progress(done, len(of_client))
 
 
-def live_trial(index: str, what: str | float, url: str, store: str) -> TrialReport:
-    """Begin a trial of an index for a share of the clients, ``stop`` it, or look at its ``status``.
+def live_trial(index: str, action: str | float, url: str, store: str) -> TrialReport:
+    """Start or stop a live trial of an index, or report its status.
 
-    Raises BadInput if there is none, or one runs already, and what the engine, the store and UBI's log raise.
+    Args:
+        index: The name of the index.
+        action: The share of clients for a new trial, ``stop``, or ``status``.
+        url: The address of the engine.
+        store: The address of the session store.
+
+    Raises:
+        BadInput: If there is no trial of the index, or a new trial is to be started while another is running.
+        ResiftError: If a request to the engine or the store fails.
     """
     settings = service_settings()
-    with closing(open_engine(url)) as engine, session_store_at(store) as kept, ubi_log_at(url, store) as log:
-        trials = Trials(kept)
-        if not isinstance(what, str):
+    with closing(open_engine(url)) as engine, session_store_at(store) as session_store, ubi_log_at(url, store) as log:
+        trials = Trials(session_store)
+        if not isinstance(action, str):
             engine.info(index)
-            trials.start(index, what)
+            trials.start(index, action)
         trial = trials.find(index)
         if trial is None:
-            raise BadInput(f"no trial of {index}", value=index, expected="one that was begun: --live 10%")
-        if what == "stop" and not trial.verdict:
+            raise BadInput(f"there is no trial of {index}", value=index, expected="a trial, started by --live 10%")
+        if action == "stop" and not trial.verdict:
             trial = trials.change(trial, verdict=STOPPED) or trial
         return trial_report(trial, log, engine, read_actions(settings.ubi_actions), time.time())
 
 
-class Replayed:
-    """The searches of an index as they are served, in sessions that are given; by ``tuning`` where that is not None."""
+class ReplayedSearch:
+    """Searches of an index as in the service, without a session or in a session with given judgements.
+
+    Args:
+        engine: The engine with the index.
+        model: The model, or its folder; by default the service's model, or the model that the index was attached with.
+        index: The name of the index.
+        body: The search body, with ``%SearchText%`` in place of the query's text; by default that of ``/v1/search``.
+
+    Attributes:
+        tuning: The constants to search with; the constants of the index if None.
+    """
 
     tuning: Tuning | None = None
 
     def __init__(self, engine: Engine, model: str | Path | Model | None, index: str, body: Any = None) -> None:
         settings = service_settings()
-        self.engine, self.index, self.body, self.clicks = engine, index, body, _Given()
+        self.engine, self.index, self.body, self.clicks = engine, index, body, _FixedClicks()
         encoder = index_model(engine, index, model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
         self.service = SearchService(engine, encoder, store, settings, self.clicks)
-        self.sent: dict[str, Ranking] = {}
-        self.service.info(index)
+        # The first rankings without a session, by query text.
+        self.rankings: dict[str, Ranking] = {}
+        self.service.info(index)  # raises an error if the index does not exist
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
-        """The ids of the first DEPTH hits, without a session, and in one of these judgements."""
-        self.clicks.judged = list(judged)
-        plain, moved = self._ids([self._body(text, None), self._body(text, "a client")])
-        if len(self.sent) < _ASKED_TWICE:
-            self.sent[text] = plain
-        return plain, moved
+        """Search for a text without a session, and in a session with these judgements.
 
-    def asked_twice(self) -> tuple[int, int]:
-        """How many plain searches are sent a second time, and how many of them find something else."""
-        again = [self._ids([self._body(text, None)])[0] for text in self.sent]
-        return len(again), sum(first != second for first, second in zip(self.sent.values(), again, strict=True))
+        Returns:
+            The ids of the first ``DEPTH`` hits without and with the session.
+        """
+        self.clicks.judged = list(judged)
+        without, with_session = self._ids([self._body(text, None), self._body(text, "a client")])
+        if len(self.rankings) < _ASKED_TWICE:
+            self.rankings[text] = without
+        return without, with_session
+
+    def count_unstable(self) -> tuple[int, int]:
+        """Repeat some searches without a session.
+
+        Returns:
+            The number of repeated searches, and the number of these that returned another ranking.
+        """
+        again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
+        return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
 
     def _body(self, text: str, client: str | None) -> dict[str, Any]:
-        """What the engine is asked, by nobody in particular or a client, whose clicks count."""
+        """Return the search body for the engine, without a session or in the session of a client."""
         service = self.service
         info = service.info(self.index)
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
@@ -204,24 +300,28 @@ class Replayed:
         return service.in_session(info, body, replace(asked_by(search, body), client=client)).body
 
     def _query(self, text: str) -> Any:
+        """Return the query text, or the search body with the text inserted."""
         if self.body is None:
             return text
-        written = json.dumps(self.body)
-        if TEXT not in written:
-            raise BadInput(f"the body has no {TEXT}", value=self.body, expected=f"a search body with {TEXT} in it")
-        return json.loads(written.replace(TEXT, json.dumps(text)[1:-1]))
+        template = json.dumps(self.body)
+        if TEXT not in template:
+            raise BadInput(
+                f"the body does not contain {TEXT}", value=self.body, expected=f"{TEXT} in place of the query's text"
+            )
+        return json.loads(template.replace(TEXT, json.dumps(text)[1:-1]))
 
     def _ids(self, bodies: list[dict[str, Any]]) -> list[Ranking]:
-        found = self.engine.search_all(self.index, bodies, None)
-        return [[hit["_id"] for hit in islice(result.hits, DEPTH)] for result in found]
+        """Run searches, and return the ids of their hits."""
+        results = self.engine.search_all(self.index, bodies, None)
+        return [[hit["_id"] for hit in islice(result.hits, DEPTH)] for result in results]
 
 
-class _Given(Clicks):
-    """Clicks that are not looked up."""
+class _FixedClicks(Clicks):
+    """Clicks that return the same judgements for all clients, instead of reading a log."""
 
     def __init__(self) -> None:
         self.judged: list[Judgement] = []
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """Those that are given."""
+        """Return the judgements that were set."""
         return self.judged

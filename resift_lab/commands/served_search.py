@@ -1,4 +1,4 @@
-"""The search that evaluation measures: the embedded engine, asked what the rewriting makes of a query."""
+"""Searches for evaluations, rewritten as in the service and run by an engine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from resift.vectors.weights import discount_alpha
 from resift_lab.evaluation.feedback.learners import learn_feedback
 from resift_lab.evaluation.served import RANKED, Asked, Hits
 
-INDEX, _FIELD = "documents", "text"
+# The index of a temporary engine, and its text field.
+INDEX = "documents"
+_FIELD = "text"
 
 
 @dataclass(frozen=True)
 class _Vectors:
-    """What an index says of the vectors that it holds."""
+    """The properties of vectors that an engine needs to create an index."""
 
     dim: int
     similarity: str
@@ -40,15 +42,19 @@ class _Vectors:
 
     @property
     def space_type(self) -> str:
-        """The k-NN space, as a model has it."""
+        """The space type of the ``knn_vector`` field."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
 
 class IndexSearch:
-    """An index of an engine, searched as the service does by default.
+    """Searches of an index with the default settings of the service.
 
-    ``similarity``, ``cosine`` or ``jaccard``, compares its vectors; ``idf`` says how rare a word is. ``positions``:
-    id → position of the documents that count; others are left out. What ``info`` says of the index may be changed.
+    Args:
+        engine: The engine with the index.
+        info: The index. The attribute ``info`` may be replaced to change settings such as the tuning.
+        similarity: The similarity of the index's vectors, ``cosine`` or ``jaccard``.
+        idf: A function that returns the inverse document frequency of a word.
+        positions: The position of each document, by id. Other documents are removed from the hits.
     """
 
     def __init__(
@@ -64,11 +70,18 @@ class IndexSearch:
         self._samples, self._words = Samples(engine), WordValues(engine)
 
     def hits(self, asked: Asked) -> Hits:
-        """What is found, best first; no more than an engine gives."""
-        judged = [_as_kept(one) for one in asked.judged]
-        # a model that was learned from documents knows their words, as Model.document_known_share has it
-        dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_share
-        learned = learn_feedback(asked.method, judged, dim, self.idf, known) if judged else None
+        """Run a search, in a session with the given judgements.
+
+        Args:
+            asked: The query, the judgements and the weights.
+
+        Returns:
+            The hits, best first, at most as many as an engine returns.
+        """
+        judged = [_with_stored_query(document) for document in asked.judged]
+        # A model that was trained on the documents knows all of their words; see Model.document_known_share.
+        known_share = None if asked.max_alpha > asked.alpha else asked.known_share
+        learned = learn_feedback(asked.method, judged, len(asked.vector), self.idf, known_share) if judged else None
         info = self.info
         text = telling_words(asked.text, len(info.fields), self.idf)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
@@ -79,11 +92,12 @@ class IndexSearch:
         settings = self._settings(asked, feedback)
         body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
         rewritten = rewrite(body, info.fields, replace(knowledge, text=text), settings).body
-        found = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
-        positions = np.array([self._positions[hit["_id"]] for hit in found], np.int64)
-        return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)
+        hits = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
+        positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)
+        return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), settings.window)
 
     def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+        """Return the weight of the vectors and the rescore window of a search."""
         known = None if asked.known_share is None else asked.known_share(asked.text)
         if feedback is None:
             alpha, window = discount_alpha(asked.alpha, known), self.defaults.window
@@ -95,10 +109,14 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """Documents in an embedded engine of their own, which are searched as the service does by default.
+    """Searches of documents that are indexed in a temporary embedded engine.
 
-    ``vectors`` (N, K) are theirs; documents are known by their positions. ``analyzer`` cuts texts into
-    words. The others: see :class:`IndexSearch`.
+    Args:
+        documents: The texts of the documents.
+        vectors: The vectors of the documents, shape (N, K).
+        similarity: The similarity of the vectors, ``cosine`` or ``jaccard``.
+        idf: A function that returns the inverse document frequency of a word.
+        analyzer: The analyser of the texts.
     """
 
     def __init__(
@@ -109,7 +127,7 @@ class ServedSearch(IndexSearch):
         idf: Callable[[str], float],
         analyzer: str = "english",
     ) -> None:
-        # in memory there is one connection, which one thread uses
+        # A database in memory has a single connection, so a single thread must use it.
         engine = SqliteEngine(":memory:")
         engine.create(INDEX, [_FIELD], _Vectors(vectors.shape[1], similarity), analyzer)
         rows = enumerate(zip(documents, vectors, strict=True))
@@ -118,6 +136,6 @@ class ServedSearch(IndexSearch):
         super().__init__(engine, engine.info(INDEX), similarity, idf, positions)
 
 
-def _as_kept(judged: JudgedDocument) -> JudgedDocument:
-    """A judged document as sessions keep it: with the beginning of its query."""
+def _with_stored_query(judged: JudgedDocument) -> JudgedDocument:
+    """Shorten the query of a judgement, as sessions do when they store it."""
     return replace(judged, judgement=replace(judged.judgement, query=judged.judgement.query[:MAX_QUERY]))

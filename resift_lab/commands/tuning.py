@@ -1,4 +1,4 @@
-"""The constants of an index's searches, chosen by its documents, a log of clicks, or judged queries."""
+"""Choice of the constants of an index's searches, by its documents, a click log, or judged queries."""
 
 from __future__ import annotations
 
@@ -17,24 +17,38 @@ from resift.encoders.model import Model
 from resift.feedback.methods import DEFAULT_METHOD
 from resift.notebook import Progress, progress_bar
 from resift.service.connect import open_engine
-from resift_lab.commands.proving import Replayed, nothing_in, observations, read_log, require_name
+from resift_lab.commands.proving import (
+    LogSource,
+    ReplayedSearch,
+    nothing_to_replay,
+    observations,
+    read_log,
+    require_name,
+)
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.metrics import Numbers
 from resift_lab.log_replay.replay import Skipped
-from resift_lab.log_replay.tuning import FACTORS, TRIALS, Chosen, Values, choose
+from resift_lab.log_replay.tuning import FACTORS, TRIALS, Choice, Values, choose
 from resift_lab.training.weighing import weigh_index
 
+# The source that chooses the weight of the vectors by the documents of the index.
 DOCUMENTS = "documents"
-_MARKS = 5  # of a simulated user, where queries were judged
+# Judgements of a simulated user for each judged query.
+_MARKS = 5
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What an index's searches have in place of the usual constants, ``tuning``; whether that is ``new``; and why, or
-    why not, in English."""
+class TuningResult:
+    """The result of :func:`tune`.
+
+    Attributes:
+        tuning: The constants of the index.
+        changed: Whether the constants were changed.
+        lines: An explanation, in English.
+    """
 
     tuning: Tuning
-    new: bool
+    changed: bool
     lines: list[str]
 
     def __str__(self) -> str:
@@ -49,21 +63,26 @@ def tune(
     model: str | Path | Model | None = None,
     undo: bool = False,
     progress: Progress | None = None,
-) -> Tuned:
-    """Choose the constants of an index's searches, and have the index keep them if they are better; all that search it
-    follow within seconds.
+) -> TuningResult:
+    """Choose constants for the searches of an index, and store them in the index if they are better.
+
+    All services use stored constants within seconds.
 
     Args:
-        index: an index of the cluster or embedded engine at ``url``.
-        source: what chooses. ``documents``: the vectors' weight without a session, by searches for documents in part of
-            their own words. ``ubi``, or a CSV file of searches: the constants of sessions, by the log
-            (:func:`resift.prove`). A folder in BEIR's layout: the same by judged queries, or by conversations with
-            marks. None only shows what the index has.
-        model: a model or its folder; by default the service's, or that which the index was attached with.
-        undo: go back to the usual constants instead.
-        progress: is told how many trials are done, and of how many; by default tqdm shows it, where that is installed.
+        index: The name of the index.
+        source: The source of the choice. ``documents`` chooses the weight of the vectors in searches without a session,
+            by searches for documents with a few of their words. ``ubi`` or a CSV file of searches chooses the constants
+            of sessions by a click log (see :func:`resift_lab.prove`). A folder in BEIR's layout chooses them by judged
+            queries, or by conversations with marks. None returns the present constants.
+        url: The address of the cluster, or the file of the embedded engine.
+        model: A model or its folder; by default the service's model, or the model that the index was attached with.
+        undo: Restore the default constants instead.
+        progress: Called with the number of trials done and the total number. By default, tqdm shows a progress bar if
+            it is installed.
 
-    Raises BadInput for a source that says nothing, and what the engine raises.
+    Raises:
+        BadInput: If the source is invalid or contains too little data.
+        ResiftError: If a request to the engine fails.
     """
     require_name(index)
     with closing(open_engine(url)) as engine:
@@ -71,45 +90,51 @@ def tune(
         info = engine.info(index).for_search(encoder)
         if undo:
             engine.tune(index, None)
-            return Tuned(DEFAULT_TUNING, True, [f"{index}: the usual constants"])
+            return TuningResult(DEFAULT_TUNING, True, [f"{index}: the default constants"])
         if source is None:
-            return Tuned(info.tuning, False, info.tuning.describe() or [f"{index}: the usual constants"])
+            return TuningResult(info.tuning, False, info.tuning.describe() or [f"{index}: the default constants"])
         if str(source) == DOCUMENTS:
-            return _weighed(engine, info, encoder)
-        values, units = _values(engine, info, source, url, encoder)
-        with progress_bar("trying constants", progress) as told:
-            chosen = choose(_counting(values, told), info.tuning)
-        return _kept(engine, info, chosen, units)
+            return _tune_weight(engine, info, encoder)
+        values, units = _values_of(engine, info, source, url, encoder)
+        with shown_progress("trying constants", progress) as report_progress:
+            choice = choose(_with_progress(values, report_progress), info.tuning)
+        return _store(engine, info, choice, units)
 
 
-def _weighed(engine: Engine, info: IndexInfo, model: Model) -> Tuned:
+def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
+    """Choose the weight of the vectors in searches without a session."""
     tuning = weigh_index(engine, info, model)
     if tuning is None:
-        return Tuned(info.tuning, False, [f"{info.name}: too few documents to tell, or the extra 'lab' is missing"])
-    return Tuned(tuning, True, tuning.describe())
+        reason = "there are too few documents to choose a weight, or the extra 'lab' is not installed"
+        return TuningResult(info.tuning, False, [f"{info.name}: {reason}"])
+    return TuningResult(tuning, True, tuning.describe())
 
 
-def _values(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """What constants are worth by a source, and what its units are."""
+def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
+    """Return a function that evaluates constants by a source, and a description of its units and metric."""
     if Path(source).is_dir():
         return _by_judged_queries(Path(source), model, info.tuning)
-    searching = Replayed(engine, model, info.name)
-    sample, log = read_log(engine, info.name, source, url)
+    searching = ReplayedSearch(engine, model, info.name)
+    sample, log = read_log(engine, info.name, LogSource(source, url))
 
     def values(tuning: Tuning) -> Numbers:
         searching.tuning = tuning
-        found: dict[str, list[float]] = {}
-        for one in observations(sample.of_client, log, searching, Skipped(), lambda done, total: None):
-            found.setdefault(one.client, []).append(1 / one.with_session if one.with_session else 0.0)
-        if not found:
-            raise nothing_in(source)
-        return np.array([np.mean(ranks) for ranks in found.values()])
+        of_client: dict[str, list[float]] = {}
+        for click in observations(sample.of_client, log, searching, Skipped(), lambda done, total: None):
+            of_client.setdefault(click.client, []).append(1 / click.with_session if click.with_session else 0.0)
+        if not of_client:
+            raise nothing_to_replay(source)
+        return np.array([np.mean(reciprocal_ranks) for reciprocal_ranks in of_client.values()])
 
     return values, "clients, mean reciprocal rank of what they clicked"
 
 
 def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
-    """The same by a folder in BEIR's layout, whose documents are indexed in an embedded engine."""
+    """Return a function that evaluates constants by a folder in BEIR's layout, and a description of its units.
+
+    The documents are indexed in an embedded engine. A simulated user judges hits of the queries, or the folder contains
+    conversations with marks.
+    """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
     from resift_lab.evaluation.feedback.graded import Graded
@@ -134,28 +159,30 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
         ((after, _),) = run_feedback(bench, graded, FeedbackOptions(judgements=_MARKS))[DEFAULT_METHOD]
         return after.values["condensed_ndcg@10" if "condensed_ndcg@10" in graded.metrics else "ndcg@10"]
 
-    return values, "turns, nDCG@5" if has_turns else f"queries, nDCG@10 of what is left after {_MARKS} marks"
+    return values, "turns, nDCG@5" if has_turns else f"queries, residual nDCG@10 after {_MARKS} marks"
 
 
-def _counting(values: Values, progress: Progress) -> Values:
+def _with_progress(values: Values, progress: Progress) -> Values:
+    """Wrap an evaluation function so that it reports the number of trials."""
     done = iter(range(1, TRIALS + 1))
 
-    def counted(tuning: Tuning) -> Numbers:
-        found = values(tuning)
+    def values_with_progress(tuning: Tuning) -> Numbers:
+        result = values(tuning)
         progress(next(done), TRIALS)
-        return found
+        return result
 
-    return counted
+    return values_with_progress
 
 
-def _kept(engine: Engine, info: IndexInfo, chosen: Chosen, units: str) -> Tuned:
-    """Have the index keep what was chosen, if that is better."""
-    figures = f"{chosen.before:.4f} before, {chosen.held_out:.4f} by constants that the other half of them chose"
-    why = f"{chosen.units} {units} {figures}, p {chosen.p:.4f}"
-    if not chosen.better:
-        return Tuned(info.tuning, False, [f"nothing is changed: {why}", *info.tuning.describe()])
-    before = engine.info(info.name).tuning  # its weight may be of another model's vectors, and stays
-    factors = {name: getattr(chosen.tuning, name) for name in FACTORS}
-    tuning = structs.replace(before, **factors, why={**before.why, "session": why})
+def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
+    """Store the chosen constants in the index if they are better."""
+    means = f"{choice.before:.4f} before, {choice.held_out:.4f} with constants chosen by the other half"
+    reason = f"{choice.units} {units}: {means}, p {choice.p:.4f}"
+    if not choice.better:
+        return TuningResult(info.tuning, False, [f"nothing was changed: {reason}", *info.tuning.describe()])
+    # Only the constants of sessions are replaced. The stored weight of the vectors may belong to another model.
+    before = engine.info(info.name).tuning
+    factors = {name: getattr(choice.tuning, name) for name in FACTORS}
+    tuning = structs.replace(before, **factors, why={**before.why, "session": reason})
     engine.tune(info.name, tuning)
-    return Tuned(tuning, True, tuning.describe())
+    return TuningResult(tuning, True, tuning.describe())

@@ -1,1 +1,1 @@
-"""What sessions are worth to the people whose searches a log holds."""
+"""Evaluation of sessions by replaying click logs."""

@@ -1,4 +1,4 @@
-"""What came of a replay: figures with intervals, and a check of these intervals."""
+"""The report of a log replay: metrics with confidence intervals, and a check of these intervals."""
 
 from __future__ import annotations
 
@@ -13,35 +13,52 @@ from resift_lab.evaluation.significance import chunks
 from resift_lab.log_replay.replay import Observation, Skipped
 
 Numbers = NDArray[np.float64]
-FIRST = 10  # hits of a page
-RUNS = 100  # of the A/A check
+# Hits on the first page.
+FIRST = 10
+# Runs of the A/A check.
+RUNS = 100
 _RESAMPLES = 2000
 WEIGHTED = "all, weighted by place"
-_MOST = 10  # that a click weighs
+# Largest weight of a click in the row WEIGHTED.
+_MAX_WEIGHT = 10
+# The rows of a report, with the clicks that belong to each.
 _GROUPS: dict[str, Callable[[Observation], bool]] = {
-    "all": lambda one: True,
-    WEIGHTED: lambda one: True,
-    "clicked at 1": lambda one: one.position == 1,
-    "clicked at 2-3": lambda one: one.position in (2, 3),
-    "clicked at 4-10": lambda one: one.position is not None and 4 <= one.position <= 10,
-    "clicked below 10": lambda one: one.position is not None and one.position > 10,
-    "place not logged": lambda one: one.position is None,
-    "after 1 click": lambda one: one.earlier == 1,
-    "after 2-3 clicks": lambda one: one.earlier in (2, 3),
-    "after 4 clicks or more": lambda one: one.earlier >= 4,
+    "all": lambda click: True,
+    WEIGHTED: lambda click: True,
+    "clicked at 1": lambda click: click.position == 1,
+    "clicked at 2-3": lambda click: click.position in (2, 3),
+    "clicked at 4-10": lambda click: click.position is not None and 4 <= click.position <= 10,
+    "clicked below 10": lambda click: click.position is not None and click.position > 10,
+    "place not logged": lambda click: click.position is None,
+    "after 1 click": lambda click: click.earlier == 1,
+    "after 2-3 clicks": lambda click: click.earlier in (2, 3),
+    "after 4 clicks or more": lambda click: click.earlier >= 4,
 }
 BIAS = (
-    "What was shown is what could be clicked: documents that a session alone brings up count nothing here, and hits "
-    "that stood high were clicked more because they stood there. A log of searches without sessions favours the "
-    "ranking without; a log of searches in sessions favours sessions. The rows by place show it. Weighted by place, a "
-    "click at n counts n times, at most ten, as if a hit there were looked at by one in n (Joachims et al. 2017)."
+    "Click logs are biased. Users could click only what they were shown, so documents that only a session finds count "
+    "nothing here, and hits at the top were clicked more because of their position. A log of searches without sessions "
+    "favours rankings without sessions, and a log of searches in sessions favours sessions. The rows by position show "
+    "this bias. In the row 'all, weighted by place', a click at position n counts n times, but at most ten times, as "
+    "if only every n-th user looked at that position (Joachims et al. 2017)."
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """Clicks of one kind: how many, of how many clients; mean reciprocal rank without and with the session, their
-    difference with its 95 % interval; and the shares of the clicks that were in the first ten, and that moved."""
+    """The metrics of a group of clicks.
+
+    Attributes:
+        clicks: The number of clicks.
+        clients: The number of clients.
+        mrr_without: The mean reciprocal rank of the clicked documents without the session.
+        mrr_with: The mean reciprocal rank with the session.
+        difference: ``mrr_with`` minus ``mrr_without``.
+        interval: The 95 % confidence interval of the difference.
+        first_ten_without: The share of clicked documents among the first ten hits without the session.
+        first_ten_with: The share of clicked documents among the first ten hits with the session.
+        up: The share of clicked documents that rank higher with the session.
+        down: The share of clicked documents that rank lower with the session.
+    """
 
     clicks: int
     clients: int
@@ -57,12 +74,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """What sessions are worth to the clients of a log: ``rows`` by the kind of click.
+    """The effect of sessions on the ranks of the documents that were clicked in a log.
 
-    ``false_alarms``: of RUNS runs of the A/A check, in which each client's two rankings are swapped at random, those
-    whose interval leaves 0 out; some 5 are expected. ``unstable``: of ``asked_twice`` plain searches that were sent
-    twice, those that ranked the clicked document otherwise. ``skipped``: clicks that were not replayed, and why;
-    ``events`` and ``robots`` of the log, and what ``share`` of its clients was drawn.
+    Attributes:
+        index: The name of the index.
+        rows: The metrics of each group of clicks.
+        false_alarms: The number of runs of the A/A check, out of ``RUNS``, whose interval excludes 0. The check swaps
+            the two rankings of each client at random, so about 5 are expected.
+        asked_twice: The number of searches without a session that were sent twice.
+        unstable: The number of these searches that returned another ranking the second time.
+        skipped: The numbers of clicks that were not replayed.
+        events: The number of events in the log.
+        clients: The number of clients in the sample.
+        share: The share of the log's clients that were drawn.
+        robots: The number of clients that were excluded because they have too many events.
     """
 
     index: str
@@ -77,26 +102,26 @@ class Report:
     robots: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the report as a dictionary for JSON."""
         return {**asdict(self), "bias": BIAS}
 
     def table(self) -> list[list[str]]:
-        """The rows as texts, below their head; reciprocal ranks in hundredths."""
+        """Return the heading and the rows as texts. Mean reciprocal ranks are multiplied by 100."""
         head = ["", "CLICKS", "CLIENTS", "MRR WITHOUT", "WITH", "DIFFERENCE", "95 %", "FIRST TEN", "WITH", "UP", "DOWN"]
         return [head, *([name, *_cells(row)] for name, row in self.rows.items())]
 
     @property
     def lines(self) -> list[str]:
-        """What else is to be said, in English."""
-        part = "all clients" if self.share == 1 else f"{100 * self.share:.3g} % of the clients, drawn at random"
-        left_out = f"; {self.robots} clients with too many events left out" if self.robots else ""
+        """Remarks on the sample, the skipped clicks, the checks and the bias of logs, in English."""
+        sample = "all clients" if self.share == 1 else f"{100 * self.share:.3g} % of the clients, drawn at random"
+        robots = f"; {self.robots} clients with too many events were excluded" if self.robots else ""
         skipped = self.skipped
         return [
-            f"{self.events} events read; sample: {self.clients} clients ({part}){left_out}",
+            f"{self.events} events read; sample: {self.clients} clients ({sample}){robots}",
             f"clicks not replayed: {skipped.first} before any session, {skipped.again} on documents that were "
             f"clicked before, {skipped.unknown} of unknown documents or queries",
-            f"A/A: with and without swapped at random, {self.false_alarms} of {RUNS} intervals leave 0 out (5 are "
-            f"expected); {self.unstable} of {self.asked_twice} searches that were sent twice differ",
+            f"A/A check: with the two rankings swapped at random, {self.false_alarms} of {RUNS} intervals exclude 0 "
+            f"(about 5 are expected); {self.unstable} of {self.asked_twice} searches that were sent twice differ",
             BIAS,
         ]
 
@@ -122,37 +147,52 @@ def _cells(row: Row) -> list[str]:
 
 
 def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row]:
-    """The rows of a report; kinds of which there is no click are left out."""
+    """Return the metrics of each group of clicks that is not empty.
+
+    Args:
+        observations: The ranks of the clicked documents.
+        seed: The seed of the bootstrap.
+    """
     rng = np.random.default_rng(seed)
-    groups = {name: [one for one in observations if belongs(one)] for name, belongs in _GROUPS.items()}
-    return {name: _row(found, rng, weighted=name == WEIGHTED) for name, found in groups.items() if found}
+    groups = {name: [click for click in observations if belongs(click)] for name, belongs in _GROUPS.items()}
+    return {name: _row(clicks, rng, weighted=name == WEIGHTED) for name, clicks in groups.items() if clicks}
 
 
-def _row(found: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> Row:
-    without = np.array([_reciprocal(one.without) for one in found])
-    moved = np.array([_reciprocal(one.with_session) for one in found])
-    weights = np.array([min(one.position or 1, _MOST) if weighted else 1 for one in found], np.float64)
-    sums, counts = _by_client(found, weights)
+def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> Row:
+    """Return the metrics of some clicks, optionally weighted by the position of the click."""
+    without = np.array([_reciprocal(click.without) for click in clicks])
+    with_session = np.array([_reciprocal(click.with_session) for click in clicks])
+    weights = np.ones(len(clicks))
+    if weighted:
+        weights = np.array([min(click.position or 1, _MAX_WEIGHT) for click in clicks], np.float64)
+    sums, counts = _by_client(clicks, weights)
 
     def mean(values: NDArray[Any]) -> float:
         return float(np.average(values, weights=weights))
 
     return Row(
-        len(found),
-        len(counts),
-        mean(without),
-        mean(moved),
-        mean(moved - without),
-        interval(sums, counts, rng),
-        mean(without >= 1 / FIRST),
-        mean(moved >= 1 / FIRST),
-        mean(moved > without),
-        mean(moved < without),
+        clicks=len(clicks),
+        clients=len(counts),
+        mrr_without=mean(without),
+        mrr_with=mean(with_session),
+        difference=mean(with_session - without),
+        interval=interval(sums, counts, rng),
+        first_ten_without=mean(without >= 1 / FIRST),
+        first_ten_with=mean(with_session >= 1 / FIRST),
+        up=mean(with_session > without),
+        down=mean(with_session < without),
     )
 
 
 def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
-    """In how many of RUNS A/A runs, each with every client's rankings swapped or not, the interval leaves 0 out."""
+    """Count the runs of the A/A check, out of ``RUNS``, whose interval excludes 0.
+
+    Each run swaps the two rankings of each client with a chance of 0.5, so the true difference is 0.
+
+    Args:
+        observations: The ranks of the clicked documents.
+        seed: The seed of the swaps and the bootstrap.
+    """
     rng = np.random.default_rng([seed, 1])
     sums, counts = _by_client(observations, np.ones(len(observations)))
     alarms = 0
@@ -165,11 +205,24 @@ def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
 def interval(
     sums: Numbers, counts: Numbers, rng: np.random.Generator, confidence: float = 0.95, resamples: int = _RESAMPLES
 ) -> tuple[float, float]:
-    """Symmetric bootstrap-t interval of a mean over clicks, whose clients are drawn: their clicks hang together.
+    """Return a symmetric bootstrap-t confidence interval of a mean over clicks.
 
-    ``sums`` (n,) and ``counts`` (n,): of each client's clicks. Clients are resampled whole, and each mean is measured
-    by its own standard error (Hall 1988; Davison and Hinkley 1997, section 3.8): percentiles of the means themselves
-    leave out the truth too often where there are few clients. Of less than three nothing is known: -1 to 1.
+    The clicks of a client are not independent, so whole clients are resampled. The deviation of each resampled mean is
+    divided by its own standard error. Plain percentiles of the resampled means exclude the true mean too often if there
+    are few clients.
+
+    Args:
+        sums: The sum over the clicks of each client, shape (n,).
+        counts: The number (or total weight) of the clicks of each client, shape (n,).
+        rng: The source of random numbers.
+        confidence: The confidence level.
+        resamples: The number of bootstrap samples.
+
+    Returns:
+        The lower and the upper limit; -1 and 1 for fewer than three clients.
+
+    Source:
+        Hall 1988; Davison and Hinkley 1997, section 3.8.
     """
     if len(counts) < 3:
         return -1.0, 1.0
@@ -184,22 +237,39 @@ def interval(
 
 
 def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
-    """Means (m,) over the clicks of clients (m, n), and their standard errors (m,)."""
+    """Return the means over clicks, and their standard errors.
+
+    Args:
+        sums: The sum over the clicks of each client, for m samples of n clients, shape (m, n).
+        counts: The number of clicks of each client, shape (m, n).
+
+    Returns:
+        The means (m,) and the standard errors (m,).
+    """
     total = counts.sum(axis=1)
     means = sums.sum(axis=1) / total
     squares = ((sums - means[:, None] * counts) ** 2).sum(axis=1)
     return means, np.sqrt(squares) / total
 
 
-def _by_client(found: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Of each client, the weighted sum of the differences of its clicks (n,), and the sum of their weights (n,)."""
-    clients = {client: row for row, client in enumerate(dict.fromkeys(one.client for one in found))}
+def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
+    """Add up the differences between reciprocal ranks, with and without the session, for each client.
+
+    Args:
+        clicks: The ranks of the clicked documents.
+        weights: The weight of each click.
+
+    Returns:
+        The weighted sum of each client's differences (n,), and the sum of the weights of each client's clicks (n,).
+    """
+    clients = {client: row for row, client in enumerate(dict.fromkeys(click.client for click in clicks))}
     sums, counts = np.zeros(len(clients)), np.zeros(len(clients))
-    for one, weight in zip(found, weights, strict=True):
-        sums[clients[one.client]] += weight * (_reciprocal(one.with_session) - _reciprocal(one.without))
-        counts[clients[one.client]] += weight
+    for click, weight in zip(clicks, weights, strict=True):
+        sums[clients[click.client]] += weight * (_reciprocal(click.with_session) - _reciprocal(click.without))
+        counts[clients[click.client]] += weight
     return sums, counts
 
 
 def _reciprocal(rank: int | None) -> float:
+    """Return 1 / rank, or 0 for a document that is not among the hits."""
     return 0.0 if rank is None else 1.0 / rank

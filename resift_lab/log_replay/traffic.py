@@ -1,4 +1,4 @@
-"""A log of searches and clicks, and a sample of its clients, in one pass and as much memory as the sample takes."""
+"""Reading of search logs, and random samples of their clients in a single pass with bounded memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from resift.contracts.ubi import UbiEvent, UbiQuery, seconds_of
 from resift.errors import BadInput
 from resift.sessions.clicks import IMPRESSION, Actions, Object
 
-MAX_EVENTS = 2_000  # of a client; who has more is taken for a robot and left out
-_HELD = 200_000  # events that are held at a time, some 150 MB
+# Maximum number of events of a client. A client with more events is regarded as a robot and excluded.
+MAX_EVENTS = 2_000
+# Maximum number of events in memory, which take about 150 MB.
+_MAX_EVENTS_IN_MEMORY = 200_000
 COLUMNS = ("query", "shown", "clicked", "client", "time")
 
 
 @dataclass
 class Sample:
-    """The events of some clients of a log: ``of_client``, all of those whose share of the hash's range is below
-    ``share``. ``events`` were read in all, and ``robots`` left out for having more than MAX_EVENTS."""
+    """A random sample of the clients of a log.
+
+    Attributes:
+        of_client: The events of each client in the sample.
+        share: The share of the log's clients that are in the sample.
+        events: The number of events in the log.
+        robots: The number of clients in the sample that were excluded because they have more than ``MAX_EVENTS``.
+    """
 
     of_client: dict[str, list[UbiEvent]] = field(default_factory=dict)
     share: float = 1.0
@@ -30,52 +38,67 @@ class Sample:
 
     @property
     def events_of_all(self) -> list[UbiEvent]:
-        """The events of all clients of the sample."""
+        """The events of all clients in the sample."""
         return [event for events in self.of_client.values() for event in events]
 
     def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
-        """What the events are about, and what their queries have found beside that."""
+        """Return the objects of all events in the sample, and all hits of their queries.
+
+        Args:
+            queries: The queries of the log, by id.
+        """
         events = self.events_of_all
-        asked = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
-        found = {(name, field) for id, field in asked for name in queries[id].objects}
-        return found | {(event.object, event.object_field) for event in events}
+        searches = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
+        hits = {(name, field) for id, field in searches for name in queries[id].objects}
+        return hits | {(event.object, event.object_field) for event in events}
 
 
 def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, seed: int = 0) -> Sample:
-    """All events of randomly chosen clients, who have at most so many ``searches`` with a click together.
+    """Draw a random sample of clients from a log.
 
-    ``events`` may come in any order. Clients are chosen by a hash of their ids, the lowest first (bottom-k sampling,
-    Cohen and Kaplan 2007), so a client is in the sample with all its events or not at all. ``actions``: what counts,
-    as in :func:`resift.sessions.clicks.click_grades`.
+    The sample contains either all events of a client or none. The clients with the lowest hashes of their ids are
+    drawn.
+
+    Args:
+        events: The events of the log, in any order.
+        actions: The grade of each action; other actions are ignored.
+        searches: The maximum number of searches with a click in the sample.
+        seed: The seed of the hash.
+
+    Source:
+        Bottom-k sampling, Cohen and Kaplan 2007.
     """
-    sample, held, clicked = Sample(), 0, 0
+    sample, in_memory, clicked = Sample(), 0, 0
     of_client: dict[str, _Client] = {}
+    # A heap of the clients in the sample, with the highest hash first (negated, because heapq keeps the lowest first).
     highest: list[tuple[float, str]] = []
     for event in events:
         sample.events += 1
         name, grade = event.client or event.session, actions.get(event.action)
         if not name or not event.object or grade is None:
             continue
-        place = _place(seed, name)
-        if place >= sample.share:
+        hash_value = _hash(seed, name)
+        if hash_value >= sample.share:
             continue
         if name not in of_client:
             of_client[name] = _Client()
-            heapq.heappush(highest, (-place, name))
+            heapq.heappush(highest, (-hash_value, name))
         client = of_client[name]
-        added = client.add(event, grade > 0)
-        held, clicked = held + added[0], clicked + added[1]
-        while clicked > searches or held > _HELD:
+        added_events, added_searches = client.add(event, grade > 0)
+        in_memory += added_events
+        clicked += added_searches
+        while clicked > searches or in_memory > _MAX_EVENTS_IN_MEMORY:
             negative, last = heapq.heappop(highest)
-            sample.share, gone = -negative, of_client.pop(last)
-            held, clicked = held - len(gone.events), clicked - len(gone.clicked)
+            sample.share, removed = -negative, of_client.pop(last)
+            in_memory -= len(removed.events)
+            clicked -= len(removed.clicked)
     sample.robots = sum(client.is_robot for client in of_client.values())
     sample.of_client = {name: client.events for name, client in sorted(of_client.items()) if client.events}
     return sample
 
 
 class _Client:
-    """What one client did so far."""
+    """The events of a client so far, and its searches with a click."""
 
     def __init__(self) -> None:
         self.events: list[UbiEvent] = []
@@ -83,7 +106,7 @@ class _Client:
         self.is_robot = False
 
     def add(self, event: UbiEvent, is_click: bool) -> tuple[int, int]:
-        """By how many the events and the searches with a click change."""
+        """Add an event, and return the changes in the numbers of stored events and of searches with a click."""
         if self.is_robot:
             return 0, 0
         before = len(self.events), len(self.clicked)
@@ -95,17 +118,25 @@ class _Client:
         return len(self.events) - before[0], len(self.clicked) - before[1]
 
 
-def _place(seed: int, client: str) -> float:
+def _hash(seed: int, client: str) -> float:
+    """Return a hash of a client's id, uniform from 0 to 1."""
     digest = hashlib.blake2b(f"{seed}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
-    """Events of a CSV file with the columns query, shown, clicked, client and time, whose rows are searches.
+    """Read a CSV file of searches as events.
 
-    ``shown`` holds the ids of the hits in their order and ``clicked`` those of them that were clicked, with blanks
-    between them; ``time`` is what UBI takes for one. ``id_field``: the field of the index that has these ids, "" for
-    ``_id``. Raises BadInput for a file that cannot be read, lacks a column, or has a row without a time.
+    Each row is a search. The columns are ``query``, the text; ``shown``, the ids of the hits in their order, separated
+    by spaces; ``clicked``, the ids of the clicked hits, separated by spaces; ``client``, the id of the client; and
+    ``time``, in any format that UBI allows.
+
+    Args:
+        path: The path of the file.
+        id_field: The field of the index that contains the ids; an empty string for ``_id``.
+
+    Raises:
+        BadInput: If the file cannot be read, a column is missing, or a time is invalid.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -115,17 +146,17 @@ def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
             for number, row in enumerate(rows, 1):
                 yield from _events_of(row, number, str(path), id_field)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path}: {error}", value=str(path), expected="a CSV file in UTF-8") from error
+        raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a CSV file in UTF-8") from error
 
 
 def _events_of(row: dict[str, str | None], number: int, path: str, id_field: str) -> Iterator[UbiEvent]:
     text, shown, clicked, client, time = ((row[name] or "") for name in COLUMNS)
     at = seconds_of(time)
     if at is None:
-        raise BadInput(f"{path}, row {number}: time is {time!r}", value=time, expected="ISO 8601, or Unix time")
-    places = dict[str, int]()
-    for place, id in enumerate(shown.split(), 1):
-        places.setdefault(id, place)
-    for action, ids in ((IMPRESSION, list(places)), ("click", clicked.split())):
+        raise BadInput(f"{path}, row {number}: the time is {time!r}", value=time, expected="ISO 8601, or Unix time")
+    positions: dict[str, int] = {}
+    for position, id in enumerate(shown.split(), 1):
+        positions.setdefault(id, position)
+    for action, ids in ((IMPRESSION, list(positions)), ("click", clicked.split())):
         for id in ids:
-            yield UbiEvent(action, client, "", str(number), id, id_field, places.get(id), at, text)
+            yield UbiEvent(action, client, "", str(number), id, id_field, positions.get(id), at, text)

@@ -1,8 +1,8 @@
-"""The few constants of a session, chosen for one index by what people did there, and kept only if that helps.
+"""Choice of the constants of sessions for an index, by a click log or by judged queries.
 
-Each constant has three values, the usual one among them. One half of the clients or queries chooses, constant by
-constant, and the other half judges what was chosen, and the other way round; all of them choose what is kept. Nothing
-is chosen for a query or a person.
+Each constant has three candidate values, one of which is the default. The clients or queries are divided into two
+halves. Each half chooses the constants, one after another, and the other half evaluates the choice. If both together
+are significantly better than the present constants, all clients or queries choose the final constants.
 """
 
 from __future__ import annotations
@@ -19,16 +19,27 @@ from resift_lab.evaluation.metrics import Numbers
 from resift_lab.evaluation.significance import paired_randomization
 from resift_lab.training.gate import SIGNIFICANT
 
+# The constants, with their candidate values.
 FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.0, 1.0, 2.0)}
-TRIALS = 12  # at most: the start, three values of three constants, and what each half chooses
-Values = Callable[[Tuning], Numbers]  # what constants are worth to each client or query, (n,); NaN where nothing is
+# Maximum number of evaluations: the present constants, three values of three constants, and the choice of each half.
+TRIALS = 12
+# A function that evaluates constants, and returns a value for each client or query, shape (n,); NaN for clients or
+# queries without a value.
+Values = Callable[[Tuning], Numbers]
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What came of it: ``tuning``, which is the one before unless it is ``better``; what the ``units`` that judged have
-    of the one ``before``, and of constants that they had no part in choosing (``held_out``); and ``p`` of no
-    difference, two-sided."""
+class Choice:
+    """The result of :func:`choose`.
+
+    Attributes:
+        tuning: The chosen constants, or the present constants unless ``better``.
+        better: Whether the chosen constants are significantly better, and differ from the present constants.
+        units: The number of clients or queries in the evaluation.
+        before: The mean value with the present constants.
+        held_out: The mean value with constants that the other half has chosen.
+        p: The two-sided p value of the difference.
+    """
 
     tuning: Tuning
     better: bool
@@ -38,36 +49,59 @@ class Chosen:
     p: float
 
 
-def choose(values: Values, start: Tuning, seed: int = 0) -> Chosen:
-    """The best constants in place of those of ``start``, by what they are worth."""
-    known: dict[tuple[float, ...], Numbers] = {}
+def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
+    """Choose constants that are better than the present constants.
 
-    def worth(tuning: Tuning) -> Numbers:
+    Args:
+        values: The function that evaluates constants.
+        start: The present constants.
+        seed: The seed of the division into halves and of the test.
+    """
+    cache: dict[tuple[float, ...], Numbers] = {}
+
+    def cached_values(tuning: Tuning) -> Numbers:
         key = tuple(getattr(tuning, name) for name in FACTORS)
-        if key not in known:
-            known[key] = values(tuning)
-        return known[key]
+        if key not in cache:
+            cache[key] = values(tuning)
+        return cache[key]
 
-    before = worth(start)
+    before = cached_values(start)
     half = np.random.default_rng(seed).permutation(len(before)) % 2 == 0
     held_out = np.empty_like(before)
     for part in (half, ~half):
-        held_out[~part] = worth(_best(worth, start, part))[~part]
+        held_out[~part] = cached_values(_best(cached_values, start, part))[~part]
     counted = ~np.isnan(held_out - before)
     p = paired_randomization(held_out, before, np.random.default_rng(seed))
-    means = [float(found[counted].mean()) if counted.any() else 0.0 for found in (before, held_out)]
-    better = means[1] > means[0] and p < SIGNIFICANT
-    best = _best(worth, start, np.ones(len(before), bool)) if better else start
-    return Chosen(best, better and best != start, int(counted.sum()), means[0], means[1], p)
+    mean_before = mean_held_out = 0.0
+    if counted.any():
+        mean_before, mean_held_out = float(before[counted].mean()), float(held_out[counted].mean())
+    better = mean_held_out > mean_before and p < SIGNIFICANT
+    best = _best(cached_values, start, np.ones(len(before), bool)) if better else start
+    return Choice(
+        tuning=best,
+        better=better and best != start,
+        units=int(counted.sum()),
+        before=mean_before,
+        held_out=mean_held_out,
+        p=p,
+    )
 
 
-def _best(worth: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Each constant's best value by a part of the units (n,), where it gains more than its own standard error."""
-    best, before = start, worth(start)[part]
+def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
+    """Choose the best value of each constant, separately from the others.
+
+    A value must be better than the present value by more than the standard error of the difference.
+
+    Args:
+        values: The function that evaluates constants.
+        start: The present constants.
+        part: True for each client or query that takes part in the choice, shape (n,).
+    """
+    best, before = start, values(start)[part]
     for name, factors in FACTORS.items():
         gains = {0.0: getattr(start, name)}
         for factor in factors:
-            gain = worth(structs.replace(start, **{name: factor}))[part] - before
+            gain = values(structs.replace(start, **{name: factor}))[part] - before
             gain = gain[~np.isnan(gain)]
             if len(gain) > 1 and gain.mean() > gain.std() / np.sqrt(len(gain)):
                 gains[float(gain.mean())] = factor

@@ -282,7 +282,7 @@ def test_a_search_finds_the_model_that_its_index_was_attached_with(
     Path("qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\tMED-1\t1\n")
     result = CliRunner().invoke(main, ["eval", "index", "shop", ".", "--engine", "shop.db"])
     assert (result.exit_code, "such as 'MED-1'" in result.stderr) == (2, True), result.output
-    assert resift_lab.tune("shop", url="shop.db").lines == ["shop: the usual constants"]
+    assert resift_lab.tune("shop", url="shop.db").lines == ["shop: the default constants"]
     result = CliRunner().invoke(main, ["verify", "shop", "--engine", "shop.db"])
     assert (result.exit_code, result.stdout.splitlines()[-1].partition(":")[0]) == (0, "2 documents in index shop")
     Path("shop-model").rename("elsewhere")

@@ -55,7 +55,7 @@ def test_a_client_is_drawn_with_all_its_events_or_not_at_all() -> None:
 
 
 def test_what_is_held_of_a_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traffic, "_HELD", 300)
+    monkeypatch.setattr(traffic, "_MAX_EVENTS_IN_MEMORY", 300)
     monkeypatch.setattr(traffic, "MAX_EVENTS", 100)
     events = (done("impression", f"c{n % 50}", f"q{n}", "d", n) for n in range(5000))
     sample = sample_clients(events, ACTIONS, searches=1000)
@@ -206,7 +206,7 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     assert resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
     engine.tune(news, Tuning(words=0, strength=0))  # sessions that say nothing
     tuned = resift_lab.tune(news, tmp_path / "log.csv", engine_url, model=model)
-    assert tuned.new == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
+    assert tuned.changed == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
     assert resift_lab.tune(news, None, engine_url, model=model).tuning == tuned.tuning
     assert (
         resift_lab.tune(news, None, engine_url, model=model, undo=True).tuning
