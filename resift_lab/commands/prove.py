@@ -90,7 +90,7 @@ class Live(ParameterType):
     "--live",
     type=Live(),
     metavar="SHARE|status|stop",
-    help="Start a live trial for this share of the clients, for example 10%; or print the status of a trial; or stop it.",
+    help="Start a live trial for this share of the clients, for example 10%; or show its status; or stop it.",
 )
 @model_option
 @engine_option

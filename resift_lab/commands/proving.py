@@ -112,7 +112,7 @@ def prove(
         # Opened before the log is read, because errors should come before a long wait.
         searching = ReplayedSearch(engine, model, index, body)
         sample, log = read_log(engine, index, source)
-        with shown_progress("replaying", progress) as report_progress:
+        with progress_bar("replaying", progress) as report_progress:
             clicks = list(observations(sample.of_client, log, searching, skipped, report_progress))
         if not clicks:
             raise nothing_to_replay(replay)

@@ -96,7 +96,7 @@ def tune(
         if str(source) == DOCUMENTS:
             return _tune_weight(engine, info, encoder)
         values, units = _values_of(engine, info, source, url, encoder)
-        with shown_progress("trying constants", progress) as report_progress:
+        with progress_bar("trying constants", progress) as report_progress:
             choice = choose(_with_progress(values, report_progress), info.tuning)
         return _store(engine, info, choice, units)
 

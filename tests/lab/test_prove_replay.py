@@ -81,7 +81,7 @@ def test_searches_of_a_csv_file_are_read(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("query,shown,clicked,client\n", "no column 'time'"),
-        ("query,shown,clicked,client,time\nfire,a,a,anna,today\n", "row 1: time is 'today'"),
+        ("query,shown,clicked,client,time\nfire,a,a,anna,today\n", "row 1: the time is 'today'"),
         ("query,shown,clicked,client,time\n\xff", "utf-8"),
         (None, "No such file"),
     ],
