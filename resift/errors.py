@@ -170,7 +170,7 @@ class TooBusy(ResiftError, code="too_busy", status=503):
 
 
 class SessionBusy(ResiftError, code="session_busy", status=409):
-    """Concurrent changes to the session kept this change from being written. Nothing was stored."""
+    """Concurrent changes to the session prevented this change. Nothing was stored."""
 
 
 class SessionsUnavailable(ResiftError, code="sessions_unavailable", status=503):

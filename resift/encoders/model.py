@@ -1,7 +1,7 @@
 """Encode texts as vectors with tables of word vectors.
 
-A model consists of a word table, a pooling method, optional trained layers, and a similarity measure. All of them run
-on the same code. These are the models that :func:`resift.encoders.builders.build_model` and the trainings create:
+A model consists of a word table, a pooling method, optional trained layers, and a similarity measure. The same code
+runs all of these models, which :func:`resift.encoders.builders.build_model` and the trainings create:
 
 ================  ==================================================  =======  ==========
 name              row of a word                                       pooling  similarity
@@ -21,8 +21,8 @@ name              row of a word                                       pooling  s
 The memberships of each word are computed when the model is built, so encoding a text only gathers rows. Two other kinds
 of models are in :mod:`resift.encoders.residual` and :mod:`resift.encoders.queries`.
 
-Sources: BoEW and RO-BoEW are from Passalis and Tefas 2018, RN-BoF from Passalis and Tefas 2017, and SFBoW from Muffo et
-al. 2021.
+Source: Passalis and Tefas 2018, section 3.1, eqs. 1 and 2, for BoEW and RO-BoEW. Passalis and Tefas 2017,
+section 3.2.1, eq. 6, for RN-BoF. Muffo et al. 2021, section 3.2, for SFBoW.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Layers:
         mask: Weight of each pooled dimension, shape (S·K,). None stands for 1. Source: Passalis and Tefas 2018,
             section 3.1, eq. 4.
         head: Matrix of shape (S·K, R), after which a vector is relu(headᵀ · s) with R dimensions. None leaves the
-            pooled vector s. It requires mean pooling. Source: Passalis and Tefas 2017, eq. 8.
+            pooled vector s. It requires mean pooling. Source: Passalis and Tefas 2017,
+            section 3.2.1, eq. 8.
         segments: Number S of consecutive parts of equal length (within one word) that are pooled separately and
             concatenated. More than 1 requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.3.
     """
@@ -102,7 +103,7 @@ class Model:
         BadInput: If the pooling or similarity is unknown, or the layers require mean pooling.
         DimensionMismatch: If the mask or head does not have S·K rows.
 
-    Sources:
+    Source:
         Mean: Passalis and Tefas 2018, section 3.1, eq. 3, with word weights. Max: Muffo et al. 2021, section 2.2,
         eq. 6, without counts.
     """
