@@ -43,8 +43,9 @@ class Difference:
 
     Attributes:
         comparison: The name of the compared part: ``status``, ``shards``, ``total``, ``aggregations``, ``suggestions``,
-            ``end``, ``documents``, ``highlights``, ``inner hits``, ``sources`` or ``other parts``. It is ``rewriting``
-            if the service refuses the search, and ``marks`` if the service refuses to mark a hit.
+            ``scroll``, ``end``, ``documents``, ``highlights``, ``inner hits``, ``sources`` or ``other parts``. It is
+            ``rewriting`` if the service refuses the search, and ``marks`` if the service refuses to mark a hit. It is
+            ``body`` if a session changes a part of the body that it must leave alone, or changes nothing.
         detail: Both values, for people.
     """
 
@@ -80,6 +81,7 @@ def differences(plain: Answer, answer: Answer, collapse: str = "") -> list[Diffe
         "total": lambda one: one.total,
         "aggregations": lambda one: _without_scores(one.body.get("aggregations")),
         "suggestions": lambda one: _without_scores(one.body.get("suggest")),
+        "scroll": lambda one: one.body.get("scroll failed"),
         "end": lambda one: [one.body.get("timed_out"), one.body.get("terminated_early")],
     }
     found = [
@@ -99,8 +101,10 @@ def _hit_differences(plain: Answer, answer: Answer, collapse: str) -> Iterator[D
         if before != after:
             yield _difference("documents", before, after)
     elif collapse or count(plain.total) == len(plain.hits):
-        if sorted(before) != sorted(after):
-            yield _difference("documents", sorted(before), sorted(after))
+        # a hybrid search that is not normalised may show a document several times
+        lost, new = sorted({*before} - {*after}), sorted({*after} - {*before})
+        if lost or new:
+            yield Difference("documents", f"documents: {_shortened(lost)} are lost, {_shortened(new)} are new")
     elif len(before) != len(after):
         yield _difference("documents", len(before), len(after))
     hits = dict(zip(_documents(answer.hits), answer.hits, strict=True))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from answers import Answer
 from rest_api_spec import Assignment, Call, SpecFile, Step, api_specs, searches
-from three_ways import OpenSearchClient, Search
+from three_ways import OpenSearchClient, Search, value_at
 
 # APIs that leave documents, mappings and settings as they are, so that a file's indices can be used again.
 _READING = {
@@ -217,14 +217,7 @@ def _has_assignment(steps: Sequence[Step], step: Step) -> bool:
 
 def _at(body: Any, path: str) -> Any:
     """Return the value at a path such as ``hits.hits.0._id``, or None if there is none."""
-    for part in path.split("."):
-        if isinstance(body, dict):
-            body = body.get(part)
-        elif isinstance(body, list) and part.isdigit() and int(part) < len(body):
-            body = body[int(part)]
-        else:
-            return None
-    return body
+    return value_at(body, [int(step) if step.isdigit() else step for step in path.split(".")])
 
 
 def _setting_names(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

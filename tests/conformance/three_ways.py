@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import numpy as np
 import urllib3
 from answers import Answer, Difference, differences, exact_differences
 from flask.testing import FlaskClient
@@ -19,6 +20,7 @@ Json = dict[str, Any]
 WITHOUT_SESSION = "without a session"
 IN_SESSION = "in a session"
 _PAGES = 20  # of a scroll, at most
+_SHOWN = 600  # characters of a body in the text of a difference
 _MARKABLE = 3  # hits of the search that looks for documents to mark
 
 
@@ -71,12 +73,22 @@ class Search:
         body: The search body.
         params: Query parameters of the URL.
         rewrite_index: The index expression for ``/v1/rewrite``, if it is not ``index``.
+        marked_query: The query for which documents are marked. Marks of the query "" count for every search.
+        relevant: Ids of documents of ``index`` that are marked, or () for some of the search's own hits.
+        is_moved: Whether a session must change the body.
+        vector: A query vector that a session must move, or ().
+        fixed: The path of a part of the body that a session must leave as and where it is, or ().
     """
 
     index: str
     body: Json
     params: Mapping[str, Any] = field(default_factory=dict)
     rewrite_index: str = ""
+    marked_query: str = ""
+    relevant: Sequence[str] = ()
+    is_moved: bool = False
+    vector: Sequence[float] = ()
+    fixed: tuple[str | int, ...] = ()
 
     @property
     def collapse(self) -> str:
@@ -147,7 +159,7 @@ class ThreeWays:
 
     def _without_session(self, search: Search, plain: Answer) -> list[Difference]:
         """Return the differences of the rewritten search without a session, which must be none."""
-        failure, body = self._rewrite(search, search.body)
+        failure, body = self.rewrite(search, search.body)
         if failure is not None:
             return _refused(plain, failure)
         if json.dumps(body) == json.dumps(search.body):
@@ -161,17 +173,30 @@ class ThreeWays:
         if not isinstance(ext, dict):  # OpenSearch refuses the search anyway
             return []
         asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session}}}
-        failure, body = self._rewrite(search, asked, IN_SESSION)
+        failure, body = self.rewrite(search, asked, IN_SESSION)
         if failure is not None:
             return _refused(plain, failure)
         # a cluster may lack the plugin that reads our options
         body = {name: value for name, value in body.items() if name != "ext"}
         if "ext" in search.body:
             body["ext"] = ext
-        return differences(plain, self.send(search, body), search.collapse)
+        found = differences(plain, self.send(search, body), search.collapse)
+        if search.is_moved and body == search.body:
+            found.append(Difference("body", "body: the session does not change it"))
+        if search.vector and _has_vector(body, search.vector):
+            found.append(Difference("body", "body: the session does not move the query vector"))
+        if search.fixed and value_at(search.body, search.fixed) != value_at(body, search.fixed):
+            found.append(Difference("body", f"body: {search.fixed} changes in {json.dumps(body)[:_SHOWN]}"))
+        return found
 
-    def _rewrite(self, search: Search, body: Json, way: str = "") -> tuple[Answer | None, Json]:
-        """Return the body as the service rewrites it, or the service's answer if it refuses or fails."""
+    def rewrite(self, search: Search, body: Json, way: str = "") -> tuple[Answer | None, Json]:
+        """Return the body as the service rewrites it, with the service's answer if it refuses or fails.
+
+        Args:
+            search: The search, for its index.
+            body: The search body, whose ``ext.ml_inference`` may name a session.
+            way: The way under which the outcome is counted, or "".
+        """
         index = search.rewrite_index or search.index
         response = self.service.post("/v1/rewrite", json={"index": index, "body": body})
         received = response.get_json()
@@ -194,6 +219,8 @@ class ThreeWays:
         Returns:
             The id, or "" if there is nothing to mark, and the differences if the service refuses the marks.
         """
+        if search.relevant:
+            return self._session_with(search, {search.index: {"relevant": list(search.relevant)}})
         hits = _markable(plain.hits)
         for query in (search.body.get("query"), {"match_all": {}}):
             if hits:
@@ -204,9 +231,13 @@ class ThreeWays:
         marks: dict[str, Json] = {hits[0]["_index"]: {"relevant": [hits[0]["_id"]]}}
         if len(hits) > 1 and hits[-1]["_id"] != hits[0]["_id"]:
             marks.setdefault(hits[-1]["_index"], {})["irrelevant"] = [hits[-1]["_id"]]
-        key = json.dumps(marks)
+        return self._session_with(search, marks)
+
+    def _session_with(self, search: Search, marks: Mapping[str, Json]) -> tuple[str, list[Difference]]:
+        """Return a session with these marks, a new one unless there is one: index → grade → ids."""
+        key = json.dumps([marks, search.marked_query])
         if key not in self._sessions:
-            self._sessions[key] = self._marked(marks)
+            self._sessions[key] = self._marked(search, marks)
         return self._sessions[key]
 
     def _documents(self, search: Search, query: Any) -> Sequence[Json]:
@@ -218,8 +249,8 @@ class ThreeWays:
         answer = self.cluster.request("POST", f"{quote(index, safe=',*')}/_search", body, ignore_unavailable=True)
         return _markable(answer.hits)
 
-    def _marked(self, marks: Mapping[str, Json]) -> tuple[str, list[Difference]]:
-        """Mark documents in a new session: index → grade → ids."""
+    def _marked(self, search: Search, marks: Mapping[str, Json]) -> tuple[str, list[Difference]]:
+        """Mark documents in a new session."""
         session = f"session-{next(self._names)}"
         refused = []
         for index, grades in marks.items():
@@ -260,6 +291,27 @@ def _parameter(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(_parameter(item) for item in value)
     return str(value)
+
+
+def value_at(value: Any, path: Sequence[str | int]) -> Any:
+    """Return the part of a JSON value at a path of names and positions, or None if there is none."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _has_vector(value: Any, vector: Sequence[float]) -> bool:
+    """Return whether a vector occurs in a JSON value, but for rounding."""
+    if isinstance(value, dict):
+        return any(_has_vector(item, vector) for item in value.values())
+    if not isinstance(value, list):
+        return False
+    if len(value) == len(vector) and all(isinstance(item, (int, float)) for item in value):
+        return bool(np.allclose(value, vector, rtol=0, atol=1e-4))
+    return any(_has_vector(item, vector) for item in value)
 
 
 def _markable(hits: Sequence[Json]) -> list[Json]:
