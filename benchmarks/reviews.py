@@ -76,7 +76,7 @@ class WithVectors(DocumentSet):
         order, (rows, targets) = super()._order(labels, read), self._training(labels)
         if min(targets.sum(), (~targets).sum()) < 2:
             return order
-        by_words = max(one.held_back(rows, targets) for one in (self._words, self._stems))
+        by_words = max(classifier.cross_validate(rows, targets) for classifier in (self._words, self._stems))
         folds, scores = np.empty(len(rows), int), np.empty(len(rows))
         for side in (targets, ~targets):
             folds[side] = np.arange(side.sum()) % 5
@@ -151,7 +151,7 @@ def large() -> None:
             service.engine.refresh(index)
             by_vectors = parts.LargeSet(service.engine, index, ["text"], None, {"match_all": {}})
             by_words = parts.LargeSet(service.engine, index, ["text"], None, {"match_all": {}})
-            by_words._nearest = lambda labels: None  # type: ignore[method-assign]
+            by_words._knn_clause = lambda labels: None  # type: ignore[method-assign]
             cells = []
             for ranked in (whole, by_words, by_vectors):
                 found = simulate(collection, 0, BATCH, TARGET, ranked).figures(TARGET)

@@ -1,4 +1,4 @@
-"""``resift review``: read a set of documents, one at a time, until all that is relevant is found."""
+"""The command ``resift review``, which asks for judgements of documents until all relevant documents are read."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from resift.reviews.reviews import Reviews
 from resift.reviews.stopping import Progress
 from resift.service.connect import open_review_store
 
-_KEYS = "y relevant · n not relevant · u undo · q leave"
+_KEYS = "y relevant · n not relevant · u undo · q quit"
 
 
 @click.command(epilog="Example: resift review wilson --index papers --topic 'treatment of Wilson disease'")
 @click.argument("review")
-@click.option("--index", help="What is reviewed; needed where REVIEW is begun.")
-@click.option("--topic", default="", metavar="TEXT", help="What is looked for, in words: its best hits come first.")
-@click.option("--export", "format_", type=click.Choice(FORMATS), help="Print all judgements instead.")
+@click.option("--index", help="The index to review. Required to start a new review.")
+@click.option("--topic", default="", metavar="TEXT", help="The subject in words. The best hits for it come first.")
+@click.option("--export", "format_", type=click.Choice(FORMATS), help="Print all judgements in this format and exit.")
 @engine_option
 @store_option
 def review(review: str, index: str | None, topic: str, format_: str | None, engine: str, store: str) -> None:
-    """Read the documents of REVIEW one at a time, likeliest first, and say of each whether it is relevant.
+    """Read the documents of REVIEW one at a time, likeliest first, and judge their relevance.
 
-    Every judgement counts at once, is stored before the next document is shown, and can be undone. It is told how much
-    was found at least, and when to stop. Needs the extra 'review'.
+    Each judgement takes effect at once, is stored before the next document appears, and can be undone. The command
+    shows the estimated recall, and says when you may stop. Requires the extra 'review'.
     """
-    with engine_at(engine) as opened_engine, session_store_at(store):  # beside which reviews are kept
+    with engine_at(engine) as opened_engine, session_store_at(store):  # checks that the store of reviews is available
         reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
-        found = reviews.open(review) if index is None else reviews.begin(review, index, topic)
+        opened_review = reviews.open(review) if index is None else reviews.begin(review, index, topic)
         if format_ is not None:
-            click.echo(found.export(format_), nl=False)
+            click.echo(opened_review.export(format_), nl=False)
             return
-        _read(found, getpass.getuser())
+        _read(opened_review, getpass.getuser())
 
 
 def _read(review: Review, by: str) -> None:
-    click.echo(_said(review.progress()))
+    click.echo(_describe(review.progress()))
     while batch := review.next(1, by):
         _show(review, batch[0])
         while (key := _key()) not in ("y", "n", "u", "q"):
@@ -51,15 +51,16 @@ def _read(review: Review, by: str) -> None:
             return
         relevant, irrelevant = (batch, ()) if key == "y" else ((), batch)
         try:
-            click.echo(_said(review.undo(by) if key == "u" else review.judge(relevant, irrelevant, by)))
+            click.echo(_describe(review.undo(by) if key == "u" else review.judge(relevant, irrelevant, by)))
         except BadInput as error:  # nothing to undo
             click.echo(error.message)
-    done = review.progress()
-    click.echo("Everything is read." if done.read == done.total else "What is left was given to others.")
+    progress = review.progress()
+    is_finished = progress.read == progress.total
+    click.echo("All documents are read." if is_finished else "The remaining documents are assigned to others.")
 
 
 def _key() -> str:
-    """The key that is pressed, in lower case; where this is no terminal, the first character of a line."""
+    """Return the key that the user presses, in lower case. Without a terminal, return the first character of a line."""
     if not sys.stdin.isatty():
         return str(click.prompt(_KEYS, prompt_suffix=" > ")).strip().lower()[:1]
     click.echo(f"{_KEYS} > ", nl=False)
@@ -76,11 +77,12 @@ def _show(review: Review, id: str) -> None:
         click.echo(f"[{id}] ranked for: {', '.join(words)}")
 
 
-def _said(found: Progress) -> str:
-    """A progress in a line."""
-    said = f"{found.read} of {found.total} read, {found.relevant} relevant"
-    if found.may_stop:
-        return f"{said}; you may stop: {found.target:.0%} of the relevant are found, with 95 % confidence"
-    if not found.relevant:
-        return said
-    return f"{said}; at least {found.recall[0]:.0%} found, with 95 % confidence; about {found.cost} more to find 1 more"
+def _describe(progress: Progress) -> str:
+    """Return a line that describes the progress."""
+    counts = f"{progress.read} of {progress.total} read, {progress.relevant} relevant"
+    if progress.may_stop:
+        return f"{counts}; you may stop: recall of {progress.target:.0%} reached with 95 % confidence"
+    if not progress.relevant:
+        return counts
+    recall = f"recall of at least {progress.recall[0]:.0%} with 95 % confidence"
+    return f"{counts}; {recall}; read about {progress.cost} more to find the next relevant document"

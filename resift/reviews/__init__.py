@@ -1,5 +1,5 @@
-"""Reviews: all relevant documents of a set, found batch by batch, and when to stop.
+"""Technology-assisted reviews: find all relevant documents of a set in batches, and decide when to stop.
 
-A review is a session taken to its end. What it ranks with is :mod:`resift.reviews.ranking`, when it may stop
-:mod:`resift.reviews.stopping`, what was decided in it, by whom and when, :mod:`resift.reviews.log`.
+A review is a session that continues until its end. :mod:`resift.reviews.ranking` ranks the documents,
+:mod:`resift.reviews.stopping` decides when a review may stop, and :mod:`resift.reviews.log` records all decisions.
 """

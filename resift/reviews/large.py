@@ -1,4 +1,7 @@
-"""A set of more documents than memory holds: the engine finds the likeliest, and the classifier ranks these."""
+"""Ranking of document sets that are too large for memory.
+
+The engine retrieves the likeliest documents, and the classifier ranks them.
+"""
 
 from __future__ import annotations
 
@@ -16,107 +19,131 @@ from resift.query.dsl import MAX_RESULTS, PLAIN, Body, document_text, text_claus
 from resift.reviews.ranking import DocumentSet
 from resift.text import plain_text
 
-# Characters of a set that is held in memory, each document as EACH more; the features take some fifteen times as much.
-MAX_TEXT, DOCUMENT_OVERHEAD = 200_000_000, 100
-MAX_LOADED = 100_000  # documents of a larger set that are ranked by the classifier, beside those that were judged
-_BACKGROUND = 1000  # documents drawn at random, which words of relevant ones are told apart from
-_TERMS = 60
-_GROWTH = 1.5  # how many times as many relevant ones there are when the engine is asked again
-_AT_ONCE = 1000  # ids that the engine is asked for in one request
-_VECTORS = 300  # of documents judged last, by which the vector moves
+# Maximum size of a set in memory: its characters, and DOCUMENT_OVERHEAD more for each document. The classifier's
+# features take about fifteen times as much memory.
+MAX_TEXT = 200_000_000
+DOCUMENT_OVERHEAD = 100
+MAX_LOADED = 100_000  # number of documents of a larger set that are loaded, in addition to the judged documents
+_BACKGROUND = 1000  # number of random background documents, from which relevant documents are distinguished
+_TERMS = 60  # number of words with which the engine is searched
+_GROWTH = 1.5  # documents are retrieved again when the number of relevant documents has grown by this factor
+_ID_BATCH = 1000  # number of ids in a request
+_VECTORS = 300  # number of the latest judged documents from which the query vector is learned
 
 
 class LargeSet(DocumentSet):
-    """The documents of an ``index`` that a ``query`` finds, of which ``MAX_LOADED`` at a time are in memory.
+    """The documents of an index that a query matches, of which MAX_LOADED are in memory at a time.
 
-    Those are what the engine finds by the classifier's strongest words and, where the index has a graph of vectors, by
-    the direction that tells relevant documents from others. It is asked again when half as many more are relevant, and
-    when half of what it found is read. ``fields`` are searched, and ``topic`` is a clause that finds the first ones.
+    The engine retrieves documents with the classifier's strongest words and, if the index has an HNSW index, with a
+    vector that separates relevant from irrelevant documents. It retrieves again when there are half as many more
+    relevant documents, and when half of the loaded documents are read.
+
+    Args:
+        engine: The engine.
+        index: The name of the index.
+        fields: The text fields.
+        query: The query clause that selects the documents, or None for all documents.
+        topic: The query clause that retrieves the first documents.
     """
 
     def __init__(self, engine: Engine, index: str, fields: Sequence[str], query: Body | None, topic: Body) -> None:
         super().__init__((), ())
-        self._engine, self._index, self._fields, self._topic = engine, index, fields, topic
+        self._engine = engine
+        self._index = index
+        self._fields = fields
+        self._topic = topic
         self._query: Body = query or {"match_all": {}}
-        self._held, self._relevant, self._there = DocumentSet((), ()), -1, set[str]()
+        self._loaded = DocumentSet((), ())
+        self._relevant = -1  # number of relevant documents when the documents were loaded
+        self._existing = set[str]()  # ids that are known to exist
         (self.total,) = engine.document_counts(index, [self._query])
 
     def text(self, id: str) -> str:
-        return self._held.text(id) if id in self._held.places else dict(self._stored(ids=[id])).get(id, "")
+        """Return the text of a document, or "" if it does not exist."""
+        return self._loaded.text(id) if id in self._loaded.places else dict(self._stored(ids=[id])).get(id, "")
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        unread = sum(id not in read for id in self._held.ids)
+        """Return the ids of the loaded documents that are not ``read``, likeliest relevant first."""
+        unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}
         if (
             len(relevant) > _GROWTH * self._relevant
-            or not relevant <= self._held.places.keys()
+            or not relevant <= self._loaded.places.keys()
             or unread < min(MAX_LOADED / 2, self.total - len(self.existing(read)))
         ):
-            self._held, self._relevant = self._likeliest(labels), len(relevant)
-        return self._held.ranked(labels, read)
+            self._loaded, self._relevant = self._retrieve(labels), len(relevant)
+        return self._loaded.ranked(labels, read)
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        return self._held.reasons(id, labels, count)
+        """Return the words of a document that contribute most to its rank."""
+        return self._loaded.reasons(id, labels, count)
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        for some in batched([id for id in ids if id not in self._there], _AT_ONCE):
-            body = {"query": self._those(filter=[{"ids": {"values": some}}]), "size": len(some), "_source": False}
-            self._there |= {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
-        return self._there.intersection(ids)
+        """Return the ids of documents that exist in the set."""
+        for batch in batched([id for id in ids if id not in self._existing], _ID_BATCH):
+            query = self._within_set(filter=[{"ids": {"values": batch}}])
+            body = {"query": query, "size": len(batch), "_source": False}
+            self._existing |= {hit["_id"] for hit in self._engine.search(self._index, {**body, **PLAIN}).hits}
+        return self._existing.intersection(ids)
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        query, seed = self._those(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
+        """Draw random unread documents."""
+        query, seed = self._within_set(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
         drawn = self._engine.sample(self._index, count, False, query=query, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
 
-    def _likeliest(self, labels: Mapping[str, bool]) -> DocumentSet:
-        """The judged documents, and those that the engine finds by them."""
-        texts = {id: self._held.text(id) for id in labels if id in self._held.places}
+    def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:
+        """Return the judged documents, and the documents that the engine retrieves as similar to them."""
+        texts = {id: self._loaded.text(id) for id in labels if id in self._loaded.places}
         texts |= self._stored(ids=[id for id in labels if id not in texts])
-        drawn = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
-        others = {hit["_id"]: readable(hit["_source"], self._fields) for hit in drawn}
-        words = DocumentSet(*zip(*{**others, **texts}.items(), strict=True)).strongest(labels, _TERMS)
+        sample = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
+        background = {hit["_id"]: readable(hit["_source"], self._fields) for hit in sample}
+        words = DocumentSet(*zip(*{**background, **texts}.items(), strict=True)).strongest(labels, _TERMS)
         should = [self._topic, *(text_clause(word, self._fields, boost=weight) for word, weight in words.items())]
         unjudged = {"must_not": [{"ids": {"values": list(labels)}}]}
-        if nearest := self._nearest(labels):
-            texts |= self._best(MAX_LOADED // 10, {**unjudged, "must": [nearest]})
+        if knn := self._knn_clause(labels):
+            texts |= self._best(MAX_LOADED // 10, {**unjudged, "must": [knn]})
         texts |= self._best(MAX_LOADED, {**unjudged, "should": should})
         return DocumentSet(list(texts), list(texts.values()))
 
-    def _nearest(self, labels: Mapping[str, bool]) -> Body | None:
-        """The clause that finds documents by the vectors of those judged last; None where there are none."""
+    def _knn_clause(self, labels: Mapping[str, bool]) -> Body | None:
+        """Return a k-NN clause with a vector that is learned from the latest judged documents, or None."""
         info, judged = self._engine.info(self._index), list(labels)[-_VECTORS:]
         if info.dim is None or not info.has_hnsw or not any(labels[id] for id in judged):
             return None
         vectors = self._engine.field_vectors(self._index, judged, info.vector_field)
         sides = [[vector for id, vector in vectors.items() if labels[id] == side] for side in (True, False)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, info.dim) for side in sides)
-        moved = Feedback.learn(relevant, irrelevant).shift
-        found: dict[str, Any] = {
-            "vector": moved.tolist(),
-            "k": min(MAX_RESULTS, MAX_LOADED // 10),
-            "filter": self._query,
-        }
-        return {"knn": {info.vector_field: found}} if moved.any() else None
+        query_vector = Feedback.learn(relevant, irrelevant).shift
+        if not query_vector.any():
+            return None
+        k = min(MAX_RESULTS, MAX_LOADED // 10)
+        return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._query}}}
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
-        """The documents that clauses find, best first, as many as fit."""
-        left = MAX_TEXT
-        for id, text in islice(self._stored(query=self._those(**clauses)), most):
-            left -= len(text) + DOCUMENT_OVERHEAD
-            if left < 0:
+        """Yield the best documents that match ``clauses``, at most ``most``, until their texts exceed MAX_TEXT."""
+        remaining = MAX_TEXT
+        for id, text in islice(self._stored(query=self._within_set(**clauses)), most):
+            remaining -= len(text) + DOCUMENT_OVERHEAD
+            if remaining < 0:
                 return
             yield id, text
 
-    def _those(self, filter: Sequence[Body] = (), **more: Sequence[Body]) -> Body:
+    def _within_set(self, filter: Sequence[Body] = (), **more: Sequence[Body]) -> Body:
         return {"bool": {"filter": [self._query, *filter], **more}}
 
-    def _stored(self, **which: Any) -> Iterator[tuple[str, str]]:
-        scanned = self._engine.scan(self._index, fields=self._fields or None, **which)
-        return ((one.id, readable(one.source, self._fields)) for one in scanned)
+    def _stored(self, **selection: Any) -> Iterator[tuple[str, str]]:
+        documents = self._engine.scan(self._index, fields=self._fields or None, **selection)
+        return ((document.id, readable(document.source, self._fields)) for document in documents)
 
 
 def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """What people read of a document: the texts of its ``fields``, or of all, one field a line and without tags."""
-    values = (plain_text(document_text(source, one)).strip() for one in [[name] for name in fields] or [[]])
+    """Return the readable text of a document: the texts of its fields without HTML tags, one field per line.
+
+    Args:
+        source: The source of the document.
+        fields: The fields. If empty, all fields are returned in one line.
+    """
+    selections = [[name] for name in fields] or [[]]
+    values = (plain_text(document_text(source, selection)).strip() for selection in selections)
     return "\n".join(filter(None, values))

@@ -1,4 +1,4 @@
-"""The log of a review: all that happened, in order, by whom and when. Nothing in it is ever changed."""
+"""The append-only log of a review: all events in order, with their author and time."""
 
 from __future__ import annotations
 
@@ -10,44 +10,60 @@ from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import BadInput, NotFound, SessionsUnavailable
 
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
-_ATTEMPTS = 200
-_CHUNK = 250  # events that are stored together
-_NEVER = 4_102_444_800  # the year 2100: reviews do not expire
+_ATTEMPTS = 200  # maximum number of attempts to write
+_CHUNK = 250  # maximum number of events in a stored object
+_NEVER = 4_102_444_800  # expiry time of reviews, which do not expire: the year 2100, in Unix seconds
 Event = dict[str, Any]
 
 
 def check_review_id(id: str) -> str:
-    """A review's id. Raises BadInput for one that is none."""
+    """Return ``id`` if it is a valid review id. Raise BadInput if it is not."""
     if not _ID.fullmatch(id):
-        raise BadInput(f"{id!r} cannot name a review", value=id, expected="1 to 64 letters, digits, _ and -")
+        raise BadInput(f"{id!r} is not a valid review id", value=id, expected="1 to 64 letters, digits, _ and -")
     return id
 
 
 class ReviewLog:
-    """The events of the review ``id`` in a ``store`` that several processes may share.
+    """The events of a review, in a store that several processes may share.
 
-    A chunk of events is one object of the store, which overwrites only the version that was read: of two writers one
-    is refused, reads what the other wrote, and decides anew. What :meth:`append` returned survives the process.
+    A chunk of events is an object in the store, which is only overwritten if its version has not changed. If two
+    writers conflict, one of them fails, reads the other's events and decides again. Events that :meth:`append` returned
+    are stored durably.
+
+    Args:
+        store: The store.
+        id: The id of the review.
+
+    Attributes:
+        id: The id of the review.
+        events: The events that were read so far.
     """
 
     def __init__(self, store: SessionStore, id: str) -> None:
-        self.id, self._store = check_review_id(id), store
+        self.id = check_review_id(id)
         self.events: list[Event] = []
-        self._chunk, self._version, self._index = 0, None, ""
+        self._store = store
+        self._chunk = 0  # number of the last chunk
+        self._version: Any = None  # the store's version of the last chunk
+        self._index = ""  # name of the reviewed index
 
     def first_event(self) -> Event | None:
-        """The event that began the review, read anew without the others; None if there is no such review."""
+        """Return the event that started the review, read from the store, or None if the review does not exist."""
         stored = self._store.read(self._key(0))
         return None if stored is None else stored.body["events"][0]
 
     def refresh(self) -> list[Event]:
-        """Read what was appended since, by anybody; all events. Raises NotFound if there is no such review any more."""
+        """Read new events of all writers, and return all events.
+
+        Raises:
+            NotFound: If the review was deleted.
+        """
         while True:
             stored = self._store.read(self._key(self._chunk))
             if stored is None:
-                # a chunk that was there is gone, or all before the one that would come next
+                # The chunk existed before, or a next chunk is expected but the first chunk no longer exists.
                 if self._version is not None or (self._chunk and self._store.read(self._key(0)) is None):
-                    raise _none(self.id)
+                    raise _not_found(self.id)
                 return self.events
             self._version, self._index = stored.version, stored.indices[0]
             self.events[self._chunk * _CHUNK :] = stored.body["events"]
@@ -56,32 +72,40 @@ class ReviewLog:
             self._chunk, self._version = self._chunk + 1, None
 
     def append(self, decide: Callable[[], Sequence[Event]], index: str = "") -> list[Event]:
-        """Append the events that ``decide`` makes of all that are there by then; they are stored when this returns.
+        """Append the events that ``decide`` returns. It is called after all existing events were read.
 
-        ``index``: what is reviewed, of the first events. Raises SessionsUnavailable where the store cannot be written,
-        or too many write at once.
+        Args:
+            decide: The function that returns the new events. It is called again if another writer was faster.
+            index: The name of the reviewed index, for the first event.
+
+        Returns:
+            The new events, which are stored.
+
+        Raises:
+            SessionsUnavailable: If the store cannot be written, or too many processes write at the same time.
         """
         for _ in range(_ATTEMPTS):
             self.refresh()
-            made = list(decide())
-            if not made:
-                return made
-            kept = self.events[self._chunk * _CHUNK :]
-            fit = made[: _CHUNK - len(kept)]
-            body = {"events": [*kept, *fit]}
-            stored = SessionRecord(body, _NEVER, [self._index or index], self._version)
-            if self._store.write(self._key(self._chunk), stored):
-                rest = made[len(fit) :]
-                if rest:  # behind whatever others append meanwhile
+            new = list(decide())
+            if not new:
+                return new
+            chunk = self.events[self._chunk * _CHUNK :]
+            fitting = new[: _CHUNK - len(chunk)]
+            body = {"events": [*chunk, *fitting]}
+            record = SessionRecord(body, _NEVER, [self._index or index], self._version)
+            if self._store.write(self._key(self._chunk), record):
+                rest = new[len(fitting) :]
+                if rest:  # after events that others may append in between
                     self.append(lambda rest=rest: rest, index)  # type: ignore[misc]
                 self.refresh()
-                return made
-        raise SessionsUnavailable(f"review {self.id!r} is written by too many at once", value=self.id)
+                return new
+        message = f"too many processes write to review {self.id!r} at the same time"
+        raise SessionsUnavailable(message, value=self.id, expected="another try later")
 
     def delete(self) -> None:
-        """Delete the review. Raises NotFound if there is none."""
+        """Delete the review. Raise NotFound if it does not exist."""
         if not self._store.delete(self._key(0)):
-            raise _none(self.id)
+            raise _not_found(self.id)
         number = 1
         while self._store.delete(self._key(number)):
             number += 1
@@ -91,10 +115,10 @@ class ReviewLog:
 
 
 def review_ids(store: SessionStore) -> list[tuple[str, str]]:
-    """The id and the index of each review in a store, in the order of their ids."""
+    """Return the id and the index of each review in a store, sorted by id."""
     first = ((id, stored) for id, stored in store.scan() if id.endswith(".0"))
     return sorted((id.removesuffix(".0"), stored.indices[0]) for id, stored in first)
 
 
-def _none(id: str) -> NotFound:
-    return NotFound(f"no review {id!r}", value=id, expected="one that was begun")
+def _not_found(id: str) -> NotFound:
+    return NotFound(f"no review {id!r}", value=id, expected="an existing review")

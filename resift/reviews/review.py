@@ -1,4 +1,4 @@
-"""A review: who judged what, what is to be read next, and how far it is."""
+"""A review: its judgements with their authors, the next documents to read, and its progress."""
 
 from __future__ import annotations
 
@@ -14,140 +14,187 @@ from resift.reviews.log import Event, ReviewLog
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.stopping import TARGET, Progress, progress, relevant_interval
 
-LEASE_SECONDS = 8 * 3600  # seconds for which a document that was given to somebody is given to nobody else
-MAX_BATCH = 1000
-FORMATS = ("csv", "ris", "qrels")
-PERSON, MODEL = "mark", "model"
+LEASE_SECONDS = 8 * 3600  # how long a document that was assigned to a person is not assigned to others
+MAX_BATCH = 1000  # maximum number of documents in a batch
+FORMATS = ("csv", "ris", "qrels")  # export formats
+PERSON, MODEL = "mark", "model"  # sources of judgements
+_Author = tuple[str, str]  # the name of a person or model, and the source of their judgements
 
 
 class _State:
-    """What the events of a review come to; :meth:`add` takes the next one.
+    """The state that results from the events of a review.
 
-    A decision is the event that somebody (``by``) judged a document, and when (``at``, Unix seconds); ``source``: a
-    person's mark, or a model's judgement. ``labels``: whether each document that persons, or models, judged is
-    relevant, as the last of them says, in the order in which they were first judged.
+    A decision is the event of a judgement, with its author (``by``), its time in Unix seconds (``at``) and its
+    ``source``.
+
+    Attributes:
+        decisions: The decisions on each document, by author. The latest decision is the last.
+        labels: For each source, whether each judged document is relevant according to the latest decision. The
+            documents are in the order in which they were first judged.
+        assigned: For each document that was given to a person and not judged yet, the person and the time.
+        undone: The documents whose judgement was undone, latest first.
+        samples: For each control sample, its documents and the number of unread documents when it was drawn.
+        history: For each author, the judged documents and the author's earlier decision, for undoing.
     """
 
     def __init__(self) -> None:
-        # by document, then by whom, and whether by a model of that name; the last one last
-        self.decisions: dict[str, dict[tuple[str, str], Event]] = {}
+        self.decisions: dict[str, dict[_Author, Event]] = {}
         self.labels: dict[str, dict[str, bool]] = {PERSON: {}, MODEL: {}}
-        self.given: dict[str, tuple[str, float]] = {}
-        self.undone: dict[str, None] = {}  # documents that wait for another judgement, the last one first
+        self.assigned: dict[str, tuple[str, float]] = {}
+        self.undone: dict[str, None] = {}
         self.samples: list[tuple[frozenset[str], int]] = []
-        self.done: dict[tuple[str, str], list[tuple[str, Event | None]]] = {}  # what each can take back
+        self.history: dict[_Author, list[tuple[str, Event | None]]] = {}
 
     def add(self, event: Event) -> None:
-        """Let another event count. Not all are gone through again for one: there may be a hundred thousand."""
-        by = (event["by"], event.get("source", PERSON))
+        """Update the state with the next event, without processing the earlier events again."""
+        author = (event["by"], event.get("source", PERSON))
         if event["kind"] == "judge":
-            document = event["document"]
-            held = self.decisions.setdefault(document, {})
-            self.done.setdefault(by, []).append((document, held.pop(by, None)))
-            held[by] = event
-            self._count(document)
-            if event["source"] == PERSON:  # a model takes nothing out of a person's hands
-                self.given.pop(document, None)
-                self.undone.pop(document, None)
-        elif event["kind"] == "undo" and self.done.get(by):
-            document, earlier = self.done[by].pop()
-            left = {**self.decisions[document], by: earlier or event}
-            held = {who: one for who, one in sorted(left.items(), key=lambda item: item[1]["at"]) if one is not event}
-            self.decisions[document] = held
-            self._count(document)
-            if document not in self.read:
-                self.given[document] = (event["by"], event["at"])
-                self.undone = {document: None, **self.undone}
+            self._judge(event, author)
+        elif event["kind"] == "undo" and self.history.get(author):
+            self._undo(event, author)
         elif event["kind"] == "give":
-            self.given |= dict.fromkeys(event["documents"], (event["by"], event["at"]))
+            self.assigned |= dict.fromkeys(event["documents"], (event["by"], event["at"]))
             if event.get("sample"):
                 self.samples.append((frozenset(event["documents"]), event["unread"]))
 
-    def _count(self, document: str) -> None:
+    def _judge(self, event: Event, author: _Author) -> None:
+        document = event["document"]
+        decisions = self.decisions.setdefault(document, {})
+        self.history.setdefault(author, []).append((document, decisions.pop(author, None)))
+        decisions[author] = event
+        self._update_labels(document)
+        if event["source"] == PERSON:  # a model's judgement does not end a person's assignment
+            self.assigned.pop(document, None)
+            self.undone.pop(document, None)
+
+    def _undo(self, event: Event, author: _Author) -> None:
+        document, earlier = self.history[author].pop()
+        decisions = {**self.decisions[document]}
+        if earlier is None:
+            decisions.pop(author, None)
+        else:
+            decisions[author] = earlier
+        self.decisions[document] = dict(sorted(decisions.items(), key=lambda item: item[1]["at"]))
+        self._update_labels(document)
+        if document not in self.read:
+            self.assigned[document] = (event["by"], event["at"])
+            self.undone = {document: None, **self.undone}
+
+    def _update_labels(self, document: str) -> None:
         for source, labels in self.labels.items():
-            held = [one for one in self.decisions[document].values() if one["source"] == source]
-            if held:
-                labels[document] = bool(held[-1]["relevant"])
+            decisions = [event for event in self.decisions[document].values() if event["source"] == source]
+            if decisions:
+                labels[document] = bool(decisions[-1]["relevant"])
             else:
                 labels.pop(document, None)
 
     @property
     def read(self) -> dict[str, bool]:
-        """Whether each document that persons judged is relevant, in the order of reading."""
+        """Return whether each document that persons judged is relevant, in the order of reading."""
         return self.labels[PERSON]
 
     @property
     def known(self) -> dict[str, bool]:
-        """Whether each judged document is relevant: by persons, else by models."""
+        """Return whether each judged document is relevant. Judgements of persons override judgements of models."""
         return {**self.labels[MODEL], **self.read}
 
 
 class Review:
-    """A review of a set of ``documents``, by the events of its ``log``; several people and processes may share it.
+    """A review of a set of documents, which several people and processes may share.
 
-    What models judged helps to rank, and nothing more: their documents are still to be read by a person, and count for
-    no recall. ``first_event`` is the event that began it.
+    Judgements of models improve the ranking only. A person must still read their documents, and they do not count for
+    the recall.
+
+    Args:
+        log: The log of the review.
+        documents: The documents.
+        first_event: The event that started the review.
+        clock: A function that returns the time in Unix seconds.
     """
 
     def __init__(
         self, log: ReviewLog, documents: DocumentSet, first_event: Event, clock: Callable[[], float] = time.time
     ) -> None:
-        self.id, self.documents, self.first_event = log.id, documents, first_event
-        self._log, self._clock = log, clock
+        self.id = log.id
+        self.documents = documents
+        self.first_event = first_event
+        self._log = log
+        self._clock = clock
         self._lock = threading.RLock()
-        self._state, self._added = _State(), 0  # of how many events
-        self._gone: set[str] = set()  # judged, and not among the documents (any more)
+        self._state = _State()
+        self._added = 0  # number of events in the state
+        self._missing: set[str] = set()  # judged documents that are not in the set (any more)
 
     def state(self) -> _State:
-        """What the log says now."""
+        """Read new events and return the current state."""
         events = self._log.refresh()
         for event in events[self._added :]:
             self._state.add(event)
         judged = {event["document"] for event in events[self._added :] if event["kind"] == "judge"}
-        self._gone |= judged - self.documents.existing(judged)
+        self._missing |= judged - self.documents.existing(judged)
         self._added = len(events)
         return self._state
 
     def next(self, count: int | None = None, by: str = "", source: str = PERSON) -> list[str]:
-        """The ids of the next ``count`` documents for somebody, likeliest first; fewer where fewer are left.
+        """Assign the next documents to a person or model, likeliest relevant first, and return their ids.
 
-        By default they are a tenth of those read, from 10 to 100, as the batches of AutoTAR grow (Cormack and Grossman
-        2015, "Autonomy and reliability of continuous active learning"). They are ranked by all that was judged. What
-        was given to somebody is given to nobody else for eight hours, and first again to the same, what was undone
-        before all. A model (``source``) is given what neither persons nor models judged, and keeps nothing from people.
-        Raises BadInput for a count that is not from 1 to 1000.
+        Documents are ranked by all judgements. A document that was assigned to a person is not assigned to others for
+        eight hours. The person's own open documents come first, and among them documents whose judgement was undone. A
+        model gets documents that neither persons nor models have judged, and its documents stay available to people.
+
+        Args:
+            count: The number of documents, 1 to 1000. Fewer are returned if fewer remain. The default is a tenth of the
+                documents that were read, at least 10 and at most 100.
+            by: The name of the person or model.
+            source: PERSON or MODEL.
+
+        Raises:
+            BadInput: If ``count`` is out of range.
+
+        Source: the default batch sizes follow AutoTAR (Cormack and Grossman 2015, "Autonomy and reliability of
+        continuous active learning").
         """
         _check_count(1 if count is None else count)
         with self._lock:
-            found: list[str] = []
+            batch: list[str] = []
 
             def decide() -> list[Event]:
                 state, now = self.state(), self._clock()
-                wanted = count or min(100, max(10, len(state.read) // 10))
-                held = {id for id, (_, at) in state.given.items() if now - at < LEASE_SECONDS}
-                mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
+                size = count or min(100, max(10, len(state.read) // 10))
+                leased = {id for id, (_, at) in state.assigned.items() if now - at < LEASE_SECONDS}
+                own = {id for id in leased if state.assigned[id][0] == by} if source == PERSON else set()
                 ranked = self.documents.ranked(state.known, state.read if source == PERSON else state.known)
-                undone = sorted(self.documents.existing(mine & state.undone.keys()), key=[*state.undone].index)
+                undone = sorted(self.documents.existing(own & state.undone.keys()), key=[*state.undone].index)
                 order = dict.fromkeys([*undone, *ranked])
-                free = [id for id in order if id in mine or id not in held][: max(wanted, len(mine))]
-                found[:] = sorted(free, key=lambda id: id not in mine)[:wanted]
-                new = [id for id in found if id not in mine]
+                available = [id for id in order if id in own or id not in leased][: max(size, len(own))]
+                batch[:] = sorted(available, key=lambda id: id not in own)[:size]
+                new = [id for id in batch if id not in own]
                 return [self._event("give", by, documents=new)] if new and source == PERSON else []
 
             self._log.append(decide)
-            return found
+            return batch
 
     def sample(self, count: int, by: str = "") -> list[str]:
-        """Give somebody ``count`` documents at random of those that no person has read: a control of how many are
-        missed, which assumes nothing of the ranking. Raises BadInput as :meth:`next`."""
+        """Assign random unread documents to a person, and return their ids.
+
+        Such a control sample estimates the number of missed documents without assumptions about the ranking.
+
+        Args:
+            count: The number of documents, 1 to 1000.
+            by: The name of the person.
+
+        Raises:
+            BadInput: If ``count`` is out of range.
+        """
         _check_count(count)
         with self._lock:
             drawn: list[str] = []
 
             def decide() -> list[Event]:
                 drawn[:], unread = self.documents.draw(count, self.state().read)
-                more = {"documents": drawn, "sample": True, "unread": unread}
-                return [self._event("give", by, **more)] if drawn else []
+                if not drawn:
+                    return []
+                return [self._event("give", by, documents=drawn, sample=True, unread=unread)]
 
             self._log.append(decide)
             return drawn
@@ -155,91 +202,128 @@ class Review:
     def judge(
         self, relevant: Iterable[str] = (), irrelevant: Iterable[str] = (), by: str = "", source: str = PERSON
     ) -> Progress:
-        """Judge documents, each of which counts at once; what somebody judged before is replaced.
+        """Store judgements, which take effect at once, and return the progress.
 
-        Raises BadInput if nothing is judged or something twice, and NotFound for a document that is not in the set;
-        nothing is noted then.
+        Earlier judgements of the same documents by the same author are replaced. If an error is raised, nothing is
+        stored.
+
+        Args:
+            relevant: The ids of relevant documents.
+            irrelevant: The ids of irrelevant documents.
+            by: The name of the person or model.
+            source: PERSON or MODEL.
+
+        Raises:
+            BadInput: If there are no ids, or an id occurs twice.
+            NotFound: If a document is not in the set.
         """
         judged = [(id, True) for id in relevant] + [(id, False) for id in irrelevant]
         ids = [id for id, _ in judged]
         if not ids or len(set(ids)) < len(ids):
-            twice = next((id for id in ids if ids.count(id) > 1), None)
+            repeated = next((id for id in ids if ids.count(id) > 1), None)
             raise BadInput(
-                "nothing is judged" if twice is None else f"document {twice!r} is judged twice",
-                value=twice,
-                expected="ids of documents, each once",
+                "no document is judged" if repeated is None else f"document {repeated!r} is judged twice",
+                value=repeated,
+                expected="different ids of documents",
             )
-        there = self.documents.existing(ids)
+        existing = self.documents.existing(ids)
         for id in ids:
-            if id not in there:
-                raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected="one of its documents")
+            if id not in existing:
+                expected = "a document of the review"
+                raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected=expected)
         with self._lock:
-            events = [self._event("judge", by, document=id, relevant=fits, source=source) for id, fits in judged]
+            events = [self._event("judge", by, document=id, relevant=label, source=source) for id, label in judged]
             self._log.append(lambda: events)
             return self.progress()
 
     def undo(self, by: str = "") -> Progress:
-        """Take somebody's last judgement back. Raises BadInput if there is none."""
+        """Undo the last judgement of a person, and return the progress.
+
+        Raises:
+            BadInput: If the person has no judgement to undo.
+        """
         with self._lock:
 
             def decide() -> list[Event]:
-                if not self.state().done.get((by, PERSON)):
-                    raise BadInput(f"{by!r} has no judgement left", value=by, expected="somebody who judged")
+                if not self.state().history.get((by, PERSON)):
+                    message = f"{by!r} has no judgement to undo"
+                    raise BadInput(message, value=by, expected="a person with a judgement that is not undone")
                 return [self._event("undo", by)]
 
             self._log.append(decide)
             return self.progress()
 
     def progress(self, target: float | None = None) -> Progress:
-        """How far the review is from its own or another ``target``, by persons' judgements alone; see
-        :func:`resift.reviews.stopping.progress`."""
+        """Return the progress towards a target recall, according to the judgements of persons.
+
+        See :func:`resift.reviews.stopping.progress`.
+
+        Args:
+            target: The target recall, by default the target of the review.
+        """
         with self._lock:
             target = self.first_event.get("target", TARGET) if target is None else target
             read = self.state().read
-            total = self.documents.total + sum(id in read for id in self._gone)
+            total = self.documents.total + sum(id in read for id in self._missing)
             return progress(list(read.values()), total, target)
 
     def found_at(self) -> list[int]:
-        """Of each relevant document found, how many had been read by then, itself included."""
+        """Return the reading positions, from 1, of the relevant documents."""
         with self._lock:
             return [place for place, relevant in enumerate(self.state().read.values(), 1) if relevant]
 
     def controls(self) -> list[dict[str, int]]:
-        """Of each control sample: how many were drawn, read and relevant, and how many of the documents that were
-        unread then are relevant, at least and at most, once all of it was read."""
+        """Return the result of each control sample.
+
+        Returns:
+            For each sample, the number of documents that were drawn, read and relevant, and the number of unread
+            documents when it was drawn. Once all documents of the sample are read, also the confidence interval
+            ("least", "most") of the number of relevant documents among the unread documents.
+        """
         with self._lock:
-            state, found = self.state(), []
+            state, results = self.state(), []
             for ids, unread in state.samples:
                 labels = [state.read[id] for id in ids if id in state.read]
-                one = {"drawn": len(ids), "read": len(labels), "relevant": sum(labels), "unread": unread}
+                result = {"drawn": len(ids), "read": len(labels), "relevant": sum(labels), "unread": unread}
                 if len(labels) == len(ids):
-                    one["least"], one["most"] = relevant_interval(len(ids), sum(labels), unread)
-                found.append(one)
-            return found
+                    result["least"], result["most"] = relevant_interval(len(ids), sum(labels), unread)
+                results.append(result)
+            return results
 
     def conflicts(self) -> dict[str, dict[str, bool]]:
-        """Documents that persons judged differently: whether relevant, by whom. The last of them counts."""
+        """Return the documents that persons judged differently, with each person's judgement.
+
+        The latest judgement counts.
+        """
         with self._lock:
-            several = {id: held.values() for id, held in self.state().decisions.items() if len(held) > 1}
-        said = {id: {one["by"]: one["relevant"] for one in several[id] if one["source"] == PERSON} for id in several}
-        return {id: votes for id, votes in said.items() if len(set(votes.values())) > 1}
+            conflicts = {}
+            for id, decisions in self.state().decisions.items():
+                votes = {event["by"]: event["relevant"] for event in decisions.values() if event["source"] == PERSON}
+                if len(set(votes.values())) > 1:
+                    conflicts[id] = votes
+            return conflicts
 
     def judged_by_models(self) -> int:
-        """How many documents models have judged and no person has."""
+        """Return the number of documents that models have judged and persons have not."""
         with self._lock:
             state = self.state()
             return len(state.known) - len(state.read)
 
     def audit(self) -> list[Event]:
-        """All that happened, in order."""
+        """Return all events in order."""
         with self._lock:
             return [dict(event) for event in self._log.refresh()]
 
     def export(self, format: str, may_read: Callable[[list[str]], Collection[str]] = set) -> str:
-        """Every judged document in a ``format``: csv with all decisions, ris of the relevant ones, or qrels (TREC's).
+        """Return the judged documents in a format.
 
-        Of all judged documents' ids, texts are told of those that ``may_read`` gives back. Raises BadInput for another
-        format.
+        Args:
+            format: "csv" (all decisions), "ris" (the relevant documents) or "qrels" (TREC's format of judgements).
+            may_read: A function that returns which of the judged documents' ids the caller may read. Texts of other
+                documents are left out.
+
+        Raises:
+            BadInput: If the format is unknown.
         """
         if format not in FORMATS:
             raise BadInput(f"{format!r} is not a format", value=format, expected=" | ".join(FORMATS))
@@ -254,13 +338,18 @@ class Review:
             rows = csv.writer(file)
             rows.writerow(["document", "relevant", "by", "at", "source", "text"])
             for id in state.decisions:
-                for one in state.decisions[id].values():
+                for event in state.decisions[id].values():
                     text = _cell(texts.get(id, ""))
-                    rows.writerow((id, int(one["relevant"]), _cell(one["by"]), one["at"], one["source"], text))
+                    rows.writerow((id, int(event["relevant"]), _cell(event["by"]), event["at"], event["source"], text))
             return file.getvalue()
 
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
-        """The words of each of some documents that speak most for it, by all that was judged."""
+        """Return the words of each document that contribute most to its rank.
+
+        Args:
+            ids: The ids of the documents.
+            count: The maximum number of words of each document.
+        """
         with self._lock:
             labels = self.state().known
             return {id: self.documents.reasons(id, labels, count) for id in ids}
@@ -275,12 +364,12 @@ def _check_count(count: int) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """A cell that a spreadsheet does not take for a formula."""
+    """Return a value that spreadsheets do not interpret as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _ris(id: str, text: str) -> str:
-    """A document as a record of RIS: its first line is the title, the others the abstract."""
+    """Return a document as an RIS record. Its first line is the title, and the other lines are the abstract."""
     title, _, abstract = text.partition("\n")
     lines = ["TY  - GEN", f"ID  - {id}", f"TI  - {' '.join(title.split())}", f"AB  - {' '.join(abstract.split())}"]
     return "\n".join([*lines, "ER  - ", ""]) + "\n"

@@ -1,4 +1,4 @@
-"""The reviews of a store, each over documents that an engine holds."""
+"""The reviews in a store, over documents of an engine."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from resift.reviews.review import Review
 from resift.reviews.stopping import TARGET, progress
 from resift.text import FUNCTION_WORDS, tokenize
 
-_OPEN = 4  # reviews whose documents are held in memory
-_CLAUSES, _UNKNOWN_FIELDS = 1000, 50  # what engines take: a word in a field is one
-_FIRST = 1000  # hits of the topic that are read before anything is relevant
+_OPEN = 4  # number of reviews whose documents are in memory
+_CLAUSES = 1000  # maximum number of clauses of a query; each word in each field is a clause
+_UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
+_FIRST = 1000  # number of hits for the topic that are read before any document is relevant
 
 
 class Reviews:
-    """Reviews in a store, which ``opened`` opens where it is needed first, over indices of an ``engine``.
+    """The reviews in a store. Instances are thread-safe, and several processes may share the store.
 
-    May be used from several threads and processes.
+    Args:
+        engine: The engine.
+        open_store: A function that opens the store when it is first needed.
     """
 
-    def __init__(self, engine: Engine, opened: Callable[[], SessionStore]) -> None:
-        self._engine, self._opened = engine, opened
+    def __init__(self, engine: Engine, open_store: Callable[[], SessionStore]) -> None:
+        self._engine = engine
+        self._open_store = open_store
         self._open: OrderedDict[str, Review] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -47,92 +51,109 @@ class Reviews:
         by: str = "",
         target: float = TARGET,
     ) -> Review:
-        """Begin a review of an index, or of the documents that a ``query`` clause finds.
+        """Start a review of an index, or open it if it was already started.
 
-        ``topic``: what is looked for, in words; its best hits are read first. ``fields``: what is read of a document;
-        all texts by default. ``target``: the recall at which it may stop. A review of that id and index that was begun
-        already is opened as it is. Raises BadInput for one of another index, and if the query finds nothing, two
-        documents have the same id, or the target is none.
+        Args:
+            id: The id of the review.
+            index: The name of the index.
+            topic: The subject in words. The best hits for it are read first.
+            query: A query clause that selects the documents. By default the whole index is reviewed.
+            fields: The fields of a document that are read, by default all text fields.
+            by: The name of the person who starts the review.
+            target: The recall at which the review may stop.
+
+        Raises:
+            BadInput: If the review exists for another index, the query matches no document with text, or the target is
+                out of range.
+            AmbiguousDocument: If two documents have the same id.
         """
         log = ReviewLog(self._store, check_review_id(id))
         if log.refresh() and log.events[0]["index"] == index:
             return self.open(id)
-        progress((), 1, target)  # refused before anything is stored
-        found = self._documents(index, topic, query, fields)
-        if len(found.ids) == found.total and not any(map(found.text, found.ids)):
-            message = f"no document with a text to review in {index!r}"
-            raise BadInput(message, value=query, expected="a query and fields that find some")
-        wanted = {"index": index, "topic": topic, "query": query, "fields": list(fields), "target": target}
+        progress((), 1, target)  # raises BadInput if the target is out of range
+        documents = self._documents(index, topic, query, fields)
+        if len(documents.ids) == documents.total and not any(map(documents.text, documents.ids)):
+            message = f"no document with text to review in {index!r}"
+            raise BadInput(message, value=query, expected="a query and fields that match documents with text")
+        settings = {"index": index, "topic": topic, "query": query, "fields": list(fields), "target": target}
         now = round(time.time(), 3)
 
         def decide() -> list[dict[str, Any]]:
             if log.events:
                 message = f"review {id!r} is of index {log.events[0]['index']!r}"
                 raise BadInput(message, value=index, expected="that index, or another review")
-            return [{"kind": "begin", "by": by, "at": now, **wanted}]
+            return [{"kind": "begin", "by": by, "at": now, **settings}]
 
-        begun = log.append(decide, index)[0]
+        first_event = log.append(decide, index)[0]
         with self._lock:
-            self._open[id] = Review(log, found, begun)
+            self._open[id] = Review(log, documents, first_event)
         return self.open(id)
 
     def open(self, id: str, anew: bool = False) -> Review:
-        """A review that was begun, with its documents as they were when this process first opened it, or ``anew``.
+        """Return an existing review.
 
-        Raises NotFound if there is none.
+        Args:
+            id: The id of the review.
+            anew: Whether to read the documents again. Otherwise they are as they were when this process first opened
+                the review.
+
+        Raises:
+            NotFound: If the review does not exist.
         """
         with self._lock:
             log = ReviewLog(self._store, id)
-            begun, held = log.first_event(), self._open.get(id)
-            if begun is None:
-                raise NotFound(f"no review {id!r}", value=id, expected="one that was begun")
-            if held is None or anew or held.first_event != begun:
-                found = self._documents(begun["index"], begun["topic"], begun["query"], begun["fields"])
-                held = self._open[id] = Review(log, found, begun)
+            event, review = log.first_event(), self._open.get(id)
+            if event is None:
+                raise NotFound(f"no review {id!r}", value=id, expected="an existing review")
+            if review is None or anew or review.first_event != event:
+                documents = self._documents(event["index"], event["topic"], event["query"], event["fields"])
+                review = self._open[id] = Review(log, documents, event)
             self._open.move_to_end(id)
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
-            return held
+            return review
 
     def list(self) -> list[tuple[str, str]]:
-        """The id and the index of each review."""
+        """Return the id and the index of each review."""
         return review_ids(self._store)
 
     def delete(self, id: str) -> None:
-        """Delete a review with all its judgements. Raises NotFound if there is none."""
+        """Delete a review with all its judgements. Raise NotFound if it does not exist."""
         ReviewLog(self._store, id).delete()
         with self._lock:
             self._open.pop(id, None)
 
     @cached_property
     def _store(self) -> SessionStore:
-        return self._opened()
+        return self._open_store()
 
     def _documents(self, index: str, topic: str, query: Body | None, fields: Sequence[str]) -> DocumentSet:
         searched = list(fields or map(str, self._engine.info(index).fields))
-        clause = text_clause(_asked(topic, len(searched)), searched or ["*"]) if topic else {"match_all": {}}
+        clause = text_clause(_shortened(topic, len(searched)), searched or ["*"]) if topic else {"match_all": {}}
         texts: dict[str, str] = {}
-        left = MAX_TEXT
+        remaining = MAX_TEXT
         try:
-            for one in self._engine.scan(index, fields=fields or None, query=query):
-                if one.id in texts:
-                    message = f"document {one.id!r} is in {index!r} more than once"
-                    raise AmbiguousDocument(message, value=one.id, expected="one index, or several that share no ids")
-                texts[one.id] = readable(one.source, searched)
-                left -= len(texts[one.id]) + DOCUMENT_OVERHEAD
-                if left < 0:
+            for document in self._engine.scan(index, fields=fields or None, query=query):
+                if document.id in texts:
+                    message = f"document {document.id!r} is in {index!r} more than once"
+                    expected = "a single index, or indices without common ids"
+                    raise AmbiguousDocument(message, value=document.id, expected=expected)
+                texts[document.id] = readable(document.source, searched)
+                remaining -= len(texts[document.id]) + DOCUMENT_OVERHEAD
+                if remaining < 0:
                     return LargeSet(self._engine, index, searched, query, clause)
-            asked = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
-            hits = self._engine.scan(index, fields=["_id"], query=asked) if topic else ()
-            first = [one.id for one in islice(hits, _FIRST)]
+            topic_query = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
+            hits = self._engine.scan(index, fields=["_id"], query=topic_query) if topic else ()
+            first = [hit.id for hit in islice(hits, _FIRST)]
         except EngineError as error:
-            raise BadInput(f"the query is refused: {error.message}", value=query, expected="a query clause") from error
+            message = f"the engine refused the query: {error.message}"
+            raise BadInput(message, value=query, expected="a query clause") from error
         return DocumentSet(list(texts), list(texts.values()), first)
 
 
-def _asked(topic: str, fields: int) -> str:
-    """The words of a topic that an engine is asked for: of more than it takes, the first that say something."""
-    words, most = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
-    if len(words) <= most:
+def _shortened(topic: str, fields: int) -> str:
+    """Return the topic, or its first content words if it has more words than an engine accepts."""
+    words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
+    if len(words) <= limit:
         return topic
-    return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:most])
+    return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:limit])

@@ -1,10 +1,11 @@
-"""When a review may stop: what it can promise about the relevant documents that nobody has read.
+"""Statistical stopping criterion for reviews.
 
-M. Callaghan and F. Müller-Hansen, "Statistical stopping criteria for automated screening in systematic reviews",
-Systematic Reviews 9, 273 (2020). Each run of the last n documents that were read is taken for a random sample of the
-documents that were unread when it began. In a ranking by relevance such a run has more relevant documents than a random
-one, so the test errs on the side of reading on: it assumes that the ranking is no worse than chance, and that who reads
-makes no mistakes.
+Each run of the last n documents that were read is treated as a random sample of the documents that were unread before
+it. In a ranking by relevance, such a run contains more relevant documents than a random sample, so the test is
+conservative. It assumes that the ranking is no worse than chance, and that people make no mistakes.
+
+Source: M. Callaghan and F. Müller-Hansen, "Statistical stopping criteria for automated screening in systematic
+reviews", Systematic Reviews 9, 273 (2020).
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ import numpy as np
 
 from resift.errors import BadInput, needs_extra
 
-CONFIDENCE = TARGET = 0.95
-_RECENT = 100  # documents whose relevant ones tell what finding one more costs
-_Runs = list[tuple[int, int, int]]
+CONFIDENCE = 0.95  # confidence level of all tests and intervals
+TARGET = 0.95  # default target recall
+_RECENT = 100  # number of the latest documents from which the cost of another relevant document is estimated
+_Runs = list[tuple[int, int, int]]  # see _runs
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a review is.
+    """The progress of a review.
 
-    ``total`` documents, ``read`` of them judged, ``relevant`` of those. ``recall`` (low, high): with a confidence of
-    95 % the part of all relevant documents that was found is at least ``low``; at most all were. ``p``: how likely it
-    is that so few were found of late if the recall is below ``target``; ``may_stop`` says whether that is at most 5 %.
-    ``cost``: about how many documents have to be read now to find one more; None before any was read.
+    Attributes:
+        total: The number of documents.
+        read: The number of judged documents.
+        relevant: The number of relevant documents among them.
+        target: The target recall.
+        p: The maximum probability of reading so few relevant documents lately if the recall is below the target.
+        recall: The lower and upper limit of the recall, with a confidence of 95 %. The upper limit is always 1.
+        cost: The estimated number of documents to read for another relevant document, or None before the first
+            judgement.
     """
 
     total: int
@@ -41,98 +48,137 @@ class Progress:
 
     @property
     def may_stop(self) -> bool:
-        """Whether the target is reached, with a confidence of 95 %."""
+        """Return whether the target is reached, with a confidence of 95 %."""
         return self.read >= self.total or self.p <= 1 - CONFIDENCE
 
 
 def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Progress:
-    """How far a review is that has read ``labels`` (whether relevant, in the order of reading) of ``total`` documents.
+    """Return the progress of a review.
 
-    Raises BadInput for a ``target`` recall that is not above 0 and below 1, or more labels than documents.
+    Args:
+        labels: Whether each judged document is relevant, in the order of reading.
+        total: The number of documents.
+        target: The target recall, above 0 and below 1.
+
+    Raises:
+        BadInput: If the target is out of range, or there are more labels than documents.
     """
     if not 0 < target < 1:
-        raise BadInput(f"target is {target}", value=target, expected="a recall above 0 and below 1")
+        raise BadInput(f"the target is {target}", value=target, expected="a recall above 0 and below 1")
     if len(labels) > total:
         raise BadInput(f"{len(labels)} judgements of {total} documents", value=len(labels), expected=f"at most {total}")
-    found, runs = int(np.sum(labels)), _runs(labels, total)
-    p, place = _p_value(runs, found, total - len(labels), target)
-    missed = _most_missed(runs, total - len(labels), place) if len(labels) < total else 0
-    recall = (found / (found + missed) if found + missed else 0.0, 1.0)
-    return Progress(total, len(labels), found, target, p, recall, _cost(labels))
+    relevant, runs = int(np.sum(labels)), _runs(labels, total)
+    p, run = _p_value(runs, relevant, total - len(labels), target)
+    missed = _max_missed(runs, total - len(labels), run) if len(labels) < total else 0
+    return Progress(
+        total=total,
+        read=len(labels),
+        relevant=relevant,
+        target=target,
+        p=p,
+        recall=(relevant / (relevant + missed) if relevant + missed else 0.0, 1.0),
+        cost=_cost(labels),
+    )
 
 
 def p_value(labels: Sequence[bool], total: int, target: float) -> float:
-    """How likely it is at most, 0 to 1, to find as few relevant documents as of late if the recall is below ``target``.
+    """Return the maximum probability of reading so few relevant documents lately if the recall is below ``target``.
 
-    For the last n documents read, k of them relevant, that is P(X ≤ k) of a hypergeometric distribution: of the N
-    documents that were unread before, floor(found / target - found before + 1) are relevant under the null hypothesis
-    (equation 5 of the paper). The smallest over all n counts, as in buscarpy: that suits
-    a ranking, whose runs have more relevant documents than random ones, and would be too bold in a random order.
+    For the last n documents, k of which are relevant, this is P(X ≤ k) of a hypergeometric distribution. Let N be the
+    number of documents that were unread before, R the number of all relevant documents so far, and r their number
+    before the run. Under the null hypothesis, floor(R / target − r + 1) of the N documents are relevant. The minimum
+    over all n is returned, as in buscarpy. This is appropriate for a ranking, whose runs contain more relevant
+    documents than random samples, but too optimistic for a random order.
+
+    Args:
+        labels: Whether each judged document is relevant, in the order of reading.
+        total: The number of documents.
+        target: The target recall, above 0 and below 1.
+
+    Source: equation 5 of Callaghan and Müller-Hansen (2020).
     """
     return _p_value(_runs(labels, total), int(np.sum(labels)), total - len(labels), target)[0]
 
 
-def _p_value(runs: _Runs, found: int, unread: int, target: float) -> tuple[float, int]:
-    """The same, and which of the ``runs`` has it."""
-    missed = int(np.floor(found / target)) - found + 1
-    return _smallest(runs, missed) if missed <= unread else (0.0, 0)  # more than there are
+def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[float, int]:
+    """Return the probability of :func:`p_value`, and the position of the run that has it."""
+    missed = int(np.floor(relevant / target)) - relevant + 1
+    return _smallest(runs, missed) if missed <= unread else (0.0, 0)  # impossible if more are missed than unread
 
 
 def _runs(labels: Sequence[bool], total: int) -> _Runs:
-    """Of the runs of documents read last: how many are relevant, how many they are, and how many were unread before.
+    """Return the runs of the latest documents.
 
-    Of all runs with as many relevant documents only the longest, whose probability is the smallest.
+    Of all runs with the same number of relevant documents, only the longest is returned, because its probability is
+    lowest.
+
+    Returns:
+        For each run, the number of relevant documents, the size, and the number of documents that were unread before
+        it.
     """
     backwards = np.asarray(labels[::-1], np.int64)
     sizes = np.append(np.flatnonzero(backwards), len(backwards)).tolist()
     return [(count, size, total - len(backwards) + size) for count, size in enumerate(sizes)]
 
 
-def _smallest(runs: _Runs, missed: int, least: float = 1.0) -> tuple[float, int]:
-    """The smallest P(X ≤ count) of all ``runs`` if ``missed`` documents are, and of which; ``least`` and -1 if none is
-    below it.
+def _smallest(runs: _Runs, missed: int, bound: float = 1.0) -> tuple[float, int]:
+    """Return the smallest P(X ≤ count) of all runs if ``missed`` documents are missed, and the position of its run.
 
-    Runs are halved again and again. Of some that follow each other, none is below the P of the first one's count in the
-    last one's size: it grows with the count, and falls with the size.
+    Returns ``bound`` and -1 if no probability is below ``bound``. The search halves the list of runs repeatedly. P
+    increases with the count and decreases with the size. So in a part of the list, no probability is below the P of the
+    first run's count with the last run's size.
     """
-    place, parts = -1, [(0, len(runs) - 1)]
+    run, parts = -1, [(0, len(runs) - 1)]
     while parts:
         first, last = parts.pop()
         (count, *_), (_, size, unread) = runs[first], runs[last]
-        bound = _at_most(count, unread, count + missed, size)
-        if bound >= least:
+        probability = _cumulative_probability(count, unread, count + missed, size)
+        if probability >= bound:
             continue
         if first == last:
-            least, place = bound, last
+            bound, run = probability, last
         else:
             middle = (first + last) // 2
             parts += [(first, middle), (middle + 1, last)]
-    return least, place
+    return bound, run
 
 
-def _most_missed(runs: _Runs, unread: int, place: int) -> int:
-    """How many of ``unread`` documents may be relevant at most, with a confidence of 95 %: the most that the same test
-    does not refuse. What the run at a ``place`` refuses is tried first."""
-    refused, most = float(np.nextafter(1 - CONFIDENCE, 1)), unread
-    while place >= 0:
-        count, size, before = runs[place]
+def _max_missed(runs: _Runs, unread: int, run: int) -> int:
+    """Return the maximum number of relevant documents among the unread, with a confidence of 95 %.
+
+    This is the largest number that the test of :func:`p_value` does not reject.
+
+    Args:
+        runs: The runs.
+        unread: The number of unread documents.
+        run: The position of the run to start with.
+    """
+    rejected, most = float(np.nextafter(1 - CONFIDENCE, 1)), unread
+    while run >= 0:
+        count, size, before = runs[run]
         low, high = 0, most
-        while low < high:  # the more are missed, the less likely it is
+        while low < high:  # bisection, since the probability decreases with the number of missed documents
             middle = (low + high + 1) // 2
-            if _at_most(count, before, count + middle, size) < refused:
+            if _cumulative_probability(count, before, count + middle, size) < rejected:
                 high = middle - 1
             else:
                 low = middle
         most = low
-        _, place = _smallest(runs, most, refused)
+        _, run = _smallest(runs, most, rejected)
     return most
 
 
-def _at_most(count: int, total: int, relevant: int, drawn: int) -> float:
-    """P(X ≤ count) of a hypergeometric distribution: of ``total`` documents, ``relevant`` are, and ``drawn`` are drawn.
+def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -> float:
+    """Return P(X ≤ count) of a hypergeometric distribution.
 
-    From the likeliest X on, each probability is that of its neighbour times a fraction; those of less than e⁻⁸⁰⁰ of the
-    likeliest are left out. scipy.stats takes a hundred times as long where there are a hundred thousand documents.
+    The probability of each X is computed from its neighbour's, starting at the most likely X. Probabilities below e⁻⁸⁰⁰
+    of the largest are neglected. scipy.stats takes a hundred times as long for a hundred thousand documents.
+
+    Args:
+        count: The number of relevant documents in the sample.
+        total: The number of documents.
+        relevant: The number of relevant documents.
+        drawn: The size of the sample.
     """
     mode = (drawn + 1) * (relevant + 1) // (total + 2)
     width = int(40 * (drawn * relevant / total) ** 0.5) + 100
@@ -142,21 +188,29 @@ def _at_most(count: int, total: int, relevant: int, drawn: int) -> float:
     x = np.arange(low, high, dtype=np.float64)
     growth = (relevant - x) * (drawn - x) / ((x + 1) * (total - relevant - drawn + x + 1))
     below, above = np.cumprod(1 / growth[: mode - low][::-1])[::-1], np.cumprod(growth[mode - low :])
-    chances = np.concatenate([below, [1.0], above])
-    return float(chances[: count - low + 1].sum() / chances.sum())
+    probabilities = np.concatenate([below, [1.0], above])
+    return float(probabilities[: count - low + 1].sum() / probabilities.sum())
 
 
 def _cost(labels: Sequence[bool]) -> int | None:
-    """How many documents were read of late for a relevant one, as if one more of each had been: none is no promise."""
+    """Return the number of recent documents for each relevant document, with add-one smoothing."""
     recent = labels[-_RECENT:]
     return round((len(recent) + 1) / (sum(recent) + 1)) if recent else None
 
 
 def relevant_interval(read: int, relevant: int, unread: int) -> tuple[int, int]:
-    """How many of ``unread`` documents are relevant, at least and at most, with a confidence of 95 %.
+    """Return a confidence interval (95 %) of the number of relevant documents among unread documents.
 
-    ``read`` of them were drawn at random and read, of which ``relevant`` are: the exact interval of the hypergeometric
-    distribution (2.5 % at each end). It assumes nothing of the ranking.
+    This is the exact interval of the hypergeometric distribution, with 2.5 % at each end. It makes no assumptions about
+    the ranking.
+
+    Args:
+        read: The size of a random sample that was read.
+        relevant: The number of relevant documents in the sample.
+        unread: The number of unread documents, including the sample.
+
+    Returns:
+        The lower and the upper limit.
     """
     with needs_extra("review", "A review"):
         from scipy.stats import hypergeom

@@ -210,7 +210,7 @@ def test_tags_are_no_words_of_a_document(engine: Engine, index: str, model: Mode
     assert review.documents.text("0") == "Fire & smoke\nThe forest burns 1 < 5"
     review.judge(["0"])
     assert "AB  - The forest burns 1 < 5\n" in review.export("ris")
-    with pytest.raises(BadInput, match="no document with a text to review"):
+    with pytest.raises(BadInput, match="no document with text to review"):
         reviews.begin("none", index, fields=["nothing"])
 
 
@@ -309,10 +309,10 @@ def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
     printed = CliRunner().invoke(main, ["review", "r", "--export", "qrels", *where])
     assert printed.output.count("\n") == 2
     nothing = CliRunner().invoke(main, ["review", "s", "--index", "docs", *where], input="u\nn\nq\n")
-    assert (nothing.exit_code, "no judgement left" in nothing.output) == (0, True)
+    assert (nothing.exit_code, "no judgement to undo" in nothing.output) == (0, True)
     assert "1 of 200 read" in nothing.output
     Reviews(many, lambda: open_review_store(where[3], "s")).open("s").next(1000, "anna")
     others = CliRunner().invoke(main, ["review", "s", *where], input="n\n")
-    assert "What is left was given to others." in others.output
+    assert "The remaining documents are assigned to others." in others.output
     missing = CliRunner().invoke(main, ["review", "other", *where])
     assert (missing.exit_code, "no review 'other'" in missing.output) == (2, True)

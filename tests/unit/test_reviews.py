@@ -171,7 +171,7 @@ def test_undoing_brings_the_earlier_judgement_back(review: Review) -> None:
     assert review.undo("anna").relevant == 1
     review.judge(["f2"], by="ben")
     assert review.undo("anna").read == 1
-    with pytest.raises(BadInput, match="'anna' has no judgement left"):
+    with pytest.raises(BadInput, match="'anna' has no judgement to undo"):
         review.undo("anna")
     assert [event["kind"] for event in review.audit()] == ["begin", *["judge"] * 2, "undo", "judge", "undo"]
 
@@ -195,7 +195,7 @@ def test_what_models_judge_ranks_and_counts_for_nothing(review: Review) -> None:
 
 @pytest.mark.parametrize(
     ("relevant", "irrelevant", "error"),
-    [([], [], "nothing is judged"), (["f1"], ["f1"], "'f1' is judged twice"), (["f1", "x"], [], "no document 'x'")],
+    [([], [], "no document is judged"), (["f1"], ["f1"], "'f1' is judged twice"), (["f1", "x"], [], "no document 'x'")],
 )
 def test_a_judgement_that_does_not_fit_notes_nothing(
     review: Review, relevant: list[str], irrelevant: list[str], error: str
