@@ -13,7 +13,7 @@ import pytest
 from attached_index import Index, other, own, run, shop
 from engine_documents import CONTENT_WORDS
 from flask.testing import FlaskClient
-from reranker_app import ids, post
+from service_app import ids, post
 
 from resift import Model, WordVectors, load_model
 from resift.plugin.cluster.client import Cluster

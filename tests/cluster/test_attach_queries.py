@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from attached_index import run
 from click.testing import CliRunner, Result
-from reranker_app import ids, post
 from rewritten_node import FIELDS, Node, sources
+from service_app import ids, post
 
 from resift import Model, WordVectors
 from resift.cli.main import main

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from flask import Flask
 from listening import listening
 from opensearch_fixture import reranker_host
-from reranker_app import post
+from service_app import post
 
 import resift
 from resift import Model

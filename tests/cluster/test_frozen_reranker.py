@@ -19,8 +19,8 @@ from attached_index import remove_pipelines
 from engine_documents import documents
 from opensearch_fixture import reranker_host
 from opensearchpy import OpenSearch, TransportError
-from reranker_app import post
 from served import Server, serving
+from service_app import post
 
 from resift import Model
 from resift.ingest.stopping import Stop

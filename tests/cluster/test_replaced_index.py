@@ -11,7 +11,7 @@ import pytest
 from browser import Driver, Page, served
 from flask import Flask
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, ids, post
+from service_app import TEXTS, ids, post
 
 from resift import Model
 from resift.contracts.documents import Document

@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from listening import listening
 from opensearch_fixture import reranker_host
-from reranker_app import post
+from service_app import post
 
 from resift import Model
 from resift.plugin.cluster.client import Cluster

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: scopes of keys, whose session it is, and whose credentials the engine sees."""
+"""Tests of access control over HTTP: scopes of keys, owners of sessions, and credentials for the engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from reranker_app import post, wait_for_sample
+from service_app import post, wait_for_sample
 from test_openapi import OPERATIONS
 from werkzeug.test import TestResponse
 
@@ -34,7 +34,7 @@ UNKNOWN = "rsf_" + "u" * 43
 
 @pytest.fixture
 def engine(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
-    """An embedded engine with three documents."""
+    """Return an embedded engine with three documents."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)
     vectors = model.encode(DOCUMENTS.values())
@@ -47,20 +47,20 @@ def engine(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyFile:
-    """A file of keys."""
+    """Return an empty file of API keys."""
     return KeyFile(str(tmp_path / "keys.jsonl"))
 
 
 @pytest.fixture
 def app(tmp_path: Path, engine: SqliteEngine, model: Model, keys: KeyFile) -> Flask:
-    """An application with keys."""
+    """Return an application with API keys."""
     keys.create("somebody", ["search"])
     config = Config(store=str(tmp_path / "sessions.db"), keys=str(keys.path), index="docs")
     return create_app(config, engine=engine, model=model)
 
 
 def endpoints(app: Flask) -> list[tuple[str, str, str]]:
-    """Each endpoint's name, a method, and a path."""
+    """Yield the name of each endpoint, a method and a path."""
     return [
         (rule.endpoint, method, re.sub(r"<[^>]+>", "search.js" if rule.endpoint == "static" else "s", rule.rule))
         for rule in app.url_map.iter_rules()
@@ -70,7 +70,7 @@ def endpoints(app: Flask) -> list[tuple[str, str, str]]:
 
 def test_every_endpoint_names_its_scope(app: Flask) -> None:
     assert {endpoint for endpoint, _, _ in endpoints(app)} == set(SCOPE_OF)
-    # whole bodies are no endpoint of their own
+    # Whole search bodies are not a separate endpoint.
     assert set(SCOPE_OF.values()) == {*SCOPES, OPEN} - {"body"}
     assert scope_of("an endpoint of tomorrow") == "admin"
 
@@ -86,7 +86,7 @@ def test_scopes_are_documented(app: Flask) -> None:
 
 
 def assert_refused(endpoint: str, answer: TestResponse, status: int, code: str, expected: str) -> None:
-    """Assert that an answer refuses a request so."""
+    """Assert that a response is this error."""
     assert answer.status_code == status, endpoint
     assert (answer.get_json()["error"]["code"], answer.get_json()["error"]["expected"]) == (code, expected)
 
@@ -145,7 +145,7 @@ def test_each_method_of_each_path_is_open_to_its_scope_alone(app: Flask, keys: K
             json = {} if method in ("POST", "PUT", "PATCH") else None
             with app.test_client().open(path, method=method, json=json, headers=headers) as answer:
                 wanted, status = scopes.get((path, method)), answer.status_code
-                if wanted is None:  # OPTIONS tells which methods there are
+                if wanted is None:  # OPTIONS lists the allowed methods
                     assert (status, answer.data) == (200, b"") if method == "OPTIONS" else status == 405, (path, method)
                 elif wanted in (OPEN, caller):
                     assert status not in (401, 403), (path, method)
@@ -169,7 +169,7 @@ def test_a_deleted_key_is_refused_within_seconds(app: Flask, keys: KeyFile, monk
 
 @pytest.fixture
 def seen(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The headers that the engine is asked with."""
+    """Record the headers of all requests to the engine."""
     headers: list[Any] = []
     for name in ("search", "info"):
         real = getattr(engine, name)
@@ -198,7 +198,7 @@ def test_only_the_callers_own_credentials_reach_the_engine(app: Flask, keys: Key
         ("Basic " + b64encode(f"{key}:".encode()).decode(), None),
         (key, None),
     ):
-        wait_for_sample()  # which is read in the background, with what the search before was asked with
+        wait_for_sample()  # The sample is read in the background, with the headers of the previous search.
         seen.clear()
         headers = {"Authorization": authorization, "X-Api-Key": key}
         answer = app.test_client().post("/v1/search", json={"index": "docs", "query": "fire"}, headers=headers)
@@ -212,7 +212,7 @@ MARKS = {"session": "anna", "index": "docs", "query": "fire", "relevant": ["2"]}
 
 @pytest.fixture
 def store(store_url: str, session_index: str) -> Iterator[SessionStore]:
-    """Where the sessions are."""
+    """Return the path of the store of sessions."""
     store = open_session_store(store_url, session_index)
     yield store
     store.close()
@@ -222,7 +222,10 @@ def store(store_url: str, session_index: str) -> Iterator[SessionStore]:
 def clients(
     engine: SqliteEngine, model: Model, keys: KeyFile, store_url: str, session_index: str
 ) -> dict[str, FlaskClient]:
-    """Clients over the same sessions, by the names of their keys; "" has none, on a server without keys."""
+    """Return clients of services that share their sessions, by the names of their API keys.
+
+    The client "" belongs to a service without keys.
+    """
     config = Config(store=store_url, session_index=session_index)
     made = {"": create_app(config, engine=engine, model=model).test_client()}
     secrets = {name: keys.create(name, ["search", "feedback", "embed"]) for name in ("shop", "wiki")}

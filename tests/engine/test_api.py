@@ -1,4 +1,4 @@
-"""The HTTP API of models: embeddings, rerank and score."""
+"""Tests of the HTTP API of models: embeddings and rerank."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from base64 import b64decode
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import plain as plain
-from reranker_app import post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import plain as plain
+from service_app import post
 
 from resift import Model
 
@@ -23,7 +23,7 @@ def test_embeddings(plain: FlaskClient, model: Model) -> None:
     np.testing.assert_allclose(
         [i["embedding"] for i in answer["data"]], model.encode(["fire", "", "zzz", ""]), rtol=1e-6
     )
-    # without it some clients of OpenAI's fail
+    # some clients of OpenAI fail without it
     assert answer["usage"] == {"prompt_tokens": 0, "total_tokens": 0}
     assert len(post(plain, "/v1/embeddings", input="fire", dimensions=model.dim)["data"]) == 1
     other = plain.post("/v1/embeddings", json={"input": "fire", "dimensions": 4})

@@ -1,4 +1,4 @@
-"""The application: health, metrics, the page, and its settings."""
+"""Tests of the Flask application: health checks, metrics, the search page and settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import logging
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import post
 
 from resift import Model
 from resift.errors import BadInput
@@ -24,7 +24,7 @@ def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> 
     post(client, "/v1/search", index=filled, query="fire")
     metrics = client.get("/metrics").get_data(as_text=True)
     assert 'resift_requests_total{endpoint="api.search",status="200"} 1.0' in metrics
-    page = client.get("/?index=%3Cscript%3E")  # which is for the page's own script to read
+    page = client.get("/?index=%3Cscript%3E")  # read by the page's script
     assert page.status_code == 200
     assert "<script>" not in page.get_data(as_text=True)
 

@@ -1,4 +1,4 @@
-"""Damage to one stored session costs that session: others are searched with, and it can be deleted."""
+"""Tests of damaged stored sessions: other sessions still work, and the damaged session can be deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opensearchpy.exceptions import OpenSearchException
-from reranker_app import RECORDS, ids, post
+from service_app import RECORDS, ids, post
 
 from resift import Model
 from resift.contracts.session_store import SessionRecord, SessionStore
@@ -45,7 +45,7 @@ VALUES = st.recursive(
 
 @pytest.fixture
 def client(store_url: str, session_index: str, tmp_path: Path, model: Model) -> Iterator[FlaskClient]:
-    """The application over an index, with either kind of store."""
+    """Return an application over an index, with both kinds of stores."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"])
     config = Config(engine=engine.path, store=store_url, session_index=session_index)
@@ -56,13 +56,13 @@ def client(store_url: str, session_index: str, tmp_path: Path, model: Model) -> 
 
 
 def store_of(client: FlaskClient) -> SessionStore:
-    """The store of an application."""
+    """Return the store of an application."""
     store: SessionStore = client.application.extensions["resift"].sessions.store
     return store
 
 
 def paths(value: Any) -> Iterator[tuple[Any, ...]]:
-    """The way to each value inside of a value, and to itself."""
+    """Yield the path of each value within a JSON value, and the empty path."""
     yield ()
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from ((key, *rest) for rest in paths(inner))
@@ -70,7 +70,7 @@ def paths(value: Any) -> Iterator[tuple[Any, ...]]:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> dict[str, Any]:
-    """What is stored of a session, with another value at one place, or without one."""
+    """Return a stored session with one value replaced or removed."""
     stored = copy.deepcopy({"body": BODY, "expires": LATER, "indices": ["docs"]})
     *way, last = draw(st.sampled_from([path for path in paths(stored) if path]))
     inner: Any = stored
@@ -84,7 +84,7 @@ def damaged(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
-    """Store something under an id, whatever it is; False if no store of this kind can hold it."""
+    """Store any value under an id. Returns False if this kind of store cannot contain it."""
     body, expires, indices = stored["body"], stored["expires"], stored["indices"]
     try:
         if isinstance(store, OpenSearchSessionStore):
@@ -96,7 +96,7 @@ def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
         with suppress(SessionsUnavailable):
             store.delete(id)
         return store.write(id, SessionRecord(body, expires, indices))
-    # of a value that the mapping refuses, or that cannot be sent at all
+    # the mapping refuses the value, or it cannot be serialized
     except (OpenSearchException, sqlite3.Error, SessionsUnavailable, OverflowError, TypeError, ValueError):
         return False
 
@@ -107,7 +107,7 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
     post(client, "/v1/feedback", session="good", index="docs", query="fire", relevant=["army"])
     moved = ids(post(client, "/v1/search", **{**search, "session": "good"}))
 
-    # what is read is read by the same lines from either store, and a cluster takes longer
+    # both stores are read by the same code, and a cluster takes longer
     tried = 40 if isinstance(store_of(client), SqliteSessionStore) else 15
 
     @settings(

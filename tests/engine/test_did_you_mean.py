@@ -1,4 +1,4 @@
-"""Did you mean …? On both engines: what is suggested, from which words, with whose rights, and that nothing waits."""
+"""Tests of spelling suggestions on both engines: their words, the rights of their sample, and waiting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clock import Clock
-from reranker_app import wait_for_sample
+from service_app import wait_for_sample
 
 from resift import Model
 from resift.contracts.documents import Document, SearchResult
@@ -36,7 +36,7 @@ TEXTS = [
 
 @pytest.fixture
 def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
-    """An index with five documents."""
+    """Return an index with five documents."""
     records = [Record("f", i, str(i), {"text": text, "n": i}) for i, text in enumerate(TEXTS)]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
     return index
@@ -44,7 +44,7 @@ def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
 
 @pytest.fixture
 def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> SearchService:
-    """The reranker over an engine of either kind, with a clock for its samples."""
+    """Return a service over both kinds of engines, with a clock for its samples."""
     store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
     service = SearchService(engine, model, Sessions(store), Config())
     service.words = SampledWords(engine, model, clock)
@@ -52,7 +52,7 @@ def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Searc
 
 
 def suggestion(service: SearchService, index: str, query: Any, **more: Any) -> str | None:
-    """What a search is answered once the sample is there."""
+    """Search, and repeat the search once the sample was read."""
     service.search(Search(query, index=index, **more))
     wait_for_sample()
     found: str | None = service.search(Search(query, index=index, **more)).resift.get("did_you_mean")
@@ -149,7 +149,7 @@ def test_every_caller_has_a_sample_of_what_it_may_read(
     original, samples = engine.search, []
 
     def search(index: str, body: dict[str, Any], vectors: Any = None, headers: Any = None) -> SearchResult:
-        """An engine that shows a caller with credentials two documents alone."""
+        """Search, but return only two documents to callers with credentials."""
         if "knn" not in str(body) and body.get("size", 0) > 20:
             samples.append(headers)
             body = {**body, "query": {"ids": {"values": ["3", "4"]}}} if headers else body
@@ -182,7 +182,7 @@ def test_no_search_waits_for_the_sample(
             assert answer.result.hits
             assert "did_you_mean" not in answer.resift
         assert began.acquire(timeout=30)
-        # a daemon: nor does a process that ends
+        # a daemon thread does not keep the process from ending
         assert [one.daemon for one in threading.enumerate() if one.name == THREAD_NAME] == [True]
     finally:
         released.set()

@@ -1,4 +1,4 @@
-"""What the documentation says is so: links lead somewhere, commands and settings exist, error codes are explained."""
+"""Tests of the documentation: links, commands, settings and error codes exist."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from resift.schema import fields_of
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *DOCS]
-SHOWN = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names commands and settings of the past, too
+SHOWN = [page for page in PAGES if page.name != "CHANGELOG.md"]  # the changelog also names former commands and settings
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\b(?:RESIFT|OPENSEARCH)_[A-Z_]*[A-Z]\b")
-# what tests, benchmarks and the assembled node of `make node` read
+# variables of tests, benchmarks and `make node`
 _OF_DEVELOPERS = re.compile(r"RESIFT_(DATA|ST|TEST_\w+|NODE_VERSION|REQUIRE_\w+)")
 
 
 def by_page(pages: list[Path]) -> pytest.MarkDecorator:
-    """A test for each page, named by it."""
+    """Parametrize a test by pages, with their names as ids."""
     return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def prose(page: Path) -> str:
-    """A page without its code."""
+    """Return a page without its code blocks."""
     return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text("utf-8")))
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub creates them."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *$", _FENCE.sub("", page.read_text("utf-8")), re.MULTILINE):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
@@ -79,7 +79,7 @@ def test_drawings_are_whole_and_described() -> None:
 
 @by_page([page for page in DOCS if page.name != "README.md"])
 def test_each_page_is_listed(page: Path) -> None:
-    """In the list of its folder, and in that of the site."""
+    """Check that each page is in the list of its folder, and in the navigation of the website."""
     assert f"({page.name})" in (page.parent / "README.md").read_text("utf-8")
     path = page.relative_to(ROOT / "docs").as_posix()
     assert re.search(rf"[ :]{re.escape(path)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
@@ -97,7 +97,7 @@ def test_the_readme_gains_what_the_protocol_says() -> None:
 
 
 def command_lines(page: Path) -> Iterator[str]:
-    """What a page would have a reader type that begins with ``resift``, or has it behind a pipe or a setting."""
+    """Yield the ``resift`` commands in a page, including those after a pipe or a variable."""
     text = page.read_text("utf-8")
     for _, _, block in _FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
@@ -107,11 +107,11 @@ def command_lines(page: Path) -> Iterator[str]:
                     yield re.split(r" #| < | > |  would|\)? ?&$", part)[0]
     for code in re.findall(r"`([A-Z_=…]* ?resift [a-z][^`\n]*)`", _FENCE.sub("", text)):
         code = re.sub(r"^[A-Z_]+=\S* ", "", code)
-        yield f"{code} VALUE" if re.search(r" --[\w-]+$", code) else code  # in a sentence an option needs no value
+        yield f"{code} VALUE" if re.search(r" --[\w-]+$", code) else code  # in running text, options need no values
 
 
 def parsed(line: str) -> None:
-    """Let click parse a command line without running it. Raises click.ClickException where it does not fit."""
+    """Let Click parse a command line without running it. Raises click.ClickException if it is invalid."""
     words = shlex.split(line)[1:]
     command: click.Command = main
     context = click.Context(command, info_name="resift")
@@ -174,7 +174,7 @@ def test_python_is_python(page: Path) -> None:
 
 
 def variables_of_the_code() -> set[str]:
-    """The variables that the product reads."""
+    """Return the environment variables that Resift reads."""
     found = {f"RESIFT_{name.upper()}" for kind in (Config, ClientSettings) for name in fields_of(kind)}
     for file in [*ROOT.glob("resift/**/*.py"), *ROOT.glob("resift_lab/**/*.py")]:
         found |= set(_VARIABLE.findall(file.read_text("utf-8")))
@@ -189,7 +189,7 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
 
 
 def all_errors(kind: type[ResiftError] = ResiftError) -> Iterator[type[ResiftError]]:
-    """An error and its subclasses."""
+    """Yield an error class and its subclasses."""
     yield kind
     for subclass in kind.__subclasses__():
         yield from all_errors(subclass)

@@ -1,4 +1,4 @@
-"""The same body gives the same order through every door: the pipeline, the service and the library, on both engines."""
+"""Tests that the pipeline, the service and the library return the same ranking, on both engines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ options = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def embedded(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
-    """The library on the embedded engine, with the documents and the session of the node."""
+    """Return a library over the embedded engine, with the documents and the session of the node."""
     folder: Path = tmp_path_factory.mktemp("doors")
     engine = SqliteEngine(str(folder / "engine.db"))
     engine.create(INDEX, FIELDS, model)
@@ -73,12 +73,12 @@ def embedded(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def ranked(response: Body) -> list[tuple[str, float]]:
-    """Ids and rounded scores of the hits."""
+    """Return the ids and rounded scores of hits."""
     return [(hit["_id"], float(f"{hit['_score']:.4g}")) for hit in response["hits"]["hits"]]
 
 
 def of_library(library: Library, index: str, body: Body, asked: Body) -> list[tuple[str, float]]:
-    """What the library finds."""
+    """Return the library's hits."""
     given = {name: value for name, value in asked.items() if name != "session"}
     searched = library.index(index)
     searching = searched.session(asked["session"]) if "session" in asked else searched
@@ -100,10 +100,10 @@ def test_one_order_on_opensearch(rewritten_node: Node, query: Body, asked: Body,
 @given(query=queries, asked=options)
 def test_one_order_on_both_engines(rewritten_node: Node, embedded: Library, query: Body, asked: Body) -> None:
     body, asked = {"query": query, "size": COUNT}, {**asked, "window": COUNT}
-    # one statistic of all documents, as the embedded engine has it, and not one a shard
+    # term statistics of all documents, as in the embedded engine, and not of each shard
     dfs = {"search_type": "dfs_query_then_fetch"}
     wanted = ranked(rewritten_node.search({**body, "ext": {"ml_inference": asked}}, **dfs))
     found = of_library(embedded, INDEX, body, asked)
-    # each shard has a window of its own, and among equal scores each engine has an order of its own
+    # Each shard has its own rescore window, and engines order equal scores differently.
     assert dict(found) == pytest.approx(dict(wanted), rel=2e-3)
     assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)

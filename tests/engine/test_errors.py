@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from flask.testing import FlaskClient
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
 
 import resift
 from resift.cli.main import main

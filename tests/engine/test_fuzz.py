@@ -1,7 +1,7 @@
-"""What a key that everybody may see can ask of a cluster: searches that nobody would think of, on a real node.
+"""Fuzz searches with a public API key, on a real OpenSearch node.
 
-The node goes on, no answer is a fault of ours, and nothing is seen of what a filtered alias leaves out.
-RESIFT_FUZZ_CASES is how many searches are tried, 300 by default; ``make fuzz`` tries as many as fit into SECONDS.
+The node must survive, no response may be an internal error, and documents that a filtered alias hides must not appear.
+RESIFT_FUZZ_CASES is the number of searches (default: 300). ``make fuzz`` runs as many as fit into SECONDS.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from resift.reranker.access.keys import KeyFile
 CASES = int(os.environ.get("RESIFT_FUZZ_CASES", "300"))
 SECONDS = float(os.environ.get("RESIFT_FUZZ_SECONDS", "0"))
 FIRST = int(os.environ.get("RESIFT_FUZZ_FIRST", "0"))
-SLOW = 8.0  # seconds, on a machine that is busy with other tests
+SLOW = 8.0  # seconds, on a busy machine
 pytestmark = pytest.mark.filterwarnings("ignore::opensearchpy.exceptions.OpenSearchWarning")
 
 
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Two dozen documents that the alias shows, and as many that it leaves out."""
+    """Create 24 documents that the alias shows, and 24 that it hides."""
     random = np.random.default_rng(3)
     for number in range(48):
         is_open = number % 2 == 0
@@ -60,7 +60,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def alias(cluster: OpenSearchEngine) -> Iterator[str]:
-    """An alias with a filter, which is the only thing that is served."""
+    """Create an alias with a filter. It is the only served name."""
     index = f"resift-test-{uuid.uuid4().hex[:12]}"
     body = {"settings": {"index.knn": True, "number_of_shards": 2}, "mappings": {"properties": MAPPING}}
     cluster.client.indices.create(index=index, body=body)
@@ -75,7 +75,7 @@ def alias(cluster: OpenSearchEngine) -> Iterator[str]:
 def client(
     cluster: OpenSearchEngine, alias: str, model: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> FlaskClient:
-    """A service for a web page: one key of the scope ``search``, one alias."""
+    """Return a client with an API key of the scope ``search``."""
     folder: Path = tmp_path_factory.mktemp("fuzz")
     key = KeyFile(str(folder / "keys.jsonl")).create("page", ["search"])
     config = Config(store=str(folder / "sessions.db"), keys=str(folder / "keys.jsonl"), indices=(alias,))
@@ -100,7 +100,7 @@ def test_searches_that_nobody_would_think_of(client: FlaskClient, cluster: OpenS
             shown = {name: part for name, part in answer.get_json().items() if name != "took"}
             assert not any(word in json.dumps(shown) for word in (HIDDEN, "hidden-")), case
         seen[kind, answer.status_code] += 1
-    # most of what is made of the list is a search that OpenSearch runs, or says itself what is wrong with
+    # OpenSearch runs or refuses most searches that are generated from the allow-list.
     assert sum(seen[kind, 403] for kind in ("listed", "listed clause")) == 0
     assert seen["listed", 200] + seen["listed clause", 200] > CASES / 20
     assert seen["hidden", 403] > CASES / 40
@@ -117,7 +117,7 @@ def test_clauses_that_nobody_may_send_are_refused_wherever_they_stand(
         started = time.monotonic()
         answer = client.post("/v1/search", json={"index": alias, **request})
         assert answer.status_code in (400, 403, 413), (name, answer.text)
-        assert "OpenSearch" not in answer.text, (name, answer.text)  # which was not asked
+        assert "OpenSearch" not in answer.text, (name, answer.text)  # this index is not searched
         assert time.monotonic() - started < SLOW
     assert cluster.client.ping()
 

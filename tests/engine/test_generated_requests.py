@@ -1,6 +1,6 @@
-"""Requests that nobody would think of, on both engines: generated from openapi.json, and made of valid ones.
+"""Property-based tests of the HTTP API: requests generated from openapi.json, or from valid requests, on both engines.
 
-RESIFT_TEST_CASES is how many of each kind are tried, 8 by default.
+RESIFT_TEST_CASES is the number of cases of each kind (default: 8).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from odd_bodies import BODIES, changed
 from openapi_document import OPERATIONS, SPEC, check, error_schema
-from reranker_app import config as config
-from reranker_app import known as known
-from reranker_app import lasting as lasting
-from reranker_app import plain as plain
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
+from service_app import config as config
+from service_app import known as known
+from service_app import lasting as lasting
+from service_app import plain as plain
 
 CASES = int(os.environ.get("RESIFT_TEST_CASES", "8"))
 LONG = "RESIFT_TEST_CASES" in os.environ
-# the same cases every time; where more of them are asked for, others, of which the smallest that fails is shown
+# The same cases in every run. If more are requested, they are random, and the smallest failing case is shown.
 cases = settings(
     max_examples=CASES,
     derandomize=not LONG,
@@ -35,7 +35,7 @@ cases = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.generate, *([Phase.shrink] if LONG else [])],
 )
-# of a body that has what OpenSearch will drop one day; elsewhere a warning is an error of ours
+# OpenSearch warns about deprecated parts of bodies. Other warnings are errors of Resift.
 pytestmark = pytest.mark.filterwarnings("ignore::opensearchpy.exceptions.OpenSearchWarning")
 MODES = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "wrong"])
 TAKING = [name for name, (_, _, operation) in OPERATIONS.items() if {"parameters", "requestBody"} & operation.keys()]
@@ -44,14 +44,14 @@ ENGINELESS = ["embeddings", "rerank"]
 
 @pytest.fixture
 def filled(lasting: tuple[FlaskClient, str]) -> str:
-    """That index."""
+    """Return the index of seven documents."""
     return lasting[1]
 
 
 def assert_documented(name: str, status: int, body: bytes) -> None:
-    """Assert that an answer to an operation is one that openapi.json has, and no fault of ours."""
+    """Assert that openapi.json allows the response of an operation, and that it is not an internal error."""
     assert status < 500, (status, body)
-    # what fails in the reranking is no error of the request: it costs the reranking alone, and is in the log
+    # An exception in reranking does not fail a request. It is only logged.
     assert b"reranking failed" not in body, body
     if status >= 400:
         check(error_schema(name), json.loads(body))
@@ -61,7 +61,7 @@ def assert_documented(name: str, status: int, body: bytes) -> None:
 
 @functools.cache
 def schema_for(index: str) -> Any:
-    """What openapi.json says of requests for an index that there is; to read it takes longer than most tests do."""
+    """Load openapi.json for requests to the index. This takes longer than most tests."""
     spec = copy.deepcopy(SPEC)
     for schema in ("SearchRequest", "FeedbackRequest"):
         spec["components"]["schemas"][schema]["properties"]["index"] = {"enum": [index]}
@@ -72,7 +72,7 @@ def schema_for(index: str) -> Any:
 
 
 def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: str = "news") -> None:
-    """Send an operation requests that its schema allows, or forbids, for an index that there is."""
+    """Send requests that the schema of an operation allows, or forbids."""
     loaded = schema_for(index)
     loaded.app = client.application
 
@@ -100,7 +100,7 @@ def test_generated_requests_that_ask_no_engine(plain: FlaskClient, name: str, mo
 
 
 def run_changed(client: FlaskClient, name: str, **fixed: str) -> None:
-    """Send an operation valid bodies with odd changes."""
+    """Send valid bodies with random changes."""
     method, path, _ = OPERATIONS[name]
 
     @settings(cases, max_examples=CASES * (12 if name == "search" else 3))

@@ -1,4 +1,4 @@
-"""Requests that are meant to do harm, or that broken clients send: each gets a documented answer, on both engines."""
+"""Tests of malicious and malformed requests: each gets a documented response, on both engines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from flask.testing import FlaskClient
 from odd_bodies import nested
 from openapi_document import ERROR, check
-from reranker_app import config as config
-from reranker_app import known as known
-from reranker_app import lasting as lasting
-from reranker_app import plain as plain
-from reranker_app import post
+from service_app import config as config
+from service_app import known as known
+from service_app import lasting as lasting
+from service_app import plain as plain
+from service_app import post
 
 from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -30,29 +30,29 @@ GOOD = json.dumps({"query": "fire", "documents": ["bush", "army"]}).encode()
 
 @pytest.fixture
 def filled(lasting: tuple[FlaskClient, str]) -> str:
-    """That index."""
+    """Return the index of seven documents."""
     return lasting[1]
 
 
 def body_of(query: Any) -> dict[str, Any]:
-    """A request of ``/v1/search`` in a session."""
+    """Return the body of a ``/v1/search`` request in a session."""
     return {**SEARCH, "query": query, "session": "anna"}
 
 
 def full(**parts: Any) -> dict[str, Any]:
-    """The same with a whole search body."""
+    """Return the body of a request with a whole search body."""
     return body_of({"query": {"match": {"text": "fire"}}, **parts})
 
 
 def counted(kind: str, **settings: Any) -> dict[str, Any]:
-    """The same with an aggregation."""
+    """Return the body of a request with an aggregation."""
     return full(size=0, aggs={"a": {kind: settings}})
 
 
 MATCH = {"match": {"text": "fire"}}
 DEEP_QUERY = b'{"bool": {"must": ' * 90 + b'{"match_all": {}}' + b"}}" * 90
 WORDS, OTHERS = (" ".join(f"{letter}{number}" for number in range(600)) for letter in "ab")
-# Most of them were a 500, or kept a thread for seconds; a status of 0 stands for any that is no fault of ours.
+# Most of these caused a status of 500, or blocked a thread for seconds. Status 0 stands for any status below 500.
 SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
     "no fields": (body_of({"multi_match": {"query": "fire", "fields": []}}), 0),
     "fields that are none": (body_of({"multi_match": {"query": "fire", "fields": [None, 1, {}]}}), 400),
@@ -139,7 +139,7 @@ SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-# What Python's JSON reads as if it were something else: each was answered as another search, without a word.
+# Python's json module parses these as other values. They used to run another search without an error.
 TWISTED = {
     "a number that is null to the engine": '"query": {"range": {"n": {"gte": 1e400}}}',
     "the other end": '"query": "fire", "filter": {"range": {"n": {"lt": -1e400}}}',
@@ -157,12 +157,12 @@ def test_what_is_no_search_is_not_taken_for_another_one(known: FlaskClient, fill
 
 
 def with_index(value: Any, index: str) -> Any:
-    """A request for the index that there is."""
+    """Return a request for the index."""
     return {**value, "index": index} if value.get("index") == "INDEX" else value
 
 
 def marked(name: str) -> Any:
-    """The marks of a search that OpenSearch 2 finds nothing by, where a later one refuses it."""
+    """Mark hits of a query that OpenSearch 2 answers with no hits, and later versions refuse."""
     return pytest.mark.since(3, "it is taken there") if name.startswith("lone surrogate in") else ()
 
 
@@ -176,7 +176,7 @@ def test_searches(known: FlaskClient, filled: str, body: dict[str, Any], status:
 
 
 def held(answer: Any, status: int) -> None:
-    """Assert that an answer has the status, where one is given, and is no fault of ours."""
+    """Assert that a response has a status (if any is expected), and is not an internal error."""
     assert answer.status_code < 500, answer.text
     assert status in (0, answer.status_code), answer.text
     if answer.status_code >= 400 and answer.request.method != "HEAD":

@@ -1,4 +1,4 @@
-"""What there is to search, and how it is shown: lists of indices, cards, facets, points, and the time of the parts."""
+"""Tests of the lists of indices, cards, facets, suggestions, and searches without vectors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, ids, post, wait_for_sample
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
+from service_app import TEXTS, ids, post, wait_for_sample
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
 
 from resift import Model
 from resift.contracts.documents import Document
@@ -27,7 +27,7 @@ KINDS = ["dry", "wet", "dry", "war", "war", "wet", "dry"]
 
 @pytest.fixture
 def kinds(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
-    """An index whose documents have titles, links and values that many share."""
+    """Return an index whose documents have titles, links, and fields with few distinct values."""
     records = [
         Record(
             "f",
@@ -49,7 +49,7 @@ def kinds(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
 
 
 def get(client: FlaskClient, path: str, status: int = 200) -> dict[str, Any]:
-    """The JSON answer to a GET with this status."""
+    """Return the JSON response to a GET request, and check its status."""
     answer = client.get(path)
     assert answer.status_code == status, answer.text
     found: dict[str, Any] = answer.get_json()
@@ -71,7 +71,7 @@ def test_only_what_is_served_and_can_be_searched_is_listed(
         everything = create_app(config, engine=engine, model=model).test_client()
         listed = [one["index"] for one in everything.get("/v1/indices").get_json()["indices"]]
         assert filled in listed
-        assert other not in listed  # its vectors are another model's
+        assert other not in listed  # its vectors come from another model
         assert get(everything, f"/v1/indices/{other}", 409)["error"]["code"] == "model_mismatch"
         for patterns, expected in (((filled,), [filled]), ((f"{filled}*",), [filled]), (("none", "none-*"), [])):
             settings = Config(store=str(tmp_path / "s.db"), indices=patterns)
@@ -98,7 +98,7 @@ def test_an_index_says_how_it_is_shown(client: FlaskClient, kinds: str) -> None:
 def test_a_service_reads_ahead_what_its_first_search_needs(
     engine: Engine, kinds: str, model: Model, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for index in ("none", kinds):  # what cannot be read is no fault of the service's
+    for index in ("none", kinds):  # an index that cannot be read is not an error of the service
         client = create_app(Config(store=config.store, index=index), engine=engine, model=model).test_client()
         client.application.extensions["resift"].warm_up()
         wait_for_sample()
@@ -165,7 +165,7 @@ def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: 
     assert facets["hot"][0]["value"] is False
     filtered = post(client, "/v1/search", **body, filter={"term": {"kind": "war"}})["resift"]["facets"]
     assert filtered["kind"] == [{"value": "war", "count": 2}]
-    # what a session's words find is counted too: as many as the total says
+    # Facets also count hits of the session's words. Their sum equals the total.
     post(client, "/v1/feedback", session="a", index=kinds, query="fire", relevant=["rain"])
     widened = post(client, "/v1/search", **body, session="a")
     counted = sum(one["count"] for one in widened["resift"]["facets"]["year"])
@@ -237,5 +237,5 @@ def test_long_documents_are_highlighted(client: FlaskClient, engine: Engine, ind
     body = {"index": index, "query": "fire", "highlight": True, "documents": "card"}
     hits = {hit["_id"]: hit for hit in post(client, "/v1/search", **body)["hits"]["hits"]}
     assert "<em>fire</em>" in hits["long"]["highlight"]["text"][0]
-    assert "highlight" not in hits["late"]  # too far behind
+    assert "highlight" not in hits["late"]  # beyond the last page
     assert hits["late"]["resift"]["card"]["text"].startswith("the bush")

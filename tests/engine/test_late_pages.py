@@ -1,4 +1,4 @@
-"""Pages of searches that the trained reranker orders: their scores, what lies beyond the window, and none at all."""
+"""Tests of pages of searches with a trained reranker: scores, hits beyond the window, and empty pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resift_lab.commands.reranker import put_into_service
 
 @pytest.fixture(autouse=True)
 def in_service(late: LateInteraction, folder: str, tmp_path: Path) -> None:
-    """The reranker is in service."""
+    """Return an application with a trained reranker."""
     put_into_service(str(tmp_path / "made"), folder)
 
 

@@ -1,4 +1,4 @@
-"""The library on both engines: its documented lines as written, the service's own order, sessions, and bad input."""
+"""Tests of the Python library on both engines: documented examples, results as from the service, sessions, errors."""
 
 from __future__ import annotations
 
@@ -50,26 +50,26 @@ DOCUMENTS = [
 
 @pytest.fixture
 def library(engine_url: str, model: Model, session_index: str) -> Iterator[Library]:
-    """An engine of either kind with a small model, its sessions beside the documents."""
+    """Return a library over both kinds of engines, with a small model. Sessions are kept in the engine's file."""
     with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
         yield library
 
 
 @pytest.fixture
 def news(library: Library, index: str) -> Index:
-    """An index with six documents."""
+    """Return an index with six documents."""
     found = library.index(index, fields=["text"])
     assert (found.add(DOCUMENTS).indexed, found.fields) == (6, ("text",))
     return found
 
 
 def ids(hits: Hits) -> list[str]:
-    """Ids of hits."""
+    """Return the ids of hits."""
     return [hit.id for hit in hits]
 
 
 def blocks(path: str) -> list[tuple[str, str]]:
-    """The Python code blocks of a document, each with the output that follows it, or ''."""
+    """Return the Python code blocks of a document, each with the output block that follows it, or ""."""
     found = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", (ROOT / path).read_text("utf-8"), re.DOTALL)
     assert found
     return found
@@ -163,7 +163,7 @@ def test_the_order_is_the_service_s(
     service = library.service
     app = create_app(service.config, engine=library.engine, model=library.model)
     for one in (service, app.extensions["resift"]):
-        one.words.wait_seconds = 60.0  # else a search is widened from the second one on
+        one.words.wait_seconds = 60.0  # otherwise searches are only widened from the second one
     query = " ".join(words)
     body = {"index": news.name, "query": query, "size": size, "from": start, "alpha": alpha, "session": session}
     body["reasons"] = True
@@ -227,7 +227,7 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
         assert news.add([]).indexed == 0
     with pytest.warns(UserWarning, match="no document was indexed: all 2 were refused, the first for: str, expected"):
         assert news.add(["a text", "another"]).indexed == 0
-    assert news.delete([7, "none"]) == 1  # as the document itself has its id
+    assert news.delete([7, "none"]) == 1  # the document has the id in its fields
     with pytest.raises(NotFound, match=f"no document '7' in '{news.name}'"):
         news.get("7")
 
@@ -351,7 +351,7 @@ def test_two_sessions_never_mix(news: Index) -> None:
     assert bob.explain()["judgements"] == []
     assert bob.search("fire") == plain
     bob.mark(relevant=["known"], query="smoke")
-    # both documents have the same vector, since the model does not know the last word
+    # Both documents have the same vector, since the last word is unknown to the model.
     assert set(anna.explain()["learned"]["asked"]) == {"smoke", "gun", "qqq"}
     assert set(bob.explain()["learned"]["asked"]) == {"smoke", "gun"}
     anna.forget()

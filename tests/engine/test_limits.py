@@ -1,4 +1,4 @@
-"""Limits of work: what a small request may ask for, and what is refused, with its code and value."""
+"""Tests of limits on requests: the error code and value of each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import ids, post
-from reranker_app import plain as plain
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import ids, post
+from service_app import plain as plain
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from resift import Model, WordVectors
@@ -36,7 +36,7 @@ FIELDS = {
 
 @pytest.fixture
 def roomy(engine: Engine, model: Model, config: Config) -> FlaskClient:
-    """The application with the limits that it has where nobody sets any."""
+    """Return an application with the default limits."""
     return create_app(Config(store=config.store), engine=engine, model=model).test_client()
 
 
@@ -167,7 +167,7 @@ def test_filters_up_to_the_engines_limit_are_taken(roomy: FlaskClient, filled: s
 
 
 def chunked(client: FlaskClient, stream: Any) -> tuple[str, dict[str, Any]]:
-    """Status and answer to a body without a length, as a server hands it on."""
+    """Return the status and response for a body without a length."""
     environ = EnvironBuilder("/v1/rerank", method="POST", content_type="application/json").get_environ()
     environ.update({"wsgi.input": stream, "wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"})
     environ.pop("CONTENT_LENGTH", None)
@@ -176,7 +176,7 @@ def chunked(client: FlaskClient, stream: Any) -> tuple[str, dict[str, Any]]:
 
 
 class Pieces:
-    """A body that arrives piece by piece; an exception among the pieces is raised."""
+    """A body that arrives in pieces. An exception among the pieces is raised."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self.pieces = list(pieces)
@@ -195,7 +195,7 @@ def test_bodies_in_chunks_are_whole_or_refused(plain: FlaskClient) -> None:
     body = json.dumps({"query": "fire", "documents": ["bush"]}).encode()
     limit = plain.application.config["RESIFT"].max_body
     assert chunked(plain, Pieces(body[:9], body[9:]))[0] == "200"
-    # filled up with blanks: what is cut at the limit would be valid JSON all the same
+    # padded with blanks, so that the body would still be valid JSON if it was cut at the limit
     assert chunked(plain, Pieces(body, b" " * (limit - len(body))))[0] == "200"
     for over in (1, 1000, limit):
         status, answer = chunked(plain, Pieces(body, b" " * (limit - len(body) + over)))

@@ -1,4 +1,4 @@
-"""Marks under a pattern or an alias: a document is meant by its id only where one of the indices has it."""
+"""Tests of marks under a pattern or alias: an id is ambiguous if several indices contain it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import ids, post
+from service_app import ids, post
 
 from resift import Model
 from resift.contracts.documents import Document
@@ -23,7 +23,7 @@ ONLY_A, BOTH, ONLY_B = "bush fire near the forest", "fire and smoke", "the army 
 
 @pytest.fixture
 def pattern(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
-    """A pattern for two indices, which have documents of equal ids."""
+    """Return a pattern for two indices that contain documents with the same ids."""
     prefix = f"resift-test-{uuid.uuid4().hex[:8]}"
     texts = {"a": {"1": BOTH, "2": ONLY_A, "0": "rain"}, "b": {"1": "soldier of the army", "3": ONLY_B, "0": "river"}}
     for name, documents in texts.items():
@@ -38,7 +38,7 @@ def pattern(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
 
 @pytest.fixture
 def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path) -> FlaskClient:
-    """The service."""
+    """Return a client of the service."""
     return create_app(Config(store=str(tmp_path / "s.db")), engine=cluster, model=model).test_client()
 
 

@@ -1,4 +1,4 @@
-"""The MCP server, asked by the client of the same package: over standard input and output, over HTTP, and beside it."""
+"""Tests of the MCP server with the client of the same package, over standard input and output, HTTP, and in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEVEN = [*DOCUMENTS, {"_id": "long", "text": LONG, "url": "http://names.example"
 
 @pytest.fixture
 def news(tmp_path: Path, model: Model) -> Iterator[Index]:
-    """An index of seven documents in a file, beside its model."""
+    """Return a folder with an index of seven documents and its model."""
     model.save(tmp_path / "model")
     with resift.open(tmp_path / "news.db", tmp_path / "model") as library:
         index = library.index("news", fields=["text"])
@@ -45,7 +45,7 @@ def news(tmp_path: Path, model: Model) -> Iterator[Index]:
 
 @pytest.fixture
 def either(engine_url: str, index: str, model: Model, session_index: str) -> Iterator[Index]:
-    """The same on an engine of either kind."""
+    """Return an index of both kinds of engines."""
     with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
         found = library.index(index, fields=["text"])
         found.add(SEVEN)
@@ -54,7 +54,7 @@ def either(engine_url: str, index: str, model: Model, session_index: str) -> Ite
 
 @pytest.fixture
 def command(news: Index, tmp_path: Path) -> list[str]:
-    """The command that serves it, without the interpreter."""
+    """Return the arguments of Python's interpreter that start the server."""
     where = ["--engine", str(tmp_path / "news.db"), "--model", str(tmp_path / "model")]
     return ["-m", "resift", "mcp", "news", "--about", "Reports on fires.", *where]
 
@@ -70,7 +70,7 @@ def asked(served: Any, scenario: Callable[[Client], Awaitable[None]]) -> None:
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Any:
-    """What a tool answers; the text that an agent reads says the same."""
+    """Call a tool, and check that its text equals its structured output."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     assert json.loads(text_of(result)) == result.structured_content
@@ -78,14 +78,14 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text of a tool's answer."""
+    """Return the text of a tool's output."""
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
 async def an_agent_learns(client: Client) -> None:
-    """What an agent does: search, mark, search again, ask why, forget."""
+    """Search, mark, search again, explain, and delete the session."""
     first = await call(client, "search", query="fire", size=4)
     begun = [one["id"] for one in first["passages"]]
     session = first["session"]
@@ -173,7 +173,7 @@ def test_conversations_do_not_mix(news: Index) -> None:
         await call(client, "mark", session=one, query="fire", scores={"bush": 0.75, "war": -0.5})
         assert [mark["grade"] for mark in (await call(client, "explain_session", session=one))["marks"]] == [0.75, -0.5]
         assert (await call(client, "explain_session", session=other))["marks"] == []
-        # the library goes on with it
+        # the library can continue the session
         assert news.session(one).undo()["steps"] == 0
 
     asked(server(news), scenario)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import ids, post
+from service_app import ids, post
 
 from resift import Model
 from resift.contracts.documents import IndexInfo

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from engine_documents import ids
 from flask.testing import FlaskClient
-from reranker_app import app, client, config, filled, post
+from service_app import app, client, config, filled, post
 
 from resift import Model
 from resift.contracts.documents import Document

@@ -10,10 +10,10 @@ import pytest
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import ids, post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import ids, post
 
 from resift import Model
 from resift.contracts.documents import Document

@@ -1,4 +1,4 @@
-"""What one mark and one API key may store: ids of bounded size, and no more than so much in a day."""
+"""Tests of the sizes of marks, and of the daily quotas of API keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from clock import Clock
 from flask.testing import FlaskClient
-from reranker_app import RECORDS
+from service_app import RECORDS
 
 import resift
 from resift import Model
@@ -29,7 +29,7 @@ MARK = {"session": "anna", "index": "docs", "query": "fire"}
 
 @pytest.fixture
 def opened(tmp_path: Path, model: Model) -> Iterator[Callable[..., FlaskClient]]:
-    """A function that makes the application over seven documents with these settings, for the key ``shop``."""
+    """Return a function that creates an application with given settings, seven documents and the API key ``shop``."""
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"])
     keys = KeyFile(str(tmp_path / "keys.jsonl"))
@@ -75,7 +75,7 @@ def test_the_library_has_the_same_bounds(tmp_path: Path, model: Model) -> None:
 
 
 def error_of(answer: Any) -> dict[str, Any]:
-    """The error of an answer that a quota has refused."""
+    """Return the error of a response, and assert that it is an exceeded quota."""
     error: dict[str, Any] = answer.get_json()["error"]
     assert (answer.status_code, error["code"], error["value"]) == (429, "quota_exceeded", "shop")
     assert 0 < int(answer.headers["Retry-After"]) <= DAY
@@ -89,7 +89,7 @@ def test_a_key_makes_no_more_marks_a_day(opened: Callable[..., FlaskClient]) -> 
     refused = client.post("/v1/feedback", json=mark)
     assert error_of(refused)["expected"] == "at most 3 marks per day (RESIFT_MAX_MARKS_PER_DAY)"
     error_of(client.post("/ubi_events", json=[{"action_name": "click"}]))
-    # others go on, and so does all that stores nothing more
+    # Other callers, and requests that store nothing, still succeed.
     told = client.post("/v1/feedback", json={**mark, "session": "o"}, headers=client.application.config["OTHER"])
     assert told.status_code == 200
     assert client.post("/v1/search", json={"index": "docs", "query": "fire", "session": "anna"}).status_code == 200

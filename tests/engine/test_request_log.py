@@ -1,4 +1,4 @@
-"""Ids of requests: where they come from, where they go to, and the logs that have them."""
+"""Tests of request ids: their sources, the requests that carry them, and the logs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import urllib3
 from flask.testing import FlaskClient
-from reranker_app import config as config
-from reranker_app import plain as plain
 from served import JSON, Client, serving
+from service_app import config as config
+from service_app import plain as plain
 
 from resift import Model
 from resift.contracts.documents import Document
@@ -39,7 +39,7 @@ def test_the_callers_id_comes_back(plain: FlaskClient) -> None:
         {"X-Opaque-Id": "two words", "X-Request-Id": "r-1"},
     ):
         assert plain.get("/healthz", headers=headers).headers["X-Request-Id"] == "r-1"
-    assert REQUEST_ID.get() is None  # the thread may answer others
+    assert REQUEST_ID.get() is None  # the thread may serve other requests
 
 
 @pytest.mark.parametrize("id", ["", "two words", "x" * 129, "ü", 'a"b c', "\x7f"])
@@ -112,14 +112,14 @@ def test_a_served_log_is_lines_of_json(tmp_path: Path) -> None:
             answer = client.answer()
             assert answer is not None
             assert answer.json()["error"]["request_id"] == "r-7"
-        with Client(server.port) as client:  # what is no HTTP is refused before the application sees it
+        with Client(server.port) as client:  # a request that is not HTTP is refused before it reaches the application
             answer = client.send(b"GET /healthz HTTP/1.1\r\nX-Opaque-Id: r-8\r\nTransfer-Encoding: x\r\n\r\n").answer()
             assert answer is not None
             assert answer.json()["error"]["request_id"] == "r-8"
         server.process.terminate()
         _, written = server.process.communicate(timeout=60)
     notice, *lines = written.splitlines()
-    assert notice.startswith("no keys: ")  # of the command itself, before it serves
+    assert notice.startswith("no keys: ")  # logged by the command before it serves
     said = [json.loads(line) for line in lines]
     assert all({"time", "level", "logger", "message"} <= set(one) for one in said)
     answered = {one.get("request_id"): one for one in said if one["message"] == "answered"}
@@ -131,7 +131,7 @@ def test_a_served_log_is_lines_of_json(tmp_path: Path) -> None:
 
 @contextmanager
 def listening(target: str) -> Iterator[tuple[str, list[Any]]]:
-    """A second address of the node at ``target``, and the headers of what it was asked there."""
+    """Return a second address of a node, and a list of the headers of the requests sent to it."""
     heard: list[Any] = []
     pool = urllib3.PoolManager()
 
@@ -183,10 +183,10 @@ def test_opensearch_is_told(opensearch_url: str, model: Model, tmp_path: Path) -
                 heard.clear()
                 assert client.post("/v1/search", json=body, headers={"X-Opaque-Id": id}).status_code == 200
                 told = {headers["X-Opaque-Id"] for headers in heard}
-                assert told <= {id, None}  # what is read beside a request is nobody's
+                assert told <= {id, None}  # background requests have no id
                 assert id in told
             heard.clear()
-            for headers in ({"X-Request-Id": "r-11"}, {}):  # they would be others with each request
+            for headers in ({"X-Request-Id": "r-11"}, {}):  # its log lines would differ with each request
                 assert client.post("/v1/search", json=body, headers=headers).status_code == 200
             assert {one["X-Opaque-Id"] for one in heard} == {None}
             engine.close()

@@ -1,4 +1,4 @@
-"""The retrievers of LangChain, LlamaIndex and Haystack: what they find, marks, sessions, and LangChain's own tests."""
+"""Tests of the retrievers of LangChain, LlamaIndex and Haystack, including LangChain's standard tests."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from resift.errors import BadInput, NotFound
 from resift.integrations import langchain
 from resift.library import Index
 
-os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when LlamaIndex is imported
 
-# LlamaIndex and Haystack take seconds to import, and each process collects these tests: whoever needs them does it.
+# LlamaIndex and Haystack take seconds to import, and each process collects these tests. They are imported when needed.
 if TYPE_CHECKING:
     from resift.integrations import haystack
 
@@ -46,14 +46,14 @@ TRUSTED = ["resift.integrations.haystack"]
 
 @pytest.fixture
 def folder(tmp_path: Path, model: Model) -> Path:
-    """A folder with a saved model and an index of six documents."""
+    """Return a folder with a saved model and an index of six documents."""
     model.save(tmp_path / "model")
     return tmp_path
 
 
 @pytest.fixture
 def news(folder: Path) -> Iterator[Index]:
-    """That index, opened."""
+    """Open the index."""
     with resift.open(folder / "news.db", folder / "model") as library:
         index = library.index("news", fields=["text"])
         index.add(DOCUMENTS)
@@ -61,7 +61,7 @@ def news(folder: Path) -> Iterator[Index]:
 
 
 def haystack_of(folder: Path, **settings: Any) -> haystack.ResiftRetriever:
-    """A Haystack retriever of that index in a session of anna's."""
+    """Return a Haystack retriever with the session ``anna``."""
     from resift.integrations import haystack
 
     where = {"url": str(folder / "news.db"), "model": str(folder / "model")}
@@ -69,7 +69,7 @@ def haystack_of(folder: Path, **settings: Any) -> haystack.ResiftRetriever:
 
 
 class Framework:
-    """A framework's retriever behind one face."""
+    """A common interface to the retrievers of all frameworks."""
 
     def __init__(self, name: str, news: Index, folder: Path) -> None:
         session = news.session("anna")
@@ -97,14 +97,14 @@ class Framework:
             self.plain = lambda one: (one.id, one.content, one.meta, one.score)
 
     def find(self, query: str) -> Found:
-        """Id, text, metadata and score of what is found."""
+        """Return id, text, metadata and score of the retrieved documents."""
         self.last = self.ask(query)
         return [self.plain(one) for one in self.last]
 
 
 @pytest.fixture(params=["langchain", "llamaindex", "haystack"])
 def framework(request: pytest.FixtureRequest, news: Index, folder: Path) -> Framework:
-    """Each of them in turn."""
+    """Return the retriever of each framework in turn."""
     return Framework(request.param, news, folder)
 
 
@@ -158,7 +158,7 @@ def test_ids_and_hits_of_the_library_are_marked_too(framework: Framework, news: 
 
 @pytest.mark.anyio
 class TestLangChain(RetrieversIntegrationTests):
-    """LangChain's standard tests of a retriever."""
+    """LangChain's standard tests of retrievers."""
 
     @pytest.fixture(autouse=True)
     def _open(self, news: Index) -> None:
@@ -166,22 +166,22 @@ class TestLangChain(RetrieversIntegrationTests):
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """The loop that the asynchronous test runs in."""
+        """Set the event loop of the asynchronous test."""
         return "asyncio"
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
-        """The retriever."""
+        """The class of the retriever."""
         return langchain.ResiftRetriever
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        """Its arguments."""
+        """The arguments of the retriever."""
         return {"session": self.news.session("anna")}
 
     @property
     def retriever_query_example(self) -> str:
-        """A query that three documents match."""
+        """A query with three hits."""
         return "fire"
 
 

@@ -1,4 +1,4 @@
-"""Reviews over engines and stores: several people, processes that die, HTTP, the terminal."""
+"""Tests of reviews: several readers, processes that are killed, HTTP and the terminal."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 from flask.testing import FlaskClient
 from msgspec.structs import replace
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
 
 from resift import Model
 from resift.cli.main import main
@@ -40,7 +40,7 @@ from resift.service.connect import open_review_store
 
 @pytest.fixture
 def many(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
-    """An index of 200 documents, every tenth on fires."""
+    """Return an index of 200 documents, of which every tenth is about fires."""
     engine = SqliteEngine(str(tmp_path / "docs.db"))
     engine.create("docs", ["text"], model)
     texts = [f"fire in the forest, number {n}" if n % 10 == 0 else f"war and soldiers, day {n}" for n in range(200)]
@@ -54,7 +54,7 @@ def many(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
 def test_ten_people_read_one_review(
     many: SqliteEngine, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "_CHUNK", 40)  # so that chunks fill up meanwhile
+    monkeypatch.setattr(log_module, "_CHUNK", 40)  # small chunks, so that some are filled during the test
     reviews = [Reviews(many, open_stores) for _ in range(3)]
     reviews[0].begin("r", "docs", "fire")
 
@@ -72,7 +72,7 @@ def test_ten_people_read_one_review(
     assert len(judged) == len(set(judged)) == 80
     found = Reviews(many, open_stores).open("r")
     assert found.progress().read == 80
-    assert found.progress().relevant == 20  # all of them: they come first
+    assert found.progress().relevant == 20  # all documents that were undone: they come first
     assert {event["document"] for event in found.audit() if event["kind"] == "judge"} == set(judged)
 
 
@@ -113,7 +113,7 @@ def test_a_set_that_no_memory_holds(
     assert {int(id) % 10 for id in review.next(10, "anna")} == {0}
     with pytest.raises(NotFound, match="no document '190'"):
         review.judge(["190"])
-    review.judge(["180"], ["7"], by="anna")  # wherever they stand
+    review.judge(["180"], ["7"], by="anna")  # at any position
     judged = set(review.next(18, "anna"))
     assert len(judged) == 18
     assert {int(id) % 10 for id in judged} == {0}
@@ -151,7 +151,7 @@ def test_what_was_acknowledged_survives_kill_9(many: SqliteEngine, tmp_path: Pat
     found = Reviews(many, lambda: open_review_store(store, "s")).open("r")
     judged = [event["document"] for event in found.audit() if event["kind"] == "judge"]
     assert judged[: len(acknowledged)] == acknowledged
-    assert len(judged) <= len(acknowledged) + 1  # the one that was stored and not told any more
+    assert len(judged) <= len(acknowledged) + 1  # the judgement that was stored but not acknowledged
 
 
 def test_over_http(client: FlaskClient, filled: str) -> None:
@@ -274,8 +274,8 @@ def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEng
 
 
 def _by_keys(keys: str, *args: str) -> bytes:
-    """What ``resift`` shows in a terminal in which keys are pressed, each when it waits for one, and no Enter."""
-    import termios  # which Windows has not
+    """Run a command in a terminal, press keys without Enter when it waits for input, and return its output."""
+    import termios  # pty does not exist on Windows
 
     screen, inside = os.openpty()
     process = subprocess.Popen([sys.executable, "-m", "resift", *args], stdin=inside, stdout=inside, stderr=inside)
@@ -288,7 +288,7 @@ def _by_keys(keys: str, *args: str) -> bytes:
         os.write(screen, key.encode())
     assert process.wait(60) == 0
     os.close(inside)
-    with suppress(OSError):  # where all of a closed terminal was read
+    with suppress(OSError):  # raised when all output of a closed terminal was read
         while part := os.read(screen, 1000):
             shown += part
     os.close(screen)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from msgspec import structs
-from reranker_app import app as app
-from reranker_app import break_session_store, post
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
+from service_app import app as app
+from service_app import break_session_store, post
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.engine import Engine

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reranker_app import ids, post
+from service_app import ids, post
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document

@@ -1,4 +1,4 @@
-"""Searches through the reranker, on both engines: order, pages, parts of a body, and fallbacks."""
+"""Tests of searches through the service on both engines: order, pages, parts of bodies and fallbacks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from reranker_app import TEXTS, ids, post
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import plain as plain
+from service_app import TEXTS, ids, post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import plain as plain
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document, IndexInfo, SearchResult
@@ -46,12 +46,12 @@ def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model:
     assert ids(answer) == [hits[i]["_id"] for i in np.argsort(-expected, kind="stable")]
     for hit in answer["hits"]["hits"]:
         i = [one["_id"] for one in hits].index(hit["_id"])
-        # its vector comes rounded
+        # the stored vector is rounded
         assert hit["resift"]["similarity"] == pytest.approx(similar[i], abs=1e-4)
         assert hit["_score"] == pytest.approx(expected[i], rel=1e-5)
         assert "resift_vector" not in hit["_source"]
     assert answer["hits"]["max_score"] == answer["hits"]["hits"][0]["_score"]
-    # where nobody asks for reasons, hits are the engine's own
+    # Without ``reasons``, hits are unchanged.
     bare = post(client, "/v1/search", index=filled, query="fire forest")
     for hit in answer["hits"]["hits"]:
         del hit["resift"]
@@ -133,7 +133,7 @@ def test_models_learned_from_documents_leave_numbers_to_the_engine(
 
 
 def _weight_in_pipeline(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
-    """The similarity's weight in a body as search pipelines have it rewritten."""
+    """Return the weight of the similarity in the body that search pipelines would get."""
     body = {"query": {"match": {"text": query}}, "ext": {"ml_inference": asked}}
     rewritten = str(post(app, "/v1/rewrite", index="docs", body=body)["body"])
     (beta,) = {float(found) for found in re.findall(r"'beta': ([\d.e-]+)", rewritten)}
@@ -283,7 +283,7 @@ NAMES, VALUES = st.sampled_from(["Authorization", "X-Opaque-Id", "None"]), st.sa
 HEADERS = st.none() | st.dictionaries(NAMES, VALUES | st.text(max_size=5), max_size=2)
 
 
-@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)  # which is asked for nothing
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)  # which gets no request
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(callers=st.lists(HEADERS, min_size=2, max_size=4), allowed=st.sets(st.integers(0, 3)))
 @example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={0})
@@ -304,7 +304,7 @@ def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
         patch.setattr(engine, "resolve", lambda index, _: [index])
         app = create_app(Config(store=f"{folder}/sessions.db"), engine=engine, model=model)
         service = app.extensions["resift"]
-        for headers in [*callers, *callers]:  # the second time with everything that was remembered
+        for headers in [*callers, *callers]:  # the second time with a filled cache
             if headers in rights:
                 assert service.info("news", headers).fields == ("text", repr(headers))
             else:
@@ -356,7 +356,7 @@ def test_the_callers_credentials_are_passed_on(
     original = engine.search
 
     def search(index: str, body: Any, vectors: Any = None, headers: Any = None) -> SearchResult:
-        if threading.current_thread().name != THREAD_NAME:  # which reads the words of the index meanwhile
+        if threading.current_thread().name != THREAD_NAME:  # this thread samples the words of the index
             seen.append(headers)
         result: SearchResult = original(index, body, vectors, headers=headers)
         return result

@@ -1,4 +1,4 @@
-"""What an answer to a search says, and what of odd indices and bodies is ranked, on both engines."""
+"""Tests of the responses of searches, including unusual indices and bodies, on both engines."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, break_session_store, ids, post
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
+from service_app import TEXTS, break_session_store, ids, post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document
@@ -34,7 +34,7 @@ def test_a_score_is_the_engines_times_a_power_of_e(client: FlaskClient, filled: 
     id, own = only("gun", 0)
     for alpha, beta in ((None, 1.0), (0.4, 2 / 3), (0.75, 3.0), (1, 32.0)):
         assert only("gun", alpha) == (id, pytest.approx(own * np.exp(beta * (1 + similarity)), rel=1e-4))
-    # of a query without known words nothing is similar to anything
+    # a query of unknown words has no similarity to any document
     assert only("zzz", 0.4) == only("zzz", 0) == ("none", only("zzz", 1)[1])
 
 
@@ -48,7 +48,7 @@ def test_the_same_keys_with_and_without_a_session(client: FlaskClient, filled: s
 
 @pytest.fixture
 def others(engine: Engine, filled: str) -> Iterator[list[str]]:
-    """Names of two more indices, which one pattern stands for together with the filled one; dropped if made."""
+    """Return the names of two more indices that match the pattern of the filled index, and delete them at the end."""
     names = [f"{filled}-x", f"{filled}-y"]
     yield names
     for name in names:
@@ -56,7 +56,7 @@ def others(engine: Engine, filled: str) -> Iterator[list[str]]:
 
 
 def write(engine: OpenSearchEngine, index: str, **texts: str) -> None:
-    """Documents without vectors, by a client that knows nothing of Resift."""
+    """Index documents without vectors, with a plain OpenSearch client."""
     for id, text in texts.items():
         engine.client.index(index=index, id=id, body={"text": text}, refresh=True)
 
@@ -114,7 +114,7 @@ def test_the_trained_reranker_reads_each_hit_in_its_own_index(
     }
     expected = late.scores("fire", list(texts.values()))
     np.testing.assert_allclose([found[key] for key in texts], expected, atol=1e-4)
-    # hits that come without their ids cannot be read
+    # hits without ids cannot be read
     bare = {**body, "stored_fields": "_none_", "_source": False}
     hidden = post(client, "/v1/search", index=filled, query=bare, method="late")
     assert hidden["resift"].get("method") != "late"
@@ -129,7 +129,7 @@ def test_bodies_with_stored_fields_come_back_as_the_engine_gives_them(
         body = {"query": {"match": {"text": "fire"}}, "stored_fields": stored}
         direct = engine.client.search(index=filled, body=body)["hits"]
         answer = post(client, "/v1/search", index=filled, query=body)
-        # a hit tells that its search was rewritten
+        # hits show that the search was rewritten
         assert [hit.pop("matched_queries") for hit in answer["hits"]["hits"]] == [["resift"]] * 5
         keys = [set(hit) - {"resift"} for hit in answer["hits"]["hits"]]
         assert keys == [set(hit) for hit in direct["hits"]]

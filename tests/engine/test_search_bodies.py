@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import post
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import post
 
 from resift.contracts.engine import Engine
 from resift.service.bodies import Search, asked_by, search_body

@@ -1,4 +1,4 @@
-"""The allow-list of indices, on a real OpenSearch: names, aliases, patterns, lists, data streams, and lookups."""
+"""Tests of the allow-list of indices on OpenSearch: names, aliases, patterns, lists, data streams and lookups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import post
+from service_app import post
 
 from resift import Model
 from resift.contracts.documents import Document
@@ -23,17 +23,17 @@ from resift.service.served_indices import ServedIndices, indices_in
 
 P = f"resift-test-{uuid.uuid4().hex[:8]}"
 OPEN, MORE, SECRET, SESSIONS = f"{P}-open", f"{P}-more", f"{P}-secret", f"{P}_sessions"
-GRANTED = f"{P}-granted"  # an alias of SECRET that the list names
+GRANTED = f"{P}-granted"  # an alias of SECRET that is in the allow-list
 
 
 def alike(index: str) -> str:
-    """What a test is called in every run, and in each process of one that ``pytest -n`` shares out."""
+    """Return a name for a test case that is the same in every run and process of pytest-xdist."""
     return index.replace(P, "resift-test")
 
 
 @pytest.fixture(scope="module")
 def indices(cluster: OpenSearchEngine, model: Model) -> Iterator[None]:
-    """Two indices that are served, one that is not, one of sessions; aliases of each; a data stream."""
+    """Create two served indices, an unserved index, an index of sessions, aliases of each, and a data stream."""
     client = cluster.client
     for name in (OPEN, MORE, SECRET, SESSIONS):
         cluster.create(name, ["text"], model)
@@ -56,7 +56,7 @@ def indices(cluster: OpenSearchEngine, model: Model) -> Iterator[None]:
 
 @pytest.fixture
 def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path, indices: None) -> FlaskClient:
-    """An application with an allow-list."""
+    """Return an application with an allow-list."""
     served = (OPEN, f"{P}-m*", f"{P}-stream", GRANTED)
     config = Config(store=str(tmp_path / "sessions.db"), session_index=SESSIONS, indices=served)
     return create_app(config, engine=cluster, model=model).test_client()
@@ -64,13 +64,13 @@ def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path, indices: Non
 
 @pytest.fixture
 def unlisted(cluster: OpenSearchEngine, model: Model, tmp_path: Path, indices: None) -> FlaskClient:
-    """An application without an allow-list."""
+    """Return an application without an allow-list."""
     config = Config(store=str(tmp_path / "sessions.db"), session_index=SESSIONS)
     return create_app(config, engine=cluster, model=model).test_client()
 
 
 ALLOWED = [OPEN, MORE, f"{OPEN},{MORE}", f"{P}-o*", f"{P}-m*,{OPEN}", f"{P}-to-open", GRANTED, f"{GRANTED},{MORE}"]
-STREAM = f".ds-{P}-stream-000001"  # what the pipeline of its index, and its hits, name
+STREAM = f".ds-{P}-stream-000001"  # names that search pipelines and hits contain
 ALLOWED += [f"{P}-stream", STREAM, f"{OPEN},{STREAM}", f"{P}-s*,-{P}-secret,-{P}-granted", f"{GRANTED},{P}-m*"]
 REFUSED = [SECRET, f"{OPEN},{SECRET}", f"{P}-s*", f"{P}*", f"{P}-to-secret", f"{P}-to*", f"{P}-granted*"]
 REFUSED += [f"{GRANTED},{SECRET}", f"{GRANTED},{P}*", f".ds-{SECRET}-000001", f"{STREAM},{SECRET}", "*", "_all"]
@@ -93,7 +93,7 @@ def test_what_the_list_allows_is_served(client: FlaskClient, index: str) -> None
     assert found["hits"]["hits"]
 
 
-# a node that has system indices warns of "*"
+# nodes with system indices warn about "*"
 @pytest.mark.filterwarnings("ignore:this request accesses system indices")
 @pytest.mark.parametrize("index", [*REFUSED, *NEVER], ids=alike)
 def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index: str) -> None:
@@ -103,7 +103,7 @@ def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index:
         ("/v1/feedback", {"session": "a", "relevant": ["1"]}),
     ):
         answer = client.post(path, json={"index": index, **body})
-        # OpenSearch has no index of some of these names, which says as little
+        # OpenSearch answers that some of these indices do not exist, which reveals nothing either.
         assert answer.get_json()["error"]["code"] in ("index_not_served", "index_not_found"), answer.text
         assert "hits" not in answer.get_json()
     assert client.get("/v1/sessions/a").status_code == 404
@@ -124,7 +124,7 @@ def test_internal_indices_are_never_served(unlisted: FlaskClient, index: str) ->
 
 
 def lookups(index: str) -> list[dict[str, Any]]:
-    """Queries that look something up in another index."""
+    """Return queries that look something up in another index."""
     terms = {"terms": {"_id": {"index": index, "id": "1", "path": "ids"}}}
     hidden = base64.b64encode(json.dumps(terms).encode()).decode()
     return [
@@ -196,9 +196,9 @@ def test_where_a_query_names_indices() -> None:
 @pytest.mark.parametrize(
     "hiding",
     [
-        {"wrapper": {"query": base64.b64encode(b"\xbf\x61a\x01\xff").decode()}},  # CBOR, which OpenSearch reads too
+        {"wrapper": {"query": base64.b64encode(b"\xbf\x61a\x01\xff").decode()}},  # CBOR, which OpenSearch also accepts
         {"wrapper": {"query": "!!"}},
-        {"match_phrase": {"wrapper": {"query": "text"}}},  # a field of this name is not told apart
+        {"match_phrase": {"wrapper": {"query": "text"}}},  # a field of this name, which looks like a wrapper query
         {"search_pipeline": {"request_processors": [{"ml_inference": {"query_template": "{}"}}]}},
         {"suggest": {"s": {"phrase": {"collate": {"query": {"source": "{}"}}}}}},
     ],

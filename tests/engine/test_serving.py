@@ -1,4 +1,4 @@
-"""``resift serve`` and clients that are slow, silent or hostile; its ports, and how it stops."""
+"""Tests of ``resift serve`` with slow, silent and hostile clients, of its ports, and of its shutdown."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from resift.embedded.engine import SqliteEngine
 
 DEADLINE = 3.0
 SEARCH = {"index": "docs", "query": "fire"}
-MANY = 200  # clients
-FEW, MOST = 600, 9900  # documents of a comparison
+MANY = 200  # number of clients
+FEW, MOST = 600, 9900  # number of documents to compare
 TEXTS = ["fire in the bush", "fire of the army", "rain in the forest"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, packaged: Model) -> Path:
-    """A folder with an index of three documents."""
+    """Return a folder with an index of three documents."""
     folder = tmp_path_factory.mktemp("served")
     engine = SqliteEngine(str(folder / "resift.db"))
     engine.create("docs", ["text"], packaged)
@@ -45,13 +45,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, packaged: Model) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    """One process, so that nothing is answered by another one."""
+    """Start a service with one process."""
     with serving(folder, "--workers", "1", RESIFT_DEADLINE=str(DEADLINE), RESIFT_MAX_BODY="300000") as server:
         yield server
 
 
 def found(server: Server, address: str = "127.0.0.1") -> int:
-    """How many documents a search finds."""
+    """Return the number of a search's hits."""
     answer = server.request("POST /v1/search", SEARCH, address)
     assert answer.status == 200, answer
     return len(answer.json()["hits"]["hits"])
@@ -75,7 +75,7 @@ def test_many_who_send_half_a_request_keep_nobody_waiting_and_are_told(server: S
 
 
 def assert_prompt(server: Server, address: str) -> None:
-    """Assert that health checks and searches from an address are answered, and much sooner than the others end."""
+    """Assert that health checks and searches from an address are answered long before other requests end."""
     began = time.monotonic()
     assert server.request("GET /healthz", address=address).status == 200
     assert found(server, address) == 2
@@ -90,7 +90,7 @@ def test_thousands_of_connections_keep_no_other_waiting(folder: Path, count: int
         with serving(folder, "--workers", "1", RESIFT_DEADLINE="100") as server, ExitStack() as stack:
             for number in range(count):
                 client = stack.enter_context(Client(server.port, address=f"127.0.1.{1 + number % addresses}"))
-                with suppress(ConnectionError):  # it may be closed already
+                with suppress(ConnectionError):  # the connection may already be closed
                     client.send(*HALVES[number % len(HALVES)])
             assert_prompt(server, "127.0.0.1")
             assert_prompt(server, "127.0.1.1")
@@ -99,7 +99,7 @@ def test_thousands_of_connections_keep_no_other_waiting(folder: Path, count: int
 
 
 def assert_busy(client: Client) -> None:
-    """Assert that a client is told that there is no room for it, and then nothing more."""
+    """Assert that a client gets an error because all connections are in use, and nothing else."""
     answer = client.answer()
     assert answer is not None
     assert (answer.status, answer.json()["error"]["code"]) == (503, "too_busy")
@@ -138,7 +138,7 @@ def test_a_connection_too_many_is_refused_where_all_others_are_answered(folder: 
         engine = f"http://127.0.0.1:{frozen.getsockname()[1]}"
         server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, **settings))
         clients = [stack.enter_context(Client(server.port, address="127.0.0.2")).send(head, body) for _ in range(9)]
-        # a health check has a thread of its own, and comes after them
+        # health checks have a separate thread, and are sent after the other requests
         assert server.request("GET /healthz").status == 200
         assert_busy(stack.enter_context(Client(server.port, address="127.0.0.2")))
         assert {answer.status for client in clients if (answer := client.answer())} == {503}
@@ -146,18 +146,18 @@ def test_a_connection_too_many_is_refused_where_all_others_are_answered(folder: 
 
 
 def comparison(documents: int) -> bytes:
-    """A request to compare so many documents with a query."""
+    """Return a request that compares many documents with a query."""
     body = json.dumps({"query": "fire", "documents": (TEXTS * (documents // 3 + 1))[:documents]}).encode()
     return b"POST /v1/rerank HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
 def test_comparisons_that_take_long_keep_no_search_waiting(folder: Path) -> None:
     with serving(folder, "--workers", "1", RESIFT_DEADLINE=str(2 * DEADLINE)) as server, ExitStack() as stack:
-        for _ in range(2):  # the second time all that it takes is loaded
+        for _ in range(2):  # the second request is measured, when everything is loaded
             began = time.monotonic()
             stack.enter_context(Client(server.port)).send(comparison(FEW)).answer()
             each = (time.monotonic() - began) / FEW
-        # what this machine compares in a twentieth of that, busy as it may be: time enough for one of them, not for all
+        # documents that this machine can compare in a twentieth of the deadline: one request succeeds, but not all
         request = comparison(min(MOST, int(DEADLINE / 10 / each)))
         clients = [stack.enter_context(Client(server.port)).send(request) for _ in range(40)]
         assert_prompt(server, "127.0.0.1")
@@ -191,7 +191,7 @@ def test_many_who_do_not_take_their_answers_keep_nobody_waiting(server: Server) 
         slow = [stack.enter_context(Client(server.port, small_window=True)).send(*request, body) for _ in range(12)]
         assert [found(server) for _ in range(5)] == [2] * 5
         whole = len(server.request("POST /v1/embeddings", {"input": ["fire"] * 1000}).body)
-        for _ in range(3):  # each takes a deadline; then the server has given the others up
+        for _ in range(3):  # each request takes one deadline; then the server has given up on the others
             stack.enter_context(Client(server.port)).send(*HALF_A_BODY).answer()
         for client in slow:
             answer = client.answer()
@@ -206,13 +206,13 @@ def test_a_frozen_engine_ends_in_an_answer(folder: Path) -> None:
         server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, RESIFT_DEADLINE="1"))
         body = json.dumps(SEARCH).encode()
         head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
-        # more than there are threads: those that wait for one are answered too
+        # more requests than threads: waiting requests are answered, too
         clients = [stack.enter_context(Client(server.port)).send(head, body) for _ in range(20)]
         for client in clients:
             answer = client.answer()
             assert answer is not None
             assert (answer.status, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
-        frozen.close()  # or its threads wait for it still, and so does the end
+        frozen.close()  # otherwise the threads would still wait, and so would the shutdown
 
 
 def test_a_connection_is_kept_for_several_requests(server: Server) -> None:
@@ -225,14 +225,14 @@ def test_a_connection_is_kept_for_several_requests(server: Server) -> None:
             answer = client.send(request).answer()
             assert answer is not None
             assert answer.status == 200
-        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)  # the next ones before the first answer
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)  # pipelined
         assert [one.status for _ in range(3) if (one := client.answer())] == [200] * 3
         client.send(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n", JSON)
         client.send(b"Content-Length: %d\r\n\r\n" % len(body))
         assert client.socket.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert (answer := client.send(body).answer())
         assert answer.status == 200
-        # a body in pieces, and a client that knows no name of the server
+        # a chunked body, and a client that sends no host name
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
         client.send(
             b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n", JSON, b"\r\n", chunks
@@ -288,7 +288,7 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
 @pytest.mark.parametrize(("sent", "status"), MALFORMED.values(), ids=MALFORMED)
 def test_what_is_no_http_is_refused_in_our_words(server: Server, sent: bytes, status: int) -> None:
     with Client(server.port) as client:
-        with suppress(ConnectionError):  # it is refused before all of it is sent
+        with suppress(ConnectionError):  # the request is refused before it was sent completely
             client.send(sent)
         answer = client.answer()
     assert answer is not None
@@ -313,7 +313,7 @@ def test_a_stop_lets_requests_that_have_begun_end(folder: Path) -> None:
         client.send(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n", JSON, b"Content-Length: %d\r\n\r\n" % len(body))
         idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
         server.process.terminate()
-        assert idle.answer() is None  # by now the stop has begun
+        assert idle.answer() is None  # the shutdown has begun
         answer = client.send(body).answer()
         assert answer is not None
         assert answer.status == 200
@@ -360,7 +360,7 @@ def test_a_stop_ends_processes_that_are_only_starting(folder: Path, number: sign
         assert process.stderr is not None
         assert any(line == "forked\n" for line in process.stderr)
         process.send_signal(number)
-        _, log = process.communicate(timeout=20)  # less than gunicorn gives a worker that does not hear it
+        _, log = process.communicate(timeout=20)  # shorter than gunicorn's timeout of a worker that does not respond
     assert process.returncode == status, log
 
 
@@ -372,7 +372,7 @@ def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:
             ("127.0.0.", "127.0.0. is not an address"),
         ):
             command = [sys.executable, "-m", "resift", "serve", "--host", host, "--port", port]
-            key = {"RESIFT_API_KEY": "rsf_" + "0" * 64}  # without one, only this machine would be served
+            key = {"RESIFT_API_KEY": "rsf_" + "0" * 64}  # required to listen on other addresses
             ran = subprocess.run(command, cwd=folder, env={**os.environ, **key}, capture_output=True, text=True)
             assert ran.returncode == 2, ran.stderr
             first, second = ran.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""Sessions in searches, on both engines: what marks change, why, and what is kept."""
+"""Tests of sessions in searches on both engines: effects of marks, their explanations, and what is stored."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from clock import Clock
 from flask.testing import FlaskClient
 from msgspec import structs
-from reranker_app import TEXTS, break_session_store, ids, post, wait_for_sample
-from reranker_app import app as app
-from reranker_app import client as client
-from reranker_app import config as config
-from reranker_app import filled as filled
-from reranker_app import plain as plain
+from service_app import TEXTS, break_session_store, ids, post, wait_for_sample
+from service_app import app as app
+from service_app import client as client
+from service_app import config as config
+from service_app import filled as filled
+from service_app import plain as plain
 
 from resift import Model
 from resift.cache import TtlCache
@@ -34,7 +34,7 @@ from resift.sessions.sessions import Sessions, StoredSession
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
     asked = {"index": filled, "query": "gun", "highlight": True, "size": 9}
     assert ids(post(client, "/v1/search", **asked)) == ["army"]
-    # three rarer words than those that the hits share would be the only ones to find documents by
+    # without these, three rarer words of the marked document would be the only expansion words
     post(client, "/v1/feedback", session="a", index=filled, query="gun", relevant=["tree"])
     whole = post(client, "/v1/search", **asked, session="a")["hits"]["hits"]
     shown = {hit["_id"]: hit["highlight"]["text"][0] for hit in whole if "highlight" in hit}
@@ -151,7 +151,7 @@ def test_an_index_that_is_gone_does_not_fail_searches_of_another(
     monkeypatch.setattr(client.application.extensions["resift"]._infos, "clock", clock)
     post(client, "/v1/feedback", session="a", index=old, query="fire", relevant=["1"])
     engine.drop(old)
-    clock.now = 6  # the index is known for five seconds, and its documents for five minutes
+    clock.now = 6  # The index is cached for five seconds, and its documents for five minutes.
     for _ in range(2):
         found = post(client, "/v1/search", index=filled, query="fire", session="a", judged="hide")
         assert found["resift"]["session"] == "a"
@@ -228,7 +228,7 @@ def test_marks_wait_for_a_slow_store_and_searches_do_not(
     read = store.read
 
     def slow(id: str, wait: bool = True) -> Any:
-        """What a store does whose answer takes a second."""
+        """Fail without ``wait``, as a store does that takes a second to answer."""
         if not wait:
             raise SessionsUnavailable("no answer in half a second")
         return read(id, wait)
@@ -258,7 +258,7 @@ def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClien
 def test_a_session_costs_one_round_trip_more_at_most(
     engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str
 ) -> None:
-    """Counted in both the engine's and the store's client."""
+    """Count the requests of the engine's and the store's clients."""
     away = structs.replace(config, store=engine_url, session_index=session_index)
     for given, expected in ((config, {"plain": 1, "session": 1}), (away, {"plain": 1, "session": 2})):
         client = create_app(given, engine=engine, model=model).test_client()
@@ -276,14 +276,14 @@ def test_a_session_costs_one_round_trip_more_at_most(
                     return perform(*args, **rest)
 
                 patch.setattr(transport, "perform_request", counted)
-            # nothing that is known of the index becomes too old between the two times, on however busy a machine
+            # Nothing expires between the two measurements, even on a busy machine.
             patch.setattr(TtlCache, "seconds", property(lambda _: math.inf, lambda *_: None), raising=False)
             found = {}
             for name, more in (("plain", {}), ("session", {"session": "a"})) * 2:
-                wait_for_sample()  # it is read beside the searches, which is not counted here
+                wait_for_sample()  # words are sampled in the background, which is not counted here
                 asked.clear()
                 assert post(client, "/v1/search", index=filled, query="fire", **more)["resift"]["reranked"]
-                found[name] = len(asked)  # of the second time, when index and vectors are known
+                found[name] = len(asked)  # the second time, when the index and vectors are cached
         store.delete("a")
         store.close()
         assert found == expected
@@ -330,7 +330,7 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     engine.refresh(indexed)
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
         assert [one.judgement.document for one in loader.read(session.effective_judgements, None)] == known
-    # of one's own sessions all is shown; to a caller with rights of its own what there is to read
+    # Callers see all judgements of their own sessions. Callers with their own rights only see readable documents.
     assert [one["document"] for one in service.describe(session)["judgements"]] == ["0", "1"]
     assert [one["document"] for one in service.describe(session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
     sessions.store.close()
@@ -360,7 +360,7 @@ def test_words_that_find_no_other_document_are_not_asked_for(
     answer = post(client, "/v1/feedback", **body, relevant=["serial"], explain=True)
     assert {"bush", "forest"} <= set(answer["learned"]["asked"])
     assert {"xk2278", "18305"}.isdisjoint(answer["learned"]["asked"])
-    wait_for_sample()  # which counts, too
+    wait_for_sample()  # sampling counts words, too
     monkeypatch.setattr(service.words, "enabled", False)
     counted, original = list[Any](), service.engine.document_counts
     monkeypatch.setattr(service.engine, "document_counts", lambda *of: (counted.append(of), original(*of))[1])
@@ -373,7 +373,7 @@ def test_words_that_find_no_other_document_are_not_asked_for(
 
 def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, model: Model) -> None:
     service = client.application.extensions["resift"]
-    letters = "abcdefghijklmnopqrstuvwxyzäöü"  # unknown words of one weight, since the model has none of them
+    letters = "abcdefghijklmnopqrstuvwxyzäöü"  # unknown words have equal weights
     rare, often = [f"zq{one}" for one in letters], ["yqa", "yqb", "yqc"]
     marked = " ".join([*rare, *often])
     texts = {"marked": marked, "twin": marked, **{f"other{n}": " ".join(["river", *often]) for n in range(38)}}
@@ -383,14 +383,14 @@ def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, mo
     post(client, "/v1/feedback", index=filled, query="gun", session="a", relevant=["marked"])
     found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
     asked = {word for word in (*rare, *often) if f"'{word}'" in str(found["body"]["rescore"])}
-    # two documents have each rare word, forty the others, which are not too common to tell anything
+    # Two documents have each rare word, and forty have the frequent words, which are still informative.
     assert len(asked) == WORDS
     assert set(often) <= asked
 
 
 def test_words_that_add_next_to_nothing_are_not_asked_for(client: FlaskClient, filled: str, model: Model) -> None:
     service = client.application.extensions["resift"]
-    counts = {"zqa": 150, "xqa": 4, "yqa": 1}  # unknown words: each weighs the root of its count
+    counts = {"zqa": 150, "xqa": 4, "yqa": 1}  # unknown words: the weight of each is the square root of its count
     marked = " ".join(f"{word} " * count for word, count in counts.items())
     texts = {"marked": marked, "twin": marked, **{f"else{n}": "river" for n in range(200)}}
     service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
@@ -401,7 +401,7 @@ def test_words_that_add_next_to_nothing_are_not_asked_for(client: FlaskClient, f
 
 
 def ext_of(session: str) -> dict[str, Any]:
-    """What a body says of its session."""
+    """Return an ``ext`` that names a session."""
     return {"ml_inference": {"session": session}}
 
 

@@ -1,4 +1,4 @@
-"""Standard input that is no JSON, which it is taken for unless --format says otherwise."""
+"""Tests of standard input that is not JSON, which is expected unless --format names another format."""
 
 from __future__ import annotations
 

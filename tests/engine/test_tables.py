@@ -1,4 +1,4 @@
-"""Tables and objects of other libraries as documents, and results as tables: what is no table says what to do."""
+"""Tests of documents in data frames and other objects, of data frames as results, and of notebook output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPECTED = {"id": "a", "text": "fire in the bush", "n": 1, "when": "2026-11-25T1
 
 @dataclass
 class Article:
-    """A document of a program of its own."""
+    """A document as a dataclass."""
 
     id: str
     text: str
@@ -43,7 +43,7 @@ class Article:
 
 
 class Tuple(typing.NamedTuple):
-    """The same."""
+    """A document as a named tuple."""
 
     id: str
     text: str
@@ -53,21 +53,21 @@ class Tuple(typing.NamedTuple):
 
 
 class Colour(enum.Enum):
-    """A value of an enumeration."""
+    """An enumeration."""
 
     RED = "red"
 
 
 @pytest.fixture(scope="module")
 def news(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    """An empty index of the embedded engine; what is indexed here comes before any engine."""
+    """Return an empty index of an embedded engine."""
     with resift.open(tmp_path_factory.mktemp("tables") / "docs.db", model) as library:
-        library.service.words.enabled = False  # they come while searches are compared
+        library.service.words.enabled = False  # related words would be sampled while searches are compared
         yield library.index("news", ["text"])
 
 
 def written(folder: Path) -> Path:
-    """A Parquet file."""
+    """Return a Parquet file."""
     parquet.write_table(pyarrow.table(COLUMNS), folder / "news.parquet")
     return folder / "news.parquet"
 

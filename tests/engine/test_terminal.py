@@ -1,4 +1,4 @@
-"""What a terminal shows that a pipe does not: bold heads and red errors; and completion."""
+"""Tests of output in a terminal: bold headings, red errors and shell completion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "a-rather-long-name-of-an-index-that-nobody-would-like-to-type"
 
 @pytest.fixture
 def folder(here: Path, model: Model) -> Path:
-    """A folder with an index of a long name."""
+    """Return a folder with an index that has a long name."""
     engine = SqliteEngine(str(here / "resift.db"))
     engine.create(NAME, ["text"], model)
     engine.bulk(NAME, [Document("1", {"text": "fire"}, model.encode_one("fire"))])
@@ -31,7 +31,7 @@ def folder(here: Path, model: Model) -> Path:
 
 
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
-    """What a command shows on a terminal of 50 columns."""
+    """Return the output of a command in a terminal with 50 columns."""
     ours, theirs = pty.openpty()
     settings = {**os.environ, "COLUMNS": "50", **environment}
     process = subprocess.Popen([*RESIFT, *arguments], cwd=folder, env=settings, stdout=theirs, stderr=theirs)
@@ -40,7 +40,7 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
     try:
         while part := os.read(ours, 4096):
             shown += part
-    except OSError:  # how Linux says that nobody writes any more
+    except OSError:  # Linux raises this error when all writers have closed
         pass
     process.wait(30)
     os.close(ours)

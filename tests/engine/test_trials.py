@@ -1,4 +1,4 @@
-"""Trials: interleaved searches over HTTP, what clicks make of them, and that they end by themselves."""
+"""Tests of trials: interleaved searches over HTTP, their evaluation by clicks, and their end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from flask import Flask
-from reranker_app import filled as filled
-from reranker_app import ids, post
+from service_app import filled as filled
+from service_app import ids, post
 from ubi_events import event
 
 from resift import Model
@@ -42,7 +42,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def app(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, str], tmp_path: Path) -> Flask:
-    """The application with a log of its own."""
+    """Return an application with a UBI log."""
     events, queries = ubi_names
     store = str(tmp_path / "sessions.db") if is_cluster(engine_url) else engine_url
     config = Config(engine=engine_url, store=store, ubi_events=events, ubi_queries=queries, alpha=0.5)
@@ -51,13 +51,13 @@ def app(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, str
 
 @pytest.fixture
 def trials(app: Flask) -> Trials:
-    """Those of the service, as another process sees them."""
+    """Return the service's trials, as another process sees them."""
     return Trials(app.extensions["resift"].sessions.store)
 
 
 @pytest.fixture
 def settled(app: Flask, engine: Engine, ubi_names: tuple[str, str]) -> Callable[[], None]:
-    """Waits for what is done in the background, and has the service look at the trial anew."""
+    """Wait for background work, and let the service read the trial again."""
 
     def run() -> None:
         interleaved = app.extensions["resift"].interleaved
@@ -70,7 +70,7 @@ def settled(app: Flask, engine: Engine, ubi_names: tuple[str, str]) -> Callable[
 
 
 def search(app: Flask, index: str, session: str = "anna", **asked: Any) -> Any:
-    """The answer to a search of a session that learned what fire is about."""
+    """Return the response to a search in a session that has judgements about fire."""
     client = app.test_client()
     post(client, "/v1/feedback", index=index, session=session, query="fire", relevant=["army"], irrelevant=["bush"])
     return post(client, "/v1/search", **{"index": index, "query": "fire", "session": session, **asked})
@@ -85,7 +85,7 @@ def test_clicks_on_an_interleaved_search_are_credited(
     found = search(app, filled, reasons=True)
     assert found["resift"]["interleaved"]
     assert set(ids(found)) == {"bush", "wood", "tree", "army", "war"}
-    # a page is a part of the same draft
+    # a page is part of the same draft
     pages = [ids(search(app, filled, size=2, **{"from": start})) for start in (0, 2, 4)]
     assert [id for page in pages for id in page] == ids(found)
     settled()
@@ -96,7 +96,7 @@ def test_clicks_on_an_interleaved_search_are_credited(
     settled()
     report = trial_report(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT_SECONDS)
     assert (report.searches, report.clients, report.preferred.outcomes, report.preferred.mean) == (4, 1, 1, 1.0)
-    # before the visit is over it decides nothing
+    # a visit does not count before it is over
     assert trial_report(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
 
 
@@ -158,7 +158,7 @@ def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
         ("b", "unseen", 6.0),
         ("c", "plain", 9e9 + 1),
     ]
-    # b's clock is behind; c's visit is not over
+    # b's clock is slow; c's visit is not over
     assert client_outcomes(shown, clicks, 9e9 + 2) == [1.0, 0.0]
 
 

@@ -1,4 +1,4 @@
-"""The collector of UBI: what ubi.js sends is stored, and what is odd is counted and is no error to its sender."""
+"""Tests of the UBI collector: events of ubi.js are stored, and malformed events are counted without an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORIGIN = "https://shop.example"
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[UbiLog]:
-    """An empty log in a file."""
+    """Return an empty log in a file."""
     found = open_ubi_log(str(tmp_path / "log.db"), "", "")
     yield found
     found.close()
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Iterator[UbiLog]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands at a whole minute."""
+    """Return a clock that is set to a whole minute."""
     clock = Clock()
     clock.now = NOW - NOW % 60
     return clock
@@ -41,19 +41,19 @@ def clock() -> Clock:
 
 @pytest.fixture
 def collector(log: UbiLog, clock: Clock) -> Collector:
-    """A collector of that log, at that time."""
+    """Return a collector with this log and clock."""
     return Collector(log, Quotas(marks=2, bytes=10**6, clock=clock), clock)
 
 
 @pytest.fixture
 def client(model: Model, tmp_path: Path) -> FlaskClient:
-    """The application over an embedded engine, which pages of a shop may use."""
+    """Return an application over an embedded engine, which pages of another origin may use."""
     config = Config(engine=str(tmp_path / "engine.db"), cors=(ORIGIN,), max_body=2_000_000)
     return create_app(config, model=model).test_client()
 
 
 def objects(log: UbiLog) -> list[str]:
-    """What the stored events are about."""
+    """Return the object ids of the stored events."""
     return [one.object for one in log.scan()]
 
 
@@ -71,7 +71,7 @@ def test_a_key_stores_no_more_than_its_quota_of_a_day(collector: Collector, log:
         collector.take(QUERIES, [query()], "shop")
     assert len(objects(log)) == 2
     assert collector.take(EVENTS, [event("click", "c", 1)], "other") == {"stored": 1}
-    assert collector.take(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without a key
+    assert collector.take(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without an API key
     large = {**event("click", "e", 1), "message": "x" * 10_000}
     collector.quotas.limits["marks"] = 0
     assert collector.take(EVENTS, [large] * 100, "large") == {"stored": 100}
@@ -86,7 +86,7 @@ def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, 
     whole = [one for one in LOST_EVENTS if one.get("action_name")]
     sent: list[Any] = [*ODD_EVENTS, *whole, {"client_id": "anna"}, 3, None, [], "x", event(""), event("a\ud800")]
     taken = collector.take(EVENTS, sent)
-    # two of them have no time, or one that cannot be read: it is the present one
+    # Two items have no valid time, and get the current time.
     assert taken == {"stored": len(ODD_EVENTS) + len(whole), "malformed": 7, "clock": len(whole)}
     assert len(objects(log)) == len(ODD_EVENTS) + len(whole)
 

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import RECORDS, ids, post
 from rewritten_node import Node
+from service_app import RECORDS, ids, post
 from ubi_events import NOW, ODD_EVENTS, event, query
 
 from resift import Model

@@ -1,4 +1,4 @@
-"""A real worker: the memory that requests within the limits take, and bodies that come in chunks."""
+"""Tests of the memory of a worker process for requests within the limits, and of chunked bodies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEED = 5
 
 @pytest.fixture(scope="module")
 def words(packaged: Model) -> list[str]:
-    """A million characters of words as they come in no text."""
+    """Return a text of a million characters, with words that do not occur in documents."""
     return random.Random(SEED).choices(packaged.table.words, k=150_000)
 
 
@@ -40,8 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, packaged: Model, words: list[str]) -> Iterator[Server]:
-    """A server over two thousand documents, and a hundred long ones, which has loaded all that it loads when it is
-    first used."""
+    """Start a server over 2,000 short and 100 long documents, after everything was loaded once."""
     engine = SqliteEngine(str(folder / "resift.db"))
     for index, count, length in (("docs", 2000, 80), ("long", 100, 2500)):
         records = [Record("f", n, str(n), {"text": " ".join(words[n * 50 : n * 50 + length])}) for n in range(count)]
@@ -53,7 +52,7 @@ def server(folder: Path, packaged: Model, words: list[str]) -> Iterator[Server]:
 
 
 def warm_up(server: Server) -> None:
-    """Ask for everything until its memory grows no more: what is loaded when it is first used is there then."""
+    """Send all kinds of requests until the memory stops growing."""
     query = {"query": "fire in the forest", "documents": ["a fire", "the forest"] * 300}
     marks = {"session": "warm", "index": "docs", "relevant": ["1"], "irrelevant": ["2"]}
     assert server.post("/v1/feedback", marks)[0] == 200
@@ -70,7 +69,7 @@ def warm_up(server: Server) -> None:
 
 
 def requests(words: list[str]) -> dict[str, tuple[str, Any]]:
-    """The largest requests that we know to be within the limits, or to be refused only once they were parsed."""
+    """Return the largest known requests that are within the limits, or that are only refused after parsing."""
     text = " ".join(words)[:990_000]
     document = text[:3800]
     keys = b",".join(b'"k%d":%d' % (n, n + 1000) for n in range(400_000))
@@ -111,7 +110,7 @@ def test_no_request_takes_as_much_memory_as_a_worker_has_at_rest(
 def test_sessions_do_not_add_up(server: Server, folder: Path) -> None:
     sessions, random_ids, rest = Sessions(SqliteSessionStore(str(folder / "resift.db"))), random.Random(SEED), 0
     for number in range(40):
-        # what is learned takes a megabyte and a half in each session: ten of the longest texts that are read whole
+        # The learned state of a session takes 1.5 MB: ten of the longest texts that are read completely.
         ids = [str(n) for n in random_ids.sample(range(100), 10)]
         sessions.add(f"s{number}", "", [Judgement("long", id, 1 - 2 * (row % 2)) for row, id in enumerate(ids)])
         status, answer = server.post(
@@ -120,7 +119,7 @@ def test_sessions_do_not_add_up(server: Server, folder: Path) -> None:
         assert (status, answer["resift"]["session"]) == (200, f"s{number}")
         rest = rest or server.memory()
     log.info("after 40 sessions %.2f times what the first one took", server.memory() / rest)
-    # without a limit it would be 1.16 times
+    # without the limit, it would be 1.16 times as much
     assert server.memory() < 1.1 * rest
 
 
@@ -145,7 +144,7 @@ def test_bodies_in_chunks(server: Server) -> None:
 
 
 def test_a_body_in_chunks_beyond_the_limit_is_not_cut(server: Server) -> None:
-    # filled up with blanks: what is cut would be valid JSON all the same
+    # padded with blanks, so that the body would still be valid JSON if it was cut
     answer = server.send(CLOSING + chunk(BODY) + chunk(b" " * (8 * MB - len(BODY))) + chunk(b" ") + chunk(b""))
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"too_large" in answer

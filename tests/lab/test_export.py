@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from reranker_app import RECORDS
+from service_app import RECORDS
 from ubi_events import NOW, ODD_EVENTS, event, query
 
 from resift import Model

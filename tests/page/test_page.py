@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 from browser import Page
 from flask import Flask
 from page_app import QUESTION
-from reranker_app import wait_for_sample
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from service_app import wait_for_sample
 
 RIGHT = "#right .card"
 

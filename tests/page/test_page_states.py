@@ -10,8 +10,8 @@ import pytest
 from browser import Page, served
 from flask import Flask
 from page_app import QUESTION
-from reranker_app import wait_for_sample
 from selenium.webdriver.common.keys import Keys
+from service_app import wait_for_sample
 
 from resift import Model
 from resift.contracts.documents import Document

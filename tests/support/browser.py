@@ -1,6 +1,6 @@
-"""A headless Chromium for the tests of the search page, and the page's application on a port of its own.
+"""A headless Chromium for tests of the search page, and a server for the page's application.
 
-Where there is no Chromium the tests skip, and the last lines of pytest's output say so; with
+Without Chromium, the tests are skipped, and the last lines of pytest's output say so. With
 ``RESIFT_REQUIRE_BROWSER=1`` they fail.
 """
 
@@ -28,7 +28,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 NEEDS = "needs Chromium"
-_REQUIRED = bool(os.environ.get("RESIFT_REQUIRE_BROWSER"))  # as it was at first: tests take settings away
+_REQUIRED = bool(os.environ.get("RESIFT_REQUIRE_BROWSER"))  # a copy, since tests remove settings
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -42,20 +42,20 @@ _FLAGS = (
     "--force-device-scale-factor=1",
     "--lang=en-US",
 )
-_PATIENCE = 40  # seconds: a busy machine is no reason to fail
+_PATIENCE = 40  # seconds, on a busy machine
 Driver = webdriver.Chrome
 
 
 class Quiet(WSGIRequestHandler):
-    """Writes no log."""
+    """A request handler that writes no log."""
 
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
 
 @contextmanager
 def served(app: Flask, port: int = 0) -> Iterator[BaseWSGIServer]:
-    """The application on a port of its own, which the server names as ``server_port``."""
+    """Serve an application on a free port, which is the attribute ``server_port`` of the server."""
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -68,7 +68,7 @@ def served(app: Flask, port: int = 0) -> Iterator[BaseWSGIServer]:
 
 
 def chromium() -> tuple[str, str] | None:
-    """The paths of Chromium and of its driver; None where one of them is missing."""
+    """Return the paths of Chromium and its driver; None for a missing one."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     driver = shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
@@ -76,7 +76,7 @@ def chromium() -> tuple[str, str] | None:
 
 @contextmanager
 def started(width: int = 1440, height: int = 1000) -> Iterator[Driver]:
-    """A browser with a window of this size."""
+    """Start a browser with a window of this size."""
     found = chromium()
     assert found is not None
     with TemporaryDirectory(prefix="resift-chromium-", ignore_cleanup_errors=True) as folder:
@@ -95,23 +95,28 @@ def started(width: int = 1440, height: int = 1000) -> Iterator[Driver]:
 
 @dataclass
 class Page:
-    """The search page at ``base`` in a browser."""
+    """The search page in a browser.
+
+    Args:
+        driver: The browser.
+        base: The URL of the service.
+    """
 
     driver: Driver
     base: str
 
     def open(self, **state: Any) -> Page:
-        """Go to the page in a state, as its address says it, and wait until it is there."""
+        """Open the page in a state (parameters of its address), and wait until it is loaded."""
         self.driver.get(f"{self.base}/?{urlencode(state, doseq=True)}")
         return self.settle()
 
     def settle(self) -> Page:
-        """Wait until the page waits for nothing."""
+        """Wait until the page has no running requests."""
         self.wait("return document.body.classList.contains('ready') && document.getElementById('progress').hidden")
         return self
 
     def wait(self, script: str, *arguments: Any, seconds: float = _PATIENCE) -> Any:
-        """Wait until a script gives something true, and return it."""
+        """Wait until a script returns a true value, and return it."""
         code = (
             "const done = arguments[arguments.length - 1], given = [...arguments].slice(0, -1);"
             f"const end = Date.now() + {seconds * 1000};"
@@ -124,61 +129,61 @@ class Page:
         return found
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """The value of a script."""
+        """Run a script, and return its value."""
         return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
 
     def run_async(self, script: str, *arguments: Any) -> Any:
-        """What a script hands to its last argument."""
+        """Run an asynchronous script, and return the value that it passes to its last argument."""
         return self.driver.execute_async_script(script, *arguments)  # type: ignore[no-untyped-call]
 
     def all(self, selector: str) -> list[WebElement]:
-        """All elements of a selector."""
+        """Return all elements that match a selector."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def one(self, selector: str) -> WebElement:
-        """The first element of a selector."""
+        """Return the first element that matches a selector."""
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str) -> str:
-        """The visible text of an element."""
+        """Return the visible text of an element."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of all elements of a selector."""
+        """Return the texts of all elements that match a selector."""
         found = self.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", selector)
         return list(found)
 
     def click(self, selector: str) -> Page:
-        """Click an element, and wait until the page waits for nothing."""
+        """Click an element, and wait until the page has no running requests."""
         self.one(selector).click()
         return self.settle()
 
     def keys(self, *keys: str) -> Page:
-        """Press keys, one after another, wherever the focus is."""
+        """Press keys at the element with the focus."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
         return self.settle()
 
     def search(self, query: str) -> Page:
-        """Type a query and send it."""
+        """Type a query and submit it."""
         box = self.one("#query")
         box.clear()
         box.send_keys(query + Keys.ENTER)
         return self.settle()
 
     def resize(self, width: int, height: int = 900) -> None:
-        """Make the window as large as a phone or a desk."""
+        """Resize the window, for example to the size of a phone."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.emulate("Emulation.setDeviceMetricsOverride", size)
 
     def colours(self, scheme: str) -> None:
-        """Prefer ``dark`` or ``light`` colours; nothing slides, so that clicks find what they are for."""
+        """Emulate ``dark`` or ``light`` colours without animations, which could move the target of a click."""
         wanted = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in wanted.items()]
         self.emulate("Emulation.setEmulatedMedia", {"features": features})
 
     def network(self, latency: int = 0, offline: bool = False) -> None:
-        """Let each request take so many milliseconds more, or reach nobody."""
+        """Emulate a network with additional latency, or without a connection."""
         settings = {"offline": offline, "latency": latency, "downloadThroughput": -1, "uploadThroughput": -1}
         self.emulate("Network.enable", {})
         self.emulate("Network.emulateNetworkConditions", settings)
@@ -188,16 +193,16 @@ class Page:
         self.driver.execute_cdp_cmd(command, settings)  # type: ignore[no-untyped-call]
 
     def usual(self) -> None:
-        """Take back what was emulated."""
+        """Reset all emulation."""
         self.emulate("Emulation.clearDeviceMetricsOverride", {})
         self.emulate("Emulation.setEmulatedMedia", {"features": []})
         self.network()
 
     def violations(self) -> list[str]:
-        """What axe finds fault with, a line each."""
+        """Return the violations that axe finds, one line each."""
         if not self.run("return 'axe' in window"):
             script = (files("axe_core_python") / "axe.min.js").read_text("utf-8")
-            # by the protocol, as the page's policy lets no script in that is not its own
+            # Loaded with the DevTools protocol, since the page's policy forbids scripts of other origins.
             self.emulate("Runtime.evaluate", {"expression": script})
         code = "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(done, done);"
         found = self.driver.execute_async_script(code)  # type: ignore[no-untyped-call]
@@ -205,18 +210,18 @@ class Page:
         return [f"{one['id']}: {[node['html'] for node in one['nodes']]}" for one in found["violations"]]
 
     def errors(self) -> list[str]:
-        """What the browser's console complained of since it was last asked."""
+        """Return new errors of the browser's console."""
         logged = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in logged if entry["level"] == "SEVERE"]
 
     def picture(self, path: str | Path) -> None:
-        """Save what the window shows as PNG."""
+        """Save a screenshot as PNG."""
         assert self.driver.save_screenshot(str(path))
 
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[Driver]:
-    """One browser for all tests; where there is none a test skips, or fails if it is required."""
+    """Start a browser for all tests. Without a browser, skip the tests, or fail if it is required."""
     if chromium() is None:
         if _REQUIRED:
             pytest.fail(f"{NEEDS}: chromium and chromedriver are not both on the PATH", pytrace=False)
@@ -227,7 +232,7 @@ def driver() -> Iterator[Driver]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Say last, and loudly, that there was no browser."""
+    """Print at the end of the test run that no browser was available."""
     yield
     for kind, word in (("skipped", "SKIPPED, not passed"), ("error", "FAILED: RESIFT_REQUIRE_BROWSER is set")):
         count = sum(NEEDS in str(report.longrepr) for report in terminalreporter.stats.get(kind, []))

@@ -1,4 +1,4 @@
-"""A container engine for tests, and images of what the machine has where no registry of images can be reached."""
+"""Container engines for tests, and images assembled from this machine if no registry is available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from node_assembly import assemble, cache_folder, find_java, locked
 from node_releases import release
 
 _LIBRARIES = "ca-certificates,curl,libbz2-1.0,libexpat1,libffi8,liblzma5,libncursesw6,libreadline8,libsqlite3-0,libssl3"
-# The official image takes variables with a dot for settings. A shell hands such variables on to nobody.
+# The official image has settings as environment variables with dots. Shells do not pass on variables with dots.
 _ENTRYPOINT = """#!/bin/sh
 set -- $(tr '\\0' '\\n' < /proc/$$/environ | sed -n 's/^\\([a-z_]*\\.[a-z_.]*=.*\\)$/-E\\1/p')
 exec bin/opensearch -Enetwork.host=0.0.0.0 -Ecluster.routing.allocation.disk.threshold_enabled=false "$@"
@@ -26,27 +26,27 @@ exec bin/opensearch -Enetwork.host=0.0.0.0 -Ecluster.routing.allocation.disk.thr
 
 
 class NoContainers(Exception):
-    """No containers can be had here; the message says why."""
+    """No containers can be started. The message explains why."""
 
 
 @dataclass
 class Containers:
-    """An engine, ``docker`` or ``podman``; the command that composes with it; and the environment of both."""
+    """A container engine (``docker`` or ``podman``), its compose command, and their environment."""
 
     command: str
     compose: list[str]
     environment: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str, check: bool = True, timeout: float = 900) -> str:
-        """What the engine prints. Raises NoContainers, with what it says, where it fails."""
+        """Run the engine, and return its output. Raises NoContainers with the engine's error message."""
         return self._run([self.command, *arguments], check, timeout)
 
     def composed(self, folder: Path, *arguments: str) -> str:
-        """What the composing command prints, in the folder of a ``docker-compose.yml``."""
+        """Run the compose command in the folder of a ``docker-compose.yml``, and return its output."""
         return self._run([*self.compose, "-f", str(folder / "docker-compose.yml"), *arguments], True, 1800)
 
     def has(self, image: str) -> bool:
-        """Whether an image is here, or its registry gives it."""
+        """Return whether an image exists locally or in its registry."""
         asked = [["image", "inspect", image], *([["pull", "-q", image]] if not image.startswith("localhost/") else [])]
         for command in asked:
             with suppress(NoContainers, subprocess.TimeoutExpired):
@@ -55,13 +55,13 @@ class Containers:
         return False
 
     def of_service(self, folder: Path, service: str) -> str:
-        """The id of a service's only container."""
+        """Return the id of the only container of a service."""
         labels = {"project": folder.name, "service": service}
         filters = [f"--filter=label=com.docker.compose.{name}={value}" for name, value in labels.items()]
         return self.run("ps", "-a", "-q", *filters).strip()
 
     def wait_until_healthy(self, container: str, seconds: float = 1200) -> None:
-        """Wait until the container's own health check, run by us where no systemd does it for podman, succeeds."""
+        """Wait until a container's health check succeeds. If podman has no systemd to run it, this function runs it."""
         deadline = time.monotonic() + seconds
         while not self._is_healthy(container):
             state = json.loads(self.run("inspect", container))[0]["State"]
@@ -86,7 +86,7 @@ class Containers:
 
 
 def find_containers(scratch: Path) -> Containers:
-    """The engine of this machine. Raises NoContainers where it has none that composes."""
+    """Return the container engine of this machine. Raises NoContainers if there is none with a compose command."""
     reasons = []
     for command, compose in (("docker", ["docker", "compose"]), ("podman", ["podman-compose"])):
         found = Containers(command, compose)
@@ -104,7 +104,7 @@ def find_containers(scratch: Path) -> Containers:
 
 
 def _configured(scratch: Path) -> Path:
-    """Podman's configuration for machines whose limits cannot be raised, or that have cgroups of the first version."""
+    """Write a configuration of podman for machines with fixed limits, or with cgroups v1."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     lines = ["[containers]", f'default_ulimits = ["nofile={files}:{files}", "nproc=32768:32768"]']
     lines += ["[network]", 'network_backend = "netavark"', "[engine]", 'cgroup_manager = "cgroupfs"']
@@ -115,8 +115,11 @@ def _configured(scratch: Path) -> Path:
 
 
 def python_image(containers: Containers, wanted: str) -> str:
-    """The name of an image like ``wanted``, python:X.Y-slim of the official ones: that, or one of Debian's packages and
-    the machine's Python of the same version, which pyenv has. Raises NoContainers without these."""
+    """Return the name of the official image python:X.Y-slim, or of an equivalent image.
+
+    The equivalent image is built from Debian packages and this machine's Python of the same version (pyenv). Raises
+    NoContainers if neither is possible.
+    """
     version = re.findall(r"python:(\d+\.\d+)-slim", wanted)[0]
     own = f"localhost/python:{version}-local"
     if found := next(filter(containers.has, (wanted, own)), None):
@@ -141,7 +144,7 @@ def python_image(containers: Containers, wanted: str) -> str:
 
 
 def opensearch_image(containers: Containers, wanted: str) -> str:
-    """The same of OpenSearch: the official image, or the tests' own node, of Maven's artefacts, with a Java."""
+    """Return the name of the official OpenSearch image, or of one built from Maven artefacts with a Java runtime."""
     newest = release()
     own = f"localhost/opensearch:{newest.version}-local"
     if found := next(filter(containers.has, (wanted, own)), None):
@@ -165,7 +168,7 @@ def opensearch_image(containers: Containers, wanted: str) -> str:
 
 
 def _debian(root: Path) -> Path:
-    """Debian in a folder: its smallest set of packages, and the libraries that Python needs."""
+    """Install a minimal Debian in a folder, with the libraries that Python needs."""
     if shutil.which("debootstrap") is None or os.geteuid() != 0:
         raise NoContainers("no registry of images answers, and there is no debootstrap, or nobody who may use it")
     kept = cache_folder() / "debian.tar"
@@ -184,7 +187,7 @@ def _debian(root: Path) -> Path:
 
 
 def _imported(containers: Containers, root: Path, name: str, *changes: str) -> str:
-    """An image of a folder, under a name."""
+    """Create an image from a folder."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         archive = Path(folder) / "root.tar"
         subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)

@@ -1,6 +1,6 @@
-"""Search bodies that nobody would write: made of the list of what may be asked, and of what OpenSearch takes beside it.
+"""Random search bodies, generated from the allow-list of clauses and from other clauses that OpenSearch accepts.
 
-The same number always gives the same body.
+The same seed always generates the same body.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odd_bodies import CLAUSES, ODD, PARTS, paths
 from resift.query.allow_list import _alternatives, _keys, _kind, search_list
 
 Body = dict[str, Any]
-HIDDEN = "zanzibar"  # stands in each field of the documents that the alias leaves out, and nowhere else
+HIDDEN = "zanzibar"  # a word in each field of the hidden documents, and nowhere else
 MAPPING: Body = {
     "text": {"type": "text", "term_vector": "with_positions_offsets", "fielddata": True},
     "tag": {"type": "keyword"},
@@ -58,7 +58,7 @@ WORDS = [
     "of the",
 ]
 NUMBERS = [0, 1, 2, 3, 10, -1, 0.5, 1e-3, 1e9, 1e308, -1e308, 2**31, 2**63, 1e-300]
-# What OpenSearch takes for a key: without it hardly a search would get beyond its parser.
+# Values that OpenSearch accepts for a key. Without them, its parser would refuse almost all searches.
 _SENSIBLE: dict[str, list[Any]] = {
     "operator default_operator": ["and", "or"],
     "field fields default_field matched_fields docvalue_fields use_field": FIELDS,
@@ -108,7 +108,7 @@ _SENSIBLE: dict[str, list[Any]] = {
     "search_after": [[1], [1, "x"]],
 }
 SENSIBLE = {key: values for keys, values in _SENSIBLE.items() for key in keys.split()}
-# what a clause is about, without which it is refused
+# keys that clauses require
 NEEDED = "query queries value field path distance vector k filter positive negative negative_boost terms like "
 NEEDED += "values ranges interval origin scale pivot script lang source params query_value pattern prefix term "
 NEEDED += "intervals filters buckets_path text rescore_query query_text top_left bottom_right lat lon "
@@ -116,14 +116,14 @@ NEEDED += "calendar_interval functions"
 
 
 class Fuzzer:
-    """Makes one body of a number."""
+    """A generator of a search body from a seed."""
 
     def __init__(self, number: int) -> None:
         self.random = Random(number)
-        self.left = 60  # values that may still be made, so that bodies come to an end
+        self.left = 60  # remaining number of values, so that generation ends
 
     def body(self) -> tuple[str, Body]:
-        """What it is made of, and a whole search body or a clause."""
+        """Return a whole search body or a clause, and the kind of values that it contains."""
         kind = self.random.choice(["listed", "listed", "listed clause", "changed", "hidden"])
         if kind == "listed clause":
             return kind, self.made("clause")
@@ -136,7 +136,7 @@ class Fuzzer:
         return kind, body
 
     def made(self, shape: str, key: str = "") -> Any:
-        """A value of a shape, as allow_list.json has it, for a key: in most cases one that OpenSearch takes there."""
+        """Return a value of a shape in allow_list.json for a key, in most cases one that OpenSearch accepts."""
         self.left -= 1
         kinds = _alternatives(shape)
         sensible = [value for value in SENSIBLE.get(key, ()) if _kind(value) in kinds]
@@ -189,7 +189,7 @@ class Fuzzer:
         return int(number) if float(number).is_integer() and abs(number) < 2**62 else number
 
     def _change(self, body: Body, values: list[Any]) -> None:
-        """Put one to three of the values anywhere into a body."""
+        """Insert one to three of the values at random positions into a body."""
         for _ in range(self.random.randint(1, 3)):
             *path, key = self.random.choice([path for path in paths(body) if path])
             container: Any = body
@@ -203,12 +203,12 @@ class Fuzzer:
 
 
 def wrapped(query: Any) -> Body:
-    """A query in base64, as OpenSearch takes it."""
+    """Return a query in base64, as in ``wrapper`` clauses."""
     return {"wrapper": {"query": b64encode(json.dumps(query).encode()).decode()}}
 
 
 def unlisted_clauses() -> list[Body]:
-    """Clauses that nobody may send who is held to the list: they end nodes, or tell of other documents."""
+    """Return clauses outside the allow-list: they crash nodes, or reveal other documents."""
     shape = {"geo_shape": {"place": {"shape": "GEOMETRYCOLLECTION (" * 5000 + "POINT (1 1)" + ")" * 5000}}}
     lookup = {"terms": {"text": {"index": "INDEX", "id": "hidden-1", "path": "text"}}}
     like = {"fields": ["text"], "min_term_freq": 1, "min_doc_freq": 1}
@@ -230,12 +230,12 @@ def unlisted_clauses() -> list[Body]:
     ]
 
 
-# one that no check of brackets sees, and one that is short
+# one that the check of brackets does not see, and a short one
 SCRIPTS: list[Any] = [{"lang": "expression", "source": "-" * 30_000 + "1"}, "while (true) {}"]
 
 
 def unlisted_parts() -> list[Body]:
-    """Parts of search bodies of the kind."""
+    """Return forbidden parts of search bodies."""
     suggest = {"text": HIDDEN[:-1], "term": {"field": "text", "suggest_mode": "always"}}
     return [
         {"sort": {"_script": {"type": "number", "script": SCRIPTS[0]}}},
@@ -258,7 +258,7 @@ def unlisted_parts() -> list[Body]:
 
 
 def places_of(clause: Body) -> dict[str, Body]:
-    """Whole search bodies that have a clause in every place where one may stand, however it is called there."""
+    """Return whole search bodies with a clause in every possible position."""
     match = {"match": {"text": "fire"}}
     query: dict[str, Body] = {
         "at the top": clause,
@@ -285,7 +285,7 @@ def places_of(clause: Body) -> dict[str, Body]:
 
 
 def fuzzed(number: int, index: str) -> tuple[str, Body]:
-    """What the search of a number is made of, and the search; ``index`` is what its look-ups are in."""
+    """Return the source and the search of a seed. Lookups in the search refer to ``index``."""
     kind, body = Fuzzer(number).body()
     made: Body = json.loads(json.dumps(body).replace("INDEX", index))
     return kind, made

@@ -1,4 +1,4 @@
-"""An application that listens on a free port, where a cluster's nodes reach it."""
+"""Serve an application on a free port that the nodes of a cluster can reach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from werkzeug.serving import make_server
 
 @contextmanager
 def listening(app: Flask, host: str) -> Iterator[str]:
-    """The address of an application, by which nodes that know this machine as ``host`` reach it."""
+    """Serve an application, and return its URL for nodes that know this machine as ``host``."""
     server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

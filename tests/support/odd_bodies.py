@@ -1,4 +1,4 @@
-"""Valid bodies of requests for each endpoint, and what makes them odd: values that nobody expects, anywhere in them."""
+"""Valid request bodies of each endpoint, and random changes that make them invalid or unusual."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ BODIES: dict[str, list[dict[str, Any]]] = {
 
 
 def nested(depth: int, inner: Any) -> Any:
-    """``inner`` in so many lists and objects."""
+    """Return ``inner``, nested in lists and objects."""
     for level in range(depth):
         inner = [inner] if level % 2 else {"bool": inner}
     return inner
@@ -161,7 +161,7 @@ ODD: list[Any] = [
 
 
 def paths(value: Any, path: Path = ()) -> list[Path]:
-    """Where in a body a value stands."""
+    """Yield the path of each value in a body."""
     inner = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )
@@ -170,7 +170,7 @@ def paths(value: Any, path: Path = ()) -> list[Path]:
 
 @st.composite
 def changed(draw: st.DrawFn, bodies: list[dict[str, Any]]) -> dict[str, Any]:
-    """One of the bodies, with up to three odd changes."""
+    """Return one of the bodies, with up to three random changes."""
     body = copy.deepcopy(draw(st.sampled_from(bodies)))
     for _ in range(draw(st.integers(1, 3))):
         if not body:

@@ -1,4 +1,4 @@
-"""openapi.json, and answers held to it."""
+"""openapi.json, and checks of responses against it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ERROR = {"$ref": "#/components/schemas/Error"}
 
 
 def error_schema(name: str) -> dict[str, Any]:
-    """The schema of an operation's errors, which for those in other services' shapes are as these have them."""
+    """Return the schema of an operation's errors. Some operations use the format of other services."""
     answer = resolved(OPERATIONS[name][2]["responses"]["default"])
     schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
     return schema
 
 
 def error_message(answer: dict[str, Any]) -> str:
-    """What an error says, in whichever shape."""
+    """Return the message of an error, in any format."""
     error = answer.get("error", answer)
     return str(error if isinstance(error, str) else error["message"])
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a reference names, with what stands beside the reference."""
+    """Resolve a reference to a schema, and merge its sibling keys."""
     while "$ref" in schema:
         found: Any = SPEC
         for key in schema["$ref"].removeprefix("#/").split("/"):
@@ -44,7 +44,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(schema: dict[str, Any], value: Any) -> None:
-    """Assert that a value is as a schema says, and has no properties that are not named there."""
+    """Assert that a value matches a schema, and has no undocumented properties."""
     errors = _validator(json.dumps(schema)).iter_errors(value)
     assert [f"{error.json_path}: {error.message}" for error in errors] == []
 
@@ -56,7 +56,7 @@ def _validator(schema: str) -> Draft202012Validator:
 
 
 def _closed(schema: Any) -> Any:
-    """The schema, refusing properties that it does not name, unless it says that there may be others."""
+    """Return the schema with ``additionalProperties`` set to false, unless it allows further properties."""
     if isinstance(schema, list):
         return [_closed(item) for item in schema]
     if not isinstance(schema, dict):

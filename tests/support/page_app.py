@@ -1,4 +1,4 @@
-"""The search page over the demonstration's documents and over documents that pages get wrong."""
+"""Fixtures: the search page with the demonstration's documents, and with difficult documents."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="session")
 def page_app(packaged: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
-    """The application with both indices, on the embedded engine."""
+    """Return an application with both indices, on the embedded engine."""
     folder = tmp_path_factory.mktemp("page")
     engine = SqliteEngine(str(folder / "engine.db"))
     dead = DeadLetters(folder / "dead.jsonl")
@@ -64,19 +64,19 @@ def page_app(packaged: Model, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def page_address(page_app: Flask) -> Iterator[str]:
-    """Where the page is served."""
+    """Serve the application, and return its URL."""
     with served(page_app) as server:
         yield f"http://127.0.0.1:{server.server_port}"
 
 
 @pytest.fixture
 def page(driver: Driver, page_address: str) -> Iterator[Page]:
-    """The page in a window of usual size and light colours, and no error in the browser's console."""
+    """Return the page in a window of usual size and light colours. Errors in the browser's console fail the test."""
     page = Page(driver, page_address)
     page.errors()
     page.resize(1440, 1000)
     page.colours("light")
     yield page
     page.usual()
-    # an image of the documents is nowhere, which the browser tells
+    # an image of the documents is missing, which the browser logs
     assert [error for error in page.errors() if "https://a.example/i.png" not in error] == []

@@ -1,4 +1,4 @@
-"""Free ports for servers of the tests."""
+"""Free ports for servers in tests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import random
 import socket
 from contextlib import ExitStack
 
-# Below those that a system gives to whoever asks for any: a server that takes a while to start still finds its own
-# free then, whatever other tests and their connections do meanwhile.
+# Below the range from which operating systems choose ephemeral ports, so that other tests and their connections cannot
+# take a port before a slow server uses it.
 _ASKED_FOR = range(20_000, 32_000)
-_RANDOM = random.SystemRandom()  # tests that run side by side, with the same seeds, are to draw different ones
+_RANDOM = random.SystemRandom()  # processes of pytest-xdist have the same random seed, and must choose different ports
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nothing uses."""
+    """Return different free ports."""
     with ExitStack() as taken:
         ports: list[int] = []
         while len(ports) < count:
@@ -27,5 +27,5 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """A port that nothing uses."""
+    """Return a free port."""
     return free_ports(1)[0]

@@ -15,7 +15,7 @@ from flask import Flask, Response
 from flask import request as flask_request
 from opensearch_fixture import reranker_host
 from opensearchpy import OpenSearch
-from reranker_app import post
+from service_app import post
 from werkzeug.serving import make_server
 
 from resift import Model

@@ -1,4 +1,4 @@
-"""``resift serve`` as users run it, in processes of its own, and clients that behave badly."""
+"""Start ``resift serve`` in separate processes, and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ JSON = b"Content-Type: application/json\r\n"
 
 @dataclass
 class Answer:
-    """An HTTP answer: its status, and its body up to the end of the connection or to its full length."""
+    """An HTTP response: its status, and its body up to its length or the connection's end."""
 
     status: int
     body: bytes
     head: bytes
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return json.loads(self.body)
 
 
 class Client:
-    """A connection to the server, bytes in and bytes out, from an address of this machine."""
+    """A raw connection to the server, from a given address of this machine."""
 
     def __init__(self, port: int, small_window: bool = False, address: str = "127.0.0.1") -> None:
         self.socket = socket.socket()
-        if small_window:  # so that what is sent to a client that does not read has nowhere to wait on the way
+        if small_window:  # small buffers, so that data for a client that does not read cannot be buffered
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(30)
         self._rest = b""
@@ -49,12 +49,12 @@ class Client:
             raise
 
     def send(self, *parts: bytes) -> Client:
-        """Send some bytes."""
+        """Send bytes."""
         self.socket.sendall(b"".join(parts))
         return self
 
     def answer(self) -> Answer | None:
-        """The next answer; None if the connection is closed instead."""
+        """Return the next response; None if the connection is closed."""
         while b"\r\n\r\n" not in self._rest:
             if not self._receive():
                 return None
@@ -69,7 +69,7 @@ class Client:
     def _receive(self) -> bool:
         try:
             data = self.socket.recv(65536)
-        except ConnectionResetError:  # the server closed it with something unread
+        except ConnectionResetError:  # the server closed the connection with unread data
             return False
         self._rest += data
         return bool(data)
@@ -89,7 +89,7 @@ class Server:
     process: subprocess.Popen[str]
 
     def request(self, head: str, body: Any = None, address: str = "127.0.0.1") -> Answer:
-        """The answer to one request on a connection of its own. ``head`` is its method and path."""
+        """Return the response to a request on a new connection. ``head`` is its method and path."""
         data = b"" if body is None else json.dumps(body).encode()
         with Client(self.port, address=address) as client:
             client.send(f"{head} HTTP/1.1\r\nHost: localhost\r\n".encode(), JSON if data else b"")
@@ -100,7 +100,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, *options: str, **settings: str) -> Iterator[Server]:
-    """``resift serve`` with these options and RESIFT_* settings in a folder; stopped by SIGTERM at the end."""
+    """Start ``resift serve`` with options and RESIFT_* settings in a folder. It is stopped by SIGTERM."""
     port = free_port()
     command = [sys.executable, "-m", "resift", "serve", "--port", str(port), *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RESIFT_")}

@@ -1,4 +1,4 @@
-"""A TCP proxy in a process of its own, which a test stops as the operating system stops a node: by signals.
+"""A TCP proxy in a separate process, which tests freeze and kill by signals to simulate failing nodes.
 
 python tests/support/tcp_proxy.py PORT TARGET_HOST TARGET_PORT
 """
@@ -17,7 +17,11 @@ from ports import free_port
 
 
 class Proxy:
-    """A second address of the server at ``target``, a URL; it can be killed, frozen, and brought back."""
+    """A second address of a server, which can be killed, frozen and restarted.
+
+    Args:
+        target: The URL of the server.
+    """
 
     def __init__(self, target: str) -> None:
         self.port = free_port()
@@ -27,22 +31,22 @@ class Proxy:
         self.start()
 
     def start(self) -> None:
-        """Begin to answer, on the same port each time."""
+        """Start to forward connections, always on the same port."""
         command = [sys.executable, __file__, str(self.port), *self.target]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
     def freeze(self) -> None:
-        """Take connections and answer nothing, as a machine that swaps or a virtual one that is paused."""
+        """Accept connections without answering, like a machine that is swapping or paused."""
         os.kill(self.process.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Go on after :meth:`freeze`."""
+        """Resume after :meth:`freeze`."""
         os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End at once; connections are refused from now on."""
+        """Stop at once. New connections are refused."""
         self.process.kill()
         self.process.wait()
         assert self.process.stdout is not None

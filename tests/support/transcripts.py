@@ -1,4 +1,4 @@
-"""Compares what was printed with what a page says is printed."""
+"""Comparison of printed output with the output in documentation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-_NUMBER = re.compile(r" *\d+\.\d+ *")  # with the spaces of its column: 3.469 may stand where a page has 3.47
+_NUMBER = re.compile(r" *\d+\.\d+ *")  # with spaces for alignment, since 3.469 may be printed where the page has 3.47
 
 
 def assert_prints(printed: str, expected: str) -> None:
-    """Fail unless a text was printed as expected; "…" stands for anything, and spaces that end a line do not count.
+    """Fail unless a text was printed as expected.
 
-    Last digits differ between processors: a number with decimals may be one and a half units of its last one away.
+    "…" matches anything, and trailing spaces are ignored. Numbers with decimals may differ by 1.5 units of their last
+    digit, since processors round differently.
     """
     printed, expected = (re.sub(r" +$", "", text, flags=re.MULTILINE).strip("\n") for text in (printed, expected))
     texts, numbers = _NUMBER.split(expected), _NUMBER.findall(expected)

@@ -1,4 +1,4 @@
-"""A real server of one worker, and how much memory its worker takes for a request."""
+"""A server with one worker process, and measurements of its memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from typing import Any
 
 
 class Server:
-    """``resift serve --workers 1`` at ``port``; ``worker`` is the number of its process."""
+    """Run ``resift serve --workers 1`` at a port.
+
+    Attributes:
+        worker: The process id of the worker.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
         self.worker = 0
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until the server answers."""
         for _ in range(600):
             try:
                 assert self.post("/v1/embeddings", {"input": "fire"})[0] == 200
@@ -37,7 +41,7 @@ class Server:
             self.worker = int(children.read_text().split()[0])
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
-        """Status and JSON answer; ``body`` is JSON text already, or is written as such."""
+        """Return the status and JSON response. ``body`` is JSON text, or a value to serialize."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", raw, headers)
@@ -48,7 +52,7 @@ class Server:
             return error.code, json.loads(error.read())
 
     def send(self, raw: bytes) -> bytes:
-        """What it answers to bytes, until it closes the connection."""
+        """Send bytes, and return the response until the connection is closed."""
         answer = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(raw)
@@ -57,20 +61,20 @@ class Server:
         return answer
 
     def memory(self, kind: str = "VmRSS") -> int:
-        """Bytes that the worker has in memory: ``VmRSS`` now, ``VmHWM`` at most since :meth:`forget_peak`."""
+        """Return the worker's memory in bytes: ``VmRSS`` (now), or ``VmHWM`` (maximum since :meth:`forget_peak`)."""
         for line in Path(f"/proc/{self.worker}/status").read_text().splitlines():
             if line.startswith(kind):
                 return int(line.split()[1]) * 1024
         raise AssertionError(kind)
 
     def forget_peak(self) -> None:
-        """Let VmHWM begin anew."""
+        """Reset VmHWM."""
         Path(f"/proc/{self.worker}/clear_refs").write_text("5")
 
 
 @contextmanager
 def serving(folder: Path, **settings: str) -> Iterator[Server]:
-    """A server over the embedded engine ``resift.db`` in ``folder``; ``settings`` are environment variables."""
+    """Start a server over the embedded engine ``resift.db`` in a folder. ``settings`` are environment variables."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

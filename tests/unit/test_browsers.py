@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import config as config
-from reranker_app import plain as plain
+from service_app import config as config
+from service_app import plain as plain
 
 from resift import Model
 from resift.embedded.engine import SqliteEngine

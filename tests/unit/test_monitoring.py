@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from flask.testing import FlaskClient
-from reranker_app import config as config
-from reranker_app import plain as plain
+from service_app import config as config
+from service_app import plain as plain
 
 from resift.reranker.access.requests import count_rewrite, count_search, count_ubi
 from resift.rewriting.outcome import Outcome

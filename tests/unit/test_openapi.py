@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, error_message, error_schema, resolved
-from reranker_app import wait_for_sample
+from service_app import wait_for_sample
 
 from resift import Model, __version__
 from resift.contracts.documents import Document

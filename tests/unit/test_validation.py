@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import config as config
-from reranker_app import plain as plain
-from reranker_app import post
+from service_app import config as config
+from service_app import plain as plain
+from service_app import post
 
 from resift import Model
 from resift.contracts.documents import Document

@@ -1,4 +1,4 @@
-"""The application over an index of seven documents, as several test files use it."""
+"""Fixtures: the application with an index of seven documents."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ RECORDS = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enume
 
 @pytest.fixture
 def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
-    """An index with seven documents."""
+    """Return an index with seven documents."""
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"]).dead == 0
     return index
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    """Small limits, so that tests can pass them."""
+    """Return small limits, so that tests can exceed them."""
     return Config(store=str(tmp_path / "sessions.db"), max_text=10_000, max_body=200_000, alpha=0.5)
 
 
 @pytest.fixture
 def app(engine: Engine, model: Model, config: Config) -> Flask:
-    """The application over an engine of either kind."""
+    """Return an application over both kinds of engines."""
     return create_app(config, engine=engine, model=model)
 
 
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
-    """Its client."""
+    """Return the application's client."""
     return app.test_client()
 
 
@@ -61,7 +61,7 @@ def client(app: Flask) -> FlaskClient:
 def lasting(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Model
 ) -> Iterator[tuple[FlaskClient, str]]:
-    """The application's client and the index of seven documents, for all tests of a file; an index takes time."""
+    """Return the application's client and the index of seven documents, shared by all tests of a file."""
     folder, index = tmp_path_factory.mktemp("lasting"), f"resift-test-{uuid.uuid4().hex[:12]}"
     url = str(folder / "engine.db") if request.param == "sqlite" else request.getfixturevalue("opensearch_url")
     engine = open_engine(url)
@@ -74,7 +74,7 @@ def lasting(
 
 @pytest.fixture
 def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]:
-    """An application over an embedded engine, for what has nothing to do with engines."""
+    """Return an application over an embedded engine, for tests that do not depend on the engine."""
     from resift.embedded.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "plain.db"))
@@ -85,7 +85,7 @@ def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]
 
 
 def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
-    """The JSON answer to a POST with this status."""
+    """Return the JSON response to a POST request, and check its status."""
     response = client.post(path, json=body)
     answer: dict[str, Any] = response.get_json()
     assert response.status_code == status, answer
@@ -93,12 +93,12 @@ def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict
 
 
 def ids(answer: dict[str, Any]) -> list[str]:
-    """Ids of the hits."""
+    """Return the ids of the hits."""
     return [hit["_id"] for hit in answer["hits"]["hits"]]
 
 
 def break_session_store(client: FlaskClient) -> str:
-    """Put a folder where the sessions' file was, and return its path."""
+    """Replace the sessions' file by a folder, and return its path."""
     path = Path(client.application.config["RESIFT"].store)
     client.application.extensions["resift"].sessions.store.close()
     for file in path.parent.glob(f"{path.name}*"):
@@ -108,7 +108,7 @@ def break_session_store(client: FlaskClient) -> str:
 
 
 def wait_for_sample() -> None:
-    """Let the threads that sample words for suggestions come to their end."""
+    """Wait until the threads that sample words have ended."""
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
             thread.join()
@@ -116,7 +116,7 @@ def wait_for_sample() -> None:
 
 @pytest.fixture
 def known(lasting: tuple[FlaskClient, str]) -> FlaskClient:
-    """The application over an engine of either kind, with an index and a session that has learned from it."""
+    """Return an application over both kinds of engines, with an index and a session that has learned something."""
     client, index = lasting
     post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
     return client
