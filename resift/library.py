@@ -219,7 +219,7 @@ class Index:
             documents: An iterable of dictionaries, dataclasses, named tuples or Pydantic models; a pandas or polars
                 data frame; an Arrow table or stream; a Hugging Face data set; or the ``pathlib.Path`` of a Parquet file
                 or of a file that ``resift index`` reads. A document's id is its ``_id`` or ``id``, or the index of a
-                pandas data frame if the index has a name, or else a hash of the document. NumPy values, dates, UUIDs
+                pandas data frame if the index has a name, or a hash of the document. NumPy values, dates, UUIDs
                 and decimals are converted to JSON.
 
         Raises:
@@ -382,7 +382,7 @@ class Session:
 
         Raises:
             BadInput: Nothing is marked, or a document is marked twice.
-            NotFound: The index has no such document. Nothing is stored in that case.
+            NotFound: A document does not exist. Nothing is stored in that case.
             AmbiguousDocument: The index's name refers to several indices that contain this id. Pass hits of a single
                 index instead of ids.
         """

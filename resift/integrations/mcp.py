@@ -1,7 +1,7 @@
 """An MCP server: agents search an index and mark passages that helped, which improves their next searches.
 
 The server has no state of its own. A search without a session starts a new session and returns its id, which the agent
-passes to later calls. Conversations are therefore never mixed, whatever the transport, and a session can also be shared
+passes to later calls. Conversations are therefore never mixed, with any transport, and a session can also be shared
 with the search page or the library.
 """
 
@@ -51,7 +51,7 @@ class PassageOutput(TypedDict):
         score: The hit's score.
         text: The document's text, or an excerpt.
         title: The beginning of the document, if ``text`` is an excerpt.
-        about: Other fields with short values, such as a URL or a date.
+        about: Other fields with short values, for example a URL or a date.
         cut: The position of the excerpt in the document.
     """
 
@@ -131,7 +131,7 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
     Args:
         function: The function. Its name is the tool's name.
         title: The tool's title, in the style of OpenSearch's own MCP server.
-        annotations: Hints for clients, such as whether the tool only reads.
+        annotations: Hints for clients, for example whether the tool only reads.
         description: The tool's description, by default the function's docstring.
     """
 
@@ -211,8 +211,9 @@ class Agent:
     ) -> SessionOutput:
         """Mark passages of a search that helped, or did not help, and return what was learned.
 
-        The session's next searches return more passages like the helpful ones, and fewer like the unhelpful ones. Mark
-        passages after each search whose results you have read. One or two marks have a large effect.
+        The session's next searches return more passages that resemble helpful passages, and fewer that resemble
+        unhelpful ones. Mark passages after each search whose results you have read. One or two marks have a large
+        effect.
         """
         if not (helpful or unhelpful or scores):
             raise BadInput("no passage is marked", expected="ids in helpful or unhelpful, or scores by id")
@@ -287,7 +288,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Return the start of an excerpt of a text, such that the best highlighted fragment follows its first quarter.
+    """Return the start of an excerpt of a text. The best highlighted fragment follows the first quarter of the excerpt.
 
     Args:
         text: The text.

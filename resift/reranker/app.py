@@ -43,8 +43,8 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
     Args:
         config: The settings, by default those of the environment.
-        engine: The search engine, by default the one that the settings name.
-        model: The model, by default the one that the settings name.
+        engine: The search engine, by default the engine that the settings name.
+        model: The model, by default the model that the settings name.
 
     Raises:
         BadInput: A setting is malformed or out of range.

@@ -56,7 +56,7 @@ def _is_served(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return the name of the person or model that judges: the request's, or else the API key's."""
+    """Return the name of the person or model that judges: the request's field `by`, or the name of the API key."""
     return name or current_caller().name or ""
 
 

@@ -297,7 +297,7 @@ class Field:
 
     @property
     def usefulness(self) -> float:
-        """How well a choice among the values narrows hits down, 0 to 1.
+        """Score of the field as a facet, 0 to 1: how well a choice among its values narrows hits down.
 
         The product of the coverage, the evenness of the values (their entropy relative to that of as many equally
         frequent values), and a penalty of 8 / n for more than 8 distinct values.

@@ -132,7 +132,7 @@ class Keys:
     """The API keys of a running service.
 
     The file is checked for changes once a second. If the new version cannot be read, the error is logged and the old
-    keys stay valid. Once the service had keys, it always requires one, even if the file is deleted.
+    keys stay valid. Once the service had keys, it always requires a key, even if the file is deleted.
 
     Args:
         path: The file of keys.
