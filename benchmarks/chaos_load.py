@@ -141,9 +141,9 @@ def clients(cluster: Cluster, log: Log, texts: Iterator[tuple[str, str]]) -> lis
 
     numbers, marks = itertools.count(), Marks(cluster, log)
     searches = {
-        "bare search": Search(plain(), TWIN),
-        "search by pipeline": Search(plain(), INDEX, {}),
-        "the same in a session": Search(plain(), INDEX, {"session": "s-0"}),
+        "bare search": SearchLoad(plain(), TWIN),
+        "search by pipeline": SearchLoad(plain(), INDEX, {}),
+        "the same in a session": SearchLoad(plain(), INDEX, {"session": "s-0"}),
     }
     made = [Client(log, name, search, 0.25) for name, search in searches.items()]
     made.append(Client(log, "/v1/search", lambda n: served(cluster, n, {}), 0.25))
@@ -162,7 +162,7 @@ def body(number: int) -> dict[str, Any]:
 
 
 @dataclass
-class Search:
+class SearchLoad:
     """A plain ``_search``; with ``options``, even empty ones, of an index whose default pipeline rewrites it."""
 
     client: OpenSearch

@@ -122,7 +122,7 @@ def _best_first(rows: Rows, scores: Scores) -> Matches:
 
 
 @dataclass(frozen=True)
-class Search:
+class ParsedSearch:
     """A parsed search body.
 
     Attributes:
@@ -260,7 +260,7 @@ class Search:
         return ranking[0][places], ranking[1][places]
 
 
-def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
+def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
     """Parse and check a search body.
 
     Args:
@@ -285,7 +285,7 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> Search:
         raise BadInput("rescored hits cannot be collapsed", value=group, expected="either collapse or rescore")
     source = body.get("_source")
     source_parts(source)  # raises BadInput if it is malformed
-    return Search(
+    return ParsedSearch(
         query=query,
         start=start,
         size=size,

@@ -18,7 +18,7 @@ from resift_lab.evaluation.data import Classes, Collection, with_queries
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
 from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
-from resift_lab.evaluation.served import Asked, Search, Serve, scores_of, served_by
+from resift_lab.evaluation.served import Asked, SearchableCollection, Serve, scores_of, served_by
 from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
 from resift_lab.evaluation.system import System, known_by, weights_of
 from resift_lab.fingerprints import fingerprints
@@ -183,7 +183,9 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
     return filled.run(dimensions, **facts)
 
 
-def _search(serve: Serve | None, system: System, collection: Collection, database: Matrix) -> Search | None:
+def _search(
+    serve: Serve | None, system: System, collection: Collection, database: Matrix
+) -> SearchableCollection | None:
     """The collection's search; None for what an index does not hold: counts of words, and words against words."""
     if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
         return None

@@ -1,7 +1,7 @@
 """What is served: a collection behind the search that a caller gets, without a session or in one.
 
-Evaluation knows only what it asks (:class:`Asked`) and what it gets (:class:`Search`). How a search is rewritten, and
-which engine runs it, the command line hands in.
+Evaluation knows only what it asks (:class:`Asked`) and what it gets (:class:`SearchableCollection`). How a search is
+rewritten, and which engine runs it, the command line hands in.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Hits:
         return np.concatenate([self.read[order], self.positions[self.window :]])
 
 
-class Search(Protocol):
+class SearchableCollection(Protocol):
     """A collection that is searched as a caller's would be."""
 
     def hits(self, asked: Asked) -> Hits:
@@ -72,7 +72,7 @@ class Search(Protocol):
 
 
 # Of documents, their vectors (N, K), the similarity that compares these, and how rare a word is.
-Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], Search]
+Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], SearchableCollection]
 
 
 Served = Callable[[str], Hits]  # what a search for a text finds without a session

@@ -52,7 +52,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _LoggedSearch:
     """A search of a client.
 
     Attributes:
@@ -126,7 +126,7 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
             )
 
 
-def _searches(events: Sequence[UbiEvent], log: Log) -> list[_Search]:
+def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
     """Group the events of a client by search, and return the searches in the order of time.
 
     Events belong to the same search if they have the same query id or, without an id, the same query text.
@@ -140,11 +140,11 @@ def _searches(events: Sequence[UbiEvent], log: Log) -> list[_Search]:
             text = log.queries[id].text
         else:
             text = next((event.text for event in search_events if event.text), "")
-        searches.append(_Search(at=min(event.at for event in search_events), text=text, events=search_events))
+        searches.append(_LoggedSearch(at=min(event.at for event in search_events), text=text, events=search_events))
     return sorted(searches, key=lambda search: search.at)
 
 
-def _clicked(search: _Search, log: Log, skipped: Skipped) -> dict[str, int | None]:
+def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int | None]:
     """Return the clicked documents of a search, with their positions from 1, or None for unknown positions."""
     # UBI's specification does not say whether ordinals start at 0 or 1 ("nth"), and its own sample starts at 0.
     first = 0 if any(event.ordinal == 0 for event in search.events) else 1

@@ -18,7 +18,7 @@ from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.feedback.whole_set import WholeSet
 from resift_lab.evaluation.pairwise import Matrix
-from resift_lab.evaluation.served import Asked, Search, Serve, scores_of
+from resift_lab.evaluation.served import Asked, SearchableCollection, Serve, scores_of
 from resift_lab.evaluation.system import System, known_by, weights_of
 
 with needs_extra("lab", "Evaluation"):
@@ -58,7 +58,7 @@ class FeedbackBench:
         self._serve, self._similarity = serve, system.similarity
 
     @cached_property
-    def search(self) -> Search:
+    def search(self) -> SearchableCollection:
         """The collection as it is served."""
         # "dot", which word counts are compared by, is no similarity that an index has
         similarity = "cosine" if self._similarity == "dot" else self._similarity
