@@ -44,7 +44,9 @@ def test_unknown_labels_are_left_out(here: Path, corpus: list[str], folder: str)
     extra = write_lines(here / "t.jsonl", [*documents(5, 1), {"id": 1, "text": "fire", "label": "new"}])
     report = loaded("classes", *corpus[:2], "--test", extra, "--vectors", folder)
     assert (report["queries"], report["skipped"]) == (5, 1)
-    assert "1 queries of a label that no training" in run("classes", *corpus[:2], "--test", extra, "--vectors", folder)
+    assert "1 queries with a label that no training" in run(
+        "classes", *corpus[:2], "--test", extra, "--vectors", folder
+    )
     only = write_lines(here / "t.jsonl", [{"id": 1, "text": "fire", "label": "new"}])
     assert "no test document's label" in run("classes", *corpus[:2], "--test", only, "--vectors", folder, status=2)
 

@@ -151,7 +151,7 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
     assert plain_mean_table(StaticQueries(taught.table, "t")) is taught.table
     with pytest.raises(BadInput, match="not means of word vectors"):
         plain_mean_table(taught)
-    with pytest.raises(DimensionMismatch, match=r"centre of \(3,\)"):
+    with pytest.raises(DimensionMismatch, match=r"centre has the shape \(3,\)"):
         StaticQueries(taught.table, "t", None, np.ones(3))
 
 

@@ -289,7 +289,7 @@ def test_a_reranker_is_judged_with_static_queries_and_their_teacher(
     )
     assert LateInteraction.load(out).info["beside"] == model.hash
     monkeypatch.setenv("RESIFT_MODEL", "resift-en")
-    assert f"beside the vectors of model {model.hash}, and not of" in resift("reranker", "use", out).stderr
+    assert f"with the vectors of model {model.hash}, but the service uses" in resift("reranker", "use", out).stderr
     monkeypatch.setenv("RESIFT_MODEL", str(tmp_path / "queries"))
     assert "evaluated with" not in resift("reranker", "use", out).stderr
 

@@ -11,8 +11,6 @@ from resift import WordVectors
 from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.errors import CorruptModel, ModelNotFound
 from resift.vectors.similarity import unit_rows
-from resift_lab.evaluation.baselines.late_interaction import CollectionScorer, some_of
-from resift_lab.fingerprints import fingerprints, fingerprints_in
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
 PARAMETERS = ScoringParameters(threshold=0.1, length_penalty=0.5, mean_length=3)
@@ -69,27 +67,12 @@ def test_empty_queries_and_documents_score_0(model: LateInteraction) -> None:
     assert model.scores("fire", ["", "?"]).tolist() == [0, 0]
 
 
-def test_scoring_a_collection_gives_the_same_scores(model: LateInteraction) -> None:
-    scorer = CollectionScorer(model, TEXTS)
-    queries = ["fire when", "qux", "", "fire 1999 army", "unheard of"]
-    expected = np.stack([model.scores(query, TEXTS) for query in queries])
-    np.testing.assert_allclose(scorer.scores(queries), expected, atol=1e-6)
-    np.testing.assert_allclose(scorer.scores(queries[::-1]), expected[::-1], atol=1e-6)
-
-
-def test_a_selection_of_prepared_documents_has_the_same_scores(model: LateInteraction) -> None:
-    prepared = model.prepare(TEXTS)
-    chosen = np.array([4, 2, 1])
-    expected = model.scores("qux fire bush", [TEXTS[position] for position in chosen])
-    np.testing.assert_allclose(model.scores("qux fire bush", some_of(prepared, chosen)), expected, atol=1e-6)
-
-
 def test_loading_restores_what_was_saved(model: LateInteraction, tmp_path: Path) -> None:
-    model.info = {"seen": "".join(fingerprints(["a", "b"]))}
+    model.info = {"seen": "0123456789ab"}
     model.save(tmp_path / "late")
     loaded = LateInteraction.load(tmp_path / "late")
     assert loaded.hash == model.hash
-    assert fingerprints_in(loaded.info) == fingerprints(["a", "b"])
+    assert loaded.info == model.info
     np.testing.assert_array_equal(loaded.scores("when fire", TEXTS), model.scores("when fire", TEXTS))
     (tmp_path / "late" / "words.txt").write_text("other", "utf-8")
     with pytest.raises(CorruptModel):

@@ -19,7 +19,6 @@ from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFou
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.weights import DEFAULT_ALPHA, Alphas
-from resift_lab.training.documents import segment_counts
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
 NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]
@@ -167,12 +166,6 @@ def test_memberships_are_harder_for_smaller_sigma() -> None:
 
 def test_heads_and_segments_determine_the_dimensions(models: dict[str, Model]) -> None:
     assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
-    model = models["segments"]
-    counts = segment_counts(model, ["fire bush flame smoke forest", "gun", ""]).toarray()
-    first, second, third = (np.flatnonzero(row) for row in counts[:3])
-    words = [{model.table.words[row] for row in segment} for segment in (first, second, third)]
-    assert words == [{"fire", "bush"}, {"flame", "smoke"}, {"forest"}]
-    assert counts[3:].sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0]
     both = models["segments and head"]
     assert "rain" in both.nearest_words(both.encode(["rain rain rain"])[0], 3)
 
@@ -248,7 +241,6 @@ def test_texts_are_split_into_segments(vectors: WordVectors, tmp_path: Path, seg
     expected = [reference_vector(model, text) for text in texts]
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
     np.testing.assert_allclose([model.encode_one(text) for text in texts], expected, atol=1e-6)
-    assert segment_counts(model, texts).shape == (3 * segments, len(vectors))
     loaded = load_model(model.save(tmp_path / "m"))
     np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
 
