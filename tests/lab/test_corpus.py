@@ -1,4 +1,4 @@
-"""Counts over a corpus against their formulas."""
+"""Tests of word counts and inverse document frequencies against their formulas."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_counts_of_ids_and_their_document_frequency() -> None:
     assert counts.toarray().tolist() == [[0, 1, 0, 2, 0], [0, 0, 0, 0, 0], [1, 0, 0, 1, 0]]
     assert counts.dtype == np.float32
     assert document_frequency(counts).tolist() == [1, 1, 0, 2, 0]
-    assert ids.tolist() == [3, 1, 3, 0, 3]  # the caller's array is not sorted in place
+    assert ids.tolist() == [3, 1, 3, 0, 3]  # the array of the caller is unchanged
     assert sparse_counts(np.zeros(0, np.int32), np.zeros(1, np.int64), 5).shape == (0, 5)
 
 

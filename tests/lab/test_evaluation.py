@@ -1,4 +1,4 @@
-"""``resift eval``: every system on every task, hybrids, and choices that make no sense."""
+"""Tests of ``resift eval``: systems, tasks, hybrid rankings, and invalid options."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def test_saved_models_and_similarities(here: Path, corpus: list[str], pairs: str
 def test_retrieval_by_hand(collection: str, folder: str) -> None:
     report = loaded("retrieval", collection, "--encoder", "bm25")
     assert (report["queries"], report["documents"], report["skipped"]) == (2, 8, 1)
-    # q1 "bush fire": document 0, and 1 has no term; q2 "war": 5, and 3 has no term. What has no term is not found: its
-    # place in the file says nothing about BM25.
+    # Relevant documents of q1 ("bush fire") are 0 and 1, of q2 ("war") 5 and 3. Documents 1 and 3 contain no query
+    # word, so BM25 does not return them.
     first, second = 1, 1 / np.log2(3)
     ndcg = [2 * first / (2 * first + second), first / (first + second)]
     assert report["ndcg@10"] == pytest.approx(np.mean(ndcg))
     assert (report["map"], report["recall@1"], report["recall@100"], report["mrr@10"]) == (0.5, 0.5, 0.5, 1)
-    # the judgements name an irrelevant document, so there are figures without those that they do not name
+    # There is a judgement of an irrelevant document, so the report has metrics that ignore hits without a judgement.
     assert report["condensed_ndcg@10"] == pytest.approx(np.mean(ndcg))
     assert 0 < report["judged@10"] <= 1
     printed = run("retrieval", collection, "--encoder", "bm25")
@@ -115,7 +115,7 @@ def test_retrieval_by_hand(collection: str, folder: str) -> None:
 
 @pytest.mark.parametrize("name", ["mean", "tfidf"])
 def test_classes_of_texts_without_a_known_word_warn(here: Path, folder: str, name: str) -> None:
-    """All their similarities are 0, and figures of a file's order would be taken for the system's."""
+    """Test a warning for queries whose similarities are all 0, so that hits are in the order of the file."""
     train = write_lines(here / "a.jsonl", [{"text": text, "label": text} for text in ("fire", "army")])
     rows = [{"text": "пожар", "label": "fire"}, {"text": "", "label": "army"}, {"text": "army", "label": "army"}]
     test = write_lines(here / "b.jsonl", rows)
@@ -126,7 +126,7 @@ def test_classes_of_texts_without_a_known_word_warn(here: Path, folder: str, nam
 
 
 def test_a_query_without_a_known_word_finds_nothing(here: Path, folder: str) -> None:
-    """All documents are equally unlike it, and the first of the file would be found first."""
+    """Test that equal similarities of 0 do not rank documents by their order in the file."""
     write_lines(here / "corpus.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(["army", "river"])])
     write_lines(here / "queries.jsonl", [{"_id": "q", "text": "пожар"}, {"_id": "r", "text": "army"}])
     (here / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\nr\t0\t1\n")
@@ -139,7 +139,7 @@ def test_hybrid_finds_what_either_misses(collection: str, folder: str) -> None:
     report = loaded("retrieval", collection, "--hybrid", "--vectors", folder, "--compare", "bm25")
     assert set(report["alone"]) == {"mean", "bm25"}
     assert report["compare"]["map"] == report["alone"]["bm25"]["map"]
-    # an index holds no counts of words: those are mixed as z-scores, where the weight 1 is for them alone
+    # Systems that count words are combined with BM25 by z-scores. A weight of 1 means the system alone.
     counted = loaded("retrieval", collection, "--hybrid", "--encoder", "tfidf", "--vectors", folder, "--alpha", "1")
     alone = counted["alone"]["tfidf"]
     assert set(RETRIEVAL) < set(alone)
@@ -155,7 +155,7 @@ def test_hybrid_is_what_is_served(here: Path, folder: str) -> None:
     read = read_collection(here)
     for alpha in (0.0, 0.5, 1.0):
         mixed, _, _ = run_hybrid(build_system("mean", folder), read, alpha, ServedSearch)
-        # what does not match is not found, however similar it is
+        # documents without the query word are not returned, even if their vectors are similar
         assert mixed.values["recall@100"].tolist() == [0.5]
 
 
@@ -187,7 +187,7 @@ def test_adapting_shows_how_far_it_is_and_why_it_was_not_done(collection: str, f
     assert ran.exit_code == 0
     assert "adapting" in ran.stderr
     assert "the vectors are not adapted" in ran.stderr
-    # a typo is told before that, and not after it
+    # an invalid system is reported before the adaptation starts
     ran = CliRunner().invoke(main, [*arguments, "--compare", "nothing"])
     assert ran.exit_code == 2
     assert "unknown encoder 'nothing'" in ran.stderr

@@ -1,4 +1,4 @@
-"""``resift eval feedback``: simulated users, residual rankings, baselines and two-topic sessions."""
+"""Tests of ``resift eval feedback``: simulated users, residual rankings, baselines and sessions on two subjects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": [
 
 
 def drawn(count: int, seed: int) -> Classes:
-    """Documents of one of two topics, two words of it and two of any."""
+    """Return documents of two words on a topic and two random words."""
     rng = np.random.default_rng(seed)
     labels = [str(label) for label in rng.choice(list(TOPICS), count)]
     anything = [word for words in TOPICS.values() for word in words]
@@ -49,7 +49,7 @@ def drawn(count: int, seed: int) -> Classes:
 
 @pytest.fixture
 def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
-    """60 documents, 20 queries."""
+    """Return labelled documents: 60 to search and 20 queries."""
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
@@ -58,7 +58,7 @@ def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
 
 @pytest.fixture
 def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
-    """40 documents, queries of one word each; a topic's documents are relevant."""
+    """Return 40 documents with queries of a single word. Documents on the word's topic are relevant."""
     found, model = drawn(40, 2), build_model("mean", vectors)
     queries = ["fire", "bush", "smoke", "army", "war"]
     topic = {word: name for name, words in TOPICS.items() for word in words}
@@ -91,7 +91,7 @@ def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordV
 
 def test_a_document_that_is_too_long_for_the_engine_is_searched_as_the_service_does(vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
-    # signs part a word of an encoded attachment into many, so that few words have more clauses than an engine takes
+    # punctuation divides a word of an encoded attachment into many terms, more than an engine allows
     attachment = " ".join("-".join(f"{chr(97 + i % 26)}{i}{j}" for i in range(40)) for j in range(50))
     texts = ["fire bush", "army war", "smoke"]
     search = ServedSearch(texts, model.encode(texts), model.similarity, model.table.idf)
@@ -134,7 +134,7 @@ def test_judged_documents_are_left_out(graded: tuple[FeedbackBench, Graded]) -> 
 def test_what_is_served_is_measured(
     graded: tuple[FeedbackBench, Graded], vectors: WordVectors, tmp_path: Path, judged: tuple[int, ...]
 ) -> None:
-    """The order of hits is the service's own, without a session and in one."""
+    """Test that hits are in the order of the service, without and with a session."""
     bench, _ = graded
     model, path = build_model("mean", vectors), str(tmp_path / "engine.db")
     with closing(SqliteEngine(path)) as engine, closing(SqliteSessionStore(path)) as store:
@@ -150,14 +150,14 @@ def test_what_is_served_is_measured(
             found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}
             ranks = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.isfinite(ranks).sum() == len(found) > 0
-            # by the hits' scores, since the last digits of a processor decide which of two equal ones is first
+            # compared by scores, because rounding decides the order of equal scores
             scores = [found[row] for row in np.argsort(-ranks, kind="stable")[: len(found)]]
             np.testing.assert_allclose(scores, sorted(scores, reverse=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["rm3", "more_like_this"])
 def test_baselines_do_not_find_what_has_none_of_their_words(graded: tuple[FeedbackBench, Graded], method: str) -> None:
-    """The search that is served does not either, so that documents' places in the file would decide between them."""
+    """Test that baselines do not rank documents without any of their words by the order of the file."""
     bench, _ = graded
     scores = scores_after(bench, method, 1, [], bench.served(1))
     assert np.isfinite(scores).tolist() == ["bush" in text.split() for text in bench.documents]
@@ -178,7 +178,7 @@ def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBe
 
 
 def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBench, Graded]) -> None:
-    """Figures are means over the others, so a report that named all queries would promise more than was measured."""
+    """Test that the report counts the queries that are not part of the means."""
     bench, task = graded
     found = bench.documents.index(next(text for text in bench.documents if "fire" in text))
     task._grades[0] = {found: 1.0}
@@ -190,7 +190,7 @@ def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBen
 
 
 def test_classes_of_one_document_have_no_figures_beyond_it(tmp_path: Path, vectors: WordVectors) -> None:
-    """A residual precision of 0 would be a figure of the data; what no label of the training file fits is told."""
+    """Test that residual metrics of a class of a single document are undefined, and unknown labels reported."""
     train = [{"text": text, "label": text} for text in ("bush fire", "army gun", "forest tree")]
     test = [*train, {"text": "smoke", "label": "of none"}]
     files = ["--train", lines(tmp_path / "train.jsonl", train), "--test", lines(tmp_path / "test.jsonl", test)]
@@ -221,7 +221,7 @@ TURNS = [
 
 @pytest.fixture
 def conversations(tmp_path: Path) -> Path:
-    """Two conversations; only turns 2 and 3 of the first come after a passage that was marked as relevant."""
+    """Return two conversations. Only turns 2 and 3 of the first follow a passage that was marked as relevant."""
     texts = ["bush fire", "flame of a forest", "smoke", "forest tree smoke", "army gun", "war soldier"]
     lines(tmp_path / "corpus.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(texts)])
     lines(tmp_path / "queries.jsonl", [{"_id": f"{who}{turn}", "text": text} for who, turn, text, _ in TURNS])
@@ -240,7 +240,7 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
     asked: list[Asked] = []
 
     class Fixed:
-        """In a session 3 and 1 are first, without one they are not."""
+        """A search whose first hits are 3 and 1 in a session, and others without a session."""
 
         def hits(self, search: Asked) -> Hits:
             asked.append(search)
@@ -253,7 +253,7 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
     system = Encoder(model.encode, "cosine", model.table)
     bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), model.table.idf)
     means = run_turns(bench, turns).means()
-    second, third = 1 / np.log2(3), 1 / np.log2(4)  # gains of the second and the third rank
+    second, third = 1 / np.log2(3), 1 / np.log2(4)  # the gains at ranks 2 and 3
     assert means == pytest.approx(
         {
             "ndcg@5": (1 + second) / 2,
@@ -312,14 +312,14 @@ def test_malformed_turns(conversations: Path, line: dict[str, Any] | None, messa
 
 
 def run(*arguments: str, status: int = 0) -> str:
-    """What ``resift eval feedback`` prints."""
+    """Run ``resift eval feedback`` and return its output."""
     result = CliRunner().invoke(main, ["eval", "feedback", *arguments])
     assert result.exit_code == status, result.output
     return result.stdout if status == 0 else result.output
 
 
 def lines(path: Path, records: list[dict[str, Any]]) -> str:
-    """JSON lines."""
+    """Write rows as JSON lines, and return the path."""
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     return str(path)
 
@@ -339,12 +339,14 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert report["encoder"] == "adapted"
     plain = json.loads(run(*arguments, "--encoder", "mean", "--method", "ridge", "--json"))
     assert plain["encoder"] == "mean"
-    assert plain["compare"]["map11"] != report["compare"]["map11"]  # what is adapted begins with a codebook's ranking
+    assert (
+        plain["compare"]["map11"] != report["compare"]["map11"]
+    )  # the first ranking of adapted vectors comes from a codebook
     assert "ridge+lexical" in run(*arguments, "--set", "noise=0.3", "--set", "rounds=2")
     carried = json.loads(run(*arguments, "--topics", "--json"))
     assert set(carried["related"]) == {"queries", "all_judged", "before", "after", "whole"}
     assert "unrelated" in run(*arguments, "--topics")
-    # before anything is read: adapting takes a while
+    # reported before the adaptation, which takes a while
     assert "unknown method 'magic'" in run("--train", "nowhere", "--test", "nowhere", "--method", "magic", status=2)
     for wrong in (["--method", "magic"], ["--set", "noise=2"], ["--set", "rounds=0"]):
         assert "expected" in run(*arguments, *wrong, status=2)
@@ -370,8 +372,8 @@ def test_where_the_judgements_name_irrelevant_documents_others_are_passed_over()
 def test_a_condensed_figure_leaves_out_what_nobody_judged() -> None:
     grades = {0: 0.0, 2: 1.0, 4: 1.0}
     task = Graded(Collection("c", [str(i) for i in range(14)], ["fire"] * 14, ["q"], ["fire"], [grades], 0))
-    scores = np.r_[14.0:1.0:-1, -np.inf]  # in the order of the file; the last one is not found
+    scores = np.r_[14.0:1.0:-1, -np.inf]  # in the order of the file, without the last document
     figures = dict(zip(task.metrics, task.measure(0, scores, [2]), strict=True))
-    assert figures["condensed_ndcg@10"] == pytest.approx(1 / np.log2(3))  # the second of 0 and 4
-    assert figures["ndcg@10"] == pytest.approx(1 / np.log2(5))  # the fourth of 0, 1, 3 and 4
+    assert figures["condensed_ndcg@10"] == pytest.approx(1 / np.log2(3))  # rank 2 of 0 and 4
+    assert figures["ndcg@10"] == pytest.approx(1 / np.log2(5))  # rank 4 of 0, 1, 3 and 4
     assert figures["judged@10"] == pytest.approx(0.2)

@@ -1,4 +1,4 @@
-"""``resift export`` and training from UBI: what sessions and clients judged, in other tools' formats, and back."""
+"""Tests of ``resift export``: judgements of sessions and clicks, in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIST = {"name": "n", "judgmentRatings": [{"query": "fire", "ratings": [{"docId":
 def filled(
     here: Path, engine_url: str, index: str, model: Model, ubi_names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """An index, what two sessions marked in it, and what three clients clicked, one of them nothing."""
+    """Create an index, sessions with marks, and a UBI log with clicks, and return the name of the index."""
     engine = open_engine(engine_url)
     assert Indexer(engine, model, index, DeadLetters(here / "dead")).run(RECORDS, ["text"]).dead == 0
     engine.close()
@@ -60,19 +60,19 @@ def _clicked(action: str, id: str, ordinal: int, client: str, **fields: Any) -> 
 
 
 def resift(*arguments: str | Path, status: int = 0) -> Result:
-    """The result of a command that ends so."""
+    """Run a command that must end with this status, and return its result."""
     ran = CliRunner().invoke(main, list(map(str, arguments)))
     assert ran.exit_code == status, ran.output
     return ran
 
 
 def exported(*arguments: str | Path) -> Any:
-    """What a command writes to standard output."""
+    """Return the JSON that ``resift export`` prints."""
     return json.loads(resift("export", *arguments).stdout)
 
 
 def ratings(body: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The ratings of a judgement list."""
+    """Return the ratings of a judgement list, by query and document."""
     rated = {one["query"]: one["ratings"] for one in body["judgmentRatings"]}
     return {query: {each["docId"]: each["rating"] for each in found} for query, found in rated.items()}
 
@@ -129,7 +129,7 @@ def test_an_earlier_export_is_replaced_and_no_other_folder(filled: str, here: Pa
     assert (here / "out" / "qrels.txt").read_text("utf-8") != before
     resift("export", "judgments", filled, "--format", "beir", "--out", "out")
     assert {path.name for path in (here / "out").iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels", "resift.json"}
-    for name in ("resift.json", "dataset.json"):  # neither is a collection of BEIR's, with a file of its own or without
+    for name in ("resift.json", "dataset.json"):  # a folder of BEIR's without our marker file is not replaced
         (here / "out" / "resift.json").replace(here / "kept")
         if name != "resift.json":
             (here / "out" / name).write_text("{}")

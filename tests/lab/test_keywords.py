@@ -1,4 +1,4 @@
-"""Keywords by RAKE, and the noise of a hurried person."""
+"""Tests of RAKE's keywords and of typing errors."""
 
 from __future__ import annotations
 

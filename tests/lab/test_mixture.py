@@ -1,4 +1,4 @@
-"""Mixtures of word vectors: weights, aggregates, idf, and rows by spelling."""
+"""Tests of mixtures of word vectors: weights, aggregates, idf, and vectors from spelling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXTS = ["the fire in the bush", "the army and the gun", "the rain", "zzyzx fire
 
 @pytest.fixture
 def tables() -> list[WordVectors]:
-    """Two tables of three dimensions that share some words."""
+    """Return two tables of three dimensions that share some words."""
     rng = np.random.default_rng(0)
     first, second = (rng.normal(size=(4, 3)).astype(np.float32) for _ in range(2))
     return [WordVectors(["the", "fire", "bush", "army"], first), WordVectors(["fire", "the", "rain", "gun"], second)]

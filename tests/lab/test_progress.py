@@ -1,4 +1,4 @@
-"""Several stages of a training, reported as one."""
+"""Tests of progress reports of trainings with several stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log, replayed: what is read of it, what is compared, and how sure one can be of what comes out."""
+"""Tests of log replay: sampling, replaying, confidence intervals, and the commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
 
 
 def done(action: str, client: str, search: str, document: str, at: float, ordinal: int | None = None) -> UbiEvent:
-    """What a client did with a hit."""
+    """Return an event of a client."""
     return UbiEvent(action, client, "", search, document, "", ordinal, at, f"text of {search}")
 
 
@@ -47,7 +47,7 @@ def test_a_client_is_drawn_with_all_its_events_or_not_at_all() -> None:
     assert 5 <= len(sample.of_client) <= 10
     assert 0 < sample.share < 1
     assert sample.events == 1000
-    # of whatever order the log is
+    # the order of events in the log does not matter
     random.Random(1).shuffle(events)
     assert sample_clients(events, ACTIONS, searches=100).of_client.keys() == sample.of_client.keys()
     assert sample_clients(events, ACTIONS, searches=100, seed=1).of_client.keys() != sample.of_client.keys()
@@ -94,7 +94,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path, text: str | None, mess
 
 
 def log_of(*texts: str) -> Log:
-    """A log of documents a to z, whose queries have these texts, q0, q1, …"""
+    """Return a log with documents a to z, and queries q0, q1, … with these texts."""
     queries = {f"q{n}": UbiQuery(text) for n, text in enumerate(texts)}
     return Log("news", queries, {(id, ""): id for id in "abcdefghijklmnopqrstuvwxyz"}, ACTIONS, 3600.0)
 
@@ -117,7 +117,7 @@ def test_a_click_is_ranked_by_what_its_client_had_clicked_before() -> None:
     ]
     skipped = Skipped()
     found = list(replay("anna", events, log_of("fire", "war"), rank, skipped))
-    # q1 counts from 1, the first search has no session, b is known by then, and an hour later nothing is
+    # ordinals of q1 start at 1; q0 has no session; b was clicked before; an hour later, earlier clicks do not count
     assert found == [Observation("anna", 2, 1, 3, 1), Observation("anna", 26, 1, None, None)]
     ((text, judged),) = asked
     assert text == "war"
@@ -126,7 +126,7 @@ def test_a_click_is_ranked_by_what_its_client_had_clicked_before() -> None:
 
 
 def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Observation]:
-    """Clicks of clients who differ in how much they gain: of 1 in 3 documents the rank is another one."""
+    """Return simulated clicks. A session changes a third of the ranks, by a different amount for each client."""
     found = []
     for client in range(clients):
         own = gain + 0.3 * rng.normal()
@@ -139,7 +139,7 @@ def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Obser
 
 
 def test_a_difference_is_found_and_none_is_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_GROUPS", {"all": report._GROUPS["all"]})  # the first row, and none of the others
+    monkeypatch.setattr(report, "_GROUPS", {"all": report._GROUPS["all"]})  # only in the first row
     differences = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
     assert sum(row.interval[0] > 0 for row in differences) >= 18
     nothing = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.0))["all"] for n in range(100)]
@@ -148,7 +148,7 @@ def test_a_difference_is_found_and_none_is_where_there_is_none(monkeypatch: pyte
 
 def test_swapped_rankings_say_how_often_intervals_are_wrong() -> None:
     assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
-    assert rows_of([Observation("a", 2, 1, 2, 1)])["all"].interval == (-1, 1)  # of one client nothing is known
+    assert rows_of([Observation("a", 2, 1, 2, 1)])["all"].interval == (-1, 1)  # a single client gives no interval
 
 
 def test_a_click_below_counts_more_where_places_are_weighted() -> None:
@@ -167,7 +167,7 @@ def test_a_click_below_counts_more_where_places_are_weighted() -> None:
 
 @pytest.fixture
 def news(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
-    """An index of forty documents, half of them of each topic, which one word finds alike."""
+    """Index forty documents on two topics, which all contain the word "tree"."""
     texts = {id: f"tree {TOPICS[id.split('-')[0]]}" for id in DOCUMENTS}
     records = [Record("f", n, id, {"text": text, "sku": f"s-{id}"}) for n, (id, text) in enumerate(texts.items())]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
@@ -175,7 +175,7 @@ def news(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
 
 
 def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[str, float, list[str], str]]:
-    """Two searches of each client, in each of which a hit is clicked: ``loyal`` clients stay with their topic."""
+    """Yield two searches with a click for each client. ``loyal`` clients click only documents on their topic."""
     for client in range(clients):
         topic, clicked = rng.choice(list(TOPICS)), set[str]()
         for n in range(2):
@@ -204,7 +204,7 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     assert (row.interval[1] < 0) is False
     own = {"query": {"bool": {"must": {"match": {"text": "%SearchText%"}}}}, "aggs": {"n": {"terms": {"field": "sku"}}}}
     assert resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
-    engine.tune(news, Tuning(words=0, strength=0))  # sessions that say nothing
+    engine.tune(news, Tuning(words=0, strength=0))  # searches in which sessions make no difference
     tuned = resift_lab.tune(news, tmp_path / "log.csv", engine_url, model=model)
     assert tuned.changed == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
     assert resift_lab.tune(news, None, engine_url, model=model).tuning == tuned.tuning

@@ -1,4 +1,4 @@
-"""The hashed retriever against DrQA's formulas, and MurmurHash3 against known values."""
+"""Tests of the hashed retriever against DrQA's formulas, and of MurmurHash3 against known values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we compute ourselves, against libraries that compute it too: gradients and Adam of torch, SciPy's k-means."""
+"""Comparisons of our own gradients, Adam and k-means with PyTorch and SciPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resift.feedback.mask import adam, spherical_entropy
 def torch_entropy(
     mask: torch.Tensor, z: torch.Tensor, labels: torch.Tensor, centres: torch.Tensor, m: float
 ) -> torch.Tensor:
-    """Passalis and Tefas, eqs. 4 to 13, written out."""
+    """Return the entropy, computed from the definition (Passalis and Tefas 2018, equations 4 to 13)."""
     s = mask * z
     distance = 1 - torch.nn.functional.cosine_similarity(s[:, None], centres[None], dim=2, eps=1e-12)
     w = torch.softmax(-distance / m, dim=1)

@@ -1,4 +1,4 @@
-"""Static models of others, whose packages are the oracle: model2vec, and sentence-transformers' StaticEmbedding."""
+"""Tests of static models against model2vec and the StaticEmbedding of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BERT = ["[PAD]", "[UNK]", "the", "burn", "##ing", "##s", "un", "##burn", "##t", 
 
 
 def bert_tokenizer() -> Any:
-    """WordPiece, as BERT splits texts."""
+    """Return a WordPiece tokenizer, as in BERT."""
     words = [*BERT, *(word for words in SUBJECTS.values() for word in words.split() if word not in BERT)]
     made = tokenizers.Tokenizer(
         tokenizers.models.WordPiece({word: id for id, word in enumerate(words)}, unk_token="[UNK]")
@@ -55,7 +55,7 @@ def bert_tokenizer() -> Any:
 
 
 def unigram_tokenizer() -> Any:
-    """Unigram with a metaspace, as multilingual models split texts."""
+    """Return a Unigram tokenizer with a metaspace, as in multilingual models."""
     letters = [(letter, -6.0) for letter in "abcdefghijklmnopqrstuvwxyz▁"]
     words = [(f"▁{word}", -3.0) for words in SUBJECTS.values() for word in words.split()]
     made = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", -9.0), *words, ("ing", -4.0), *letters], unk_id=0))
@@ -65,7 +65,7 @@ def unigram_tokenizer() -> Any:
 
 
 def byte_tokenizer() -> Any:
-    """Byte-level BPE, which leaves nothing unknown."""
+    """Return a byte-level BPE tokenizer, which has no unknown text."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
     made.decoder = tokenizers.decoders.ByteLevel()
@@ -78,7 +78,7 @@ TOKENIZERS = {"wordpiece": bert_tokenizer, "unigram": unigram_tokenizer, "bytes"
 
 
 def rows_for(tokenizer: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Rows of different lengths."""
+    """Return random vectors of different lengths for all pieces."""
     rng = np.random.default_rng(0)
     size = tokenizer.get_vocab_size()
     return (rng.normal(size=(size, 12)) * rng.uniform(0.1, 3, (size, 1))).astype(np.float32)
@@ -86,26 +86,26 @@ def rows_for(tokenizer: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 @pytest.fixture(params=TOKENIZERS)
 def static(request: pytest.FixtureRequest) -> Any:
-    """A model of model2vec."""
+    """Return a model of model2vec."""
     tokenizer = TOKENIZERS[request.param]()
     return model2vec.StaticModel(rows_for(tokenizer), tokenizer, normalize=True, max_length=None)
 
 
 @pytest.fixture
 def pieces(tmp_path: Path) -> WordVectors:
-    """The words that are one piece each of a static model, whose folder is ``static``."""
+    """Save a static model in the folder ``static``, and return the table of its whole words."""
     tokenizer = bert_tokenizer()
     model2vec.StaticModel(rows_for(tokenizer), tokenizer).save_pretrained(tmp_path / "static")
     return read_static(tmp_path / "static")
 
 
 def clean(texts: list[str]) -> list[str]:
-    """What the packages of others take of texts."""
+    """Replace lone surrogates, which the other packages reject."""
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
 def resift(*arguments: object) -> Result:
-    """What a command prints, and how it ends."""
+    """Run a command and return its result."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
@@ -121,7 +121,7 @@ def test_model2vec_gives_the_same_vectors(tmp_path: Path, static: Any) -> None:
 def test_what_model2vec_makes_smaller(tmp_path: Path, dtype: str) -> None:
     tokenizer = bert_tokenizer()
     rows = rows_for(tokenizer)
-    mapping = np.arange(len(rows)) % 9  # a vocabulary of few rows, with weights, as its quantization makes one
+    mapping = np.arange(len(rows)) % 9  # several pieces share a row and have weights, as after model2vec's quantization
     weights = np.linspace(0.1, 2, len(rows)).astype(np.float32)
     few = model2vec.quantization.quantize_embeddings(rows[:9], model2vec.quantization.DType(dtype))
     oracle = model2vec.StaticModel(
@@ -136,7 +136,7 @@ def test_what_model2vec_makes_smaller(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_sentence_transformers_gives_the_same_similarities(tmp_path: Path, kind: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch and its like say on import
+        warnings.simplefilter("ignore")  # warnings on import
         sentence_transformers = pytest.importorskip("sentence_transformers")
         modules = pytest.importorskip("sentence_transformers.models")
         tokenizer = TOKENIZERS[kind]()
@@ -144,7 +144,7 @@ def test_sentence_transformers_gives_the_same_similarities(tmp_path: Path, kind:
         oracle = sentence_transformers.SentenceTransformer(modules=[module], device="cpu")
         oracle.save(str(tmp_path / "static"))
         theirs = oracle.encode(IN_WORDS, normalize_embeddings=True)
-    # unknown pieces count here, and in model2vec they do not
+    # sentence-transformers counts unknown pieces, model2vec does not
     ours = build_model("mean", read_static(tmp_path / "static", WORDS)).encode(IN_WORDS)
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
 
@@ -169,7 +169,7 @@ def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors) 
     table = quantized(vectors)
     texts = [*TEXTS, " ".join(vectors.words[:9]).upper(), "ＦＩＲＥ ﬁre x²y don't A_B ΣΟΦΟΣ नमस्ते e\u0301té"]
     write_model2vec(table, tmp_path / "out")
-    write_model2vec(table, tmp_path / "out")  # over an earlier one
+    write_model2vec(table, tmp_path / "out")  # replaces the first
     ours = build_model("mean", table).encode(texts)
     theirs = model2vec.StaticModel.from_pretrained(tmp_path / "out").encode(clean(texts))
     np.testing.assert_allclose(theirs, ours, atol=1e-3)
@@ -184,7 +184,7 @@ def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors) 
 
 def test_an_export_takes_no_other_folders_place(tmp_path: Path, vectors: WordVectors, pieces: WordVectors) -> None:
     with pytest.raises(BadInput, match="other files"):
-        write_model2vec(vectors, tmp_path / "static")  # a model that somebody else has made
+        write_model2vec(vectors, tmp_path / "static")  # a folder that we did not write
     assert len(read_static(tmp_path / "static")) == len(pieces)
 
 

@@ -1,4 +1,4 @@
-"""Training a reranker on judged queries: gradients, splits, what it learns, when it refuses, and the command."""
+"""Tests of the training of a reranker: gradients, splits, quality, rejections, and the command."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ FILLER = ["lorem", "ipsum", "dolor", "sit", "amet", "elit"]
 
 
 def collection() -> Collection:
-    """Documents in pairs that share their subject; one tells a year, one a place, and "when" and "where" ask for them.
+    """Return documents in pairs on the same subject, with queries for each.
 
-    Every document is asked for twice, so nothing but the question word tells which of the two is wanted.
+    A document of a pair contains a year, the other a place. Only the question word, "when" or "where", distinguishes
+    the queries for them.
     """
     rng = np.random.default_rng(0)
     documents, queries, grades = [], [], []
@@ -56,7 +57,7 @@ def collection() -> Collection:
 
 @pytest.fixture(scope="module")
 def table() -> WordVectors:
-    """Sixteen dimensions in which years are alike, places are alike, and question words know of neither."""
+    """Return word vectors in which years are similar, places are similar, and question words are random."""
     rng = np.random.default_rng(1)
     words = ["when", "where", "was", *FILLER, *(f"s{i}{side}" for i in range(PAIRS) for side in "ab")]
     rows = rng.normal(size=(len(words) + 14, 16))
@@ -69,7 +70,7 @@ def table() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def served(table: WordVectors) -> Served:
-    """The collection as it is served with the mean of the table's vectors."""
+    """Return searches of the collection with the mean of the word vectors."""
     model = build_model("mean", table)
     return served_by(ServedSearch, Encoder(model.encode, alpha=model.alpha), collection().documents)
 
@@ -85,7 +86,7 @@ def options(**changes: float) -> LateInteractionOptions:
 
 
 def folder(path: Path, judged: dict[str, list[int]]) -> Path:
-    """A BEIR folder of :func:`collection`, with judgement files of some of its queries."""
+    """Write :func:`collection` as a folder in BEIR's layout, with judgement files of some of its queries."""
     found = collection()
     (path / "qrels").mkdir(parents=True)
     lines = [json.dumps({"_id": i, "text": t}) for i, t in zip(found.document_ids, found.documents, strict=True)]
@@ -192,7 +193,7 @@ def test_it_is_judged_by_what_is_served_without_it(mixed: WordVectors) -> None:
     def right(query: str) -> Hits:
         return Hits(np.array([answers[query], answers[query] ^ 1]), np.array([1e9, 1.0]), 100)
 
-    # far better than BM25, and yet no better than what its users have already
+    # the reranker is far better than BM25, but not better than the search without it
     _, report = train_reranker(SplitCollection(found, split, False), mixed, right, options())
     systems = report["systems"]
     assert systems["trained"]["ndcg@10"] == systems["vectors"]["ndcg@10"] == 1 > systems["bm25"]["ndcg@10"]
@@ -205,7 +206,7 @@ def test_a_gain_that_is_likely_chance_is_none(mixed: WordVectors) -> None:
     wrong = found.queries[-1]
 
     def nearly(query: str) -> Hits:
-        # one query of all has something to gain
+        # a single query can be improved
         ranking = [hits[query], hits[query] ^ 1][:: -1 if query == wrong else 1]
         return Hits(np.array(ranking), np.array([1.0, 0.999] if query == wrong else [1e9, 1.0]), 100)
 

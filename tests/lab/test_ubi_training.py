@@ -1,4 +1,4 @@
-"""Training a reranker on what clients clicked, by UBI's log."""
+"""Tests of the training of a reranker on clicks in a UBI log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["table"]
 
 
 def fill(log: UbiLog, queries: int) -> None:
-    """Of each query of the collection, the wrong document of its pair above the right one, which is clicked."""
+    """Add a search for each query of the collection, in which the right document is clicked at position 2."""
     found = collection()
     asked = list(enumerate(zip(found.queries, found.grades, strict=True)))[:queries]
     log.add(QUERIES, [query(text, f"q{n}", client_id=f"c{n}") for n, (text, _) in asked])
@@ -38,7 +38,7 @@ def fill(log: UbiLog, queries: int) -> None:
 
 
 def index_collection(url: str, index: str, model: Model, folder: Path) -> None:
-    """The collection's documents, each with a name beside its id."""
+    """Index the documents of the collection, with a field ``sku`` that identifies each."""
     found, engine = collection(), open_engine(url)
     pairs = enumerate(zip(found.document_ids, found.documents, strict=True))
     records = [Record("f", n, id, {"text": text, "sku": f"sku{n}"}) for n, (id, text) in pairs]

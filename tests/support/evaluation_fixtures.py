@@ -1,4 +1,4 @@
-"""Small test collections in files, and what ``resift eval`` prints of them."""
+"""Fixtures with small test collections in files, and functions that run ``resift eval``."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": [
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
+    """Change to an empty folder and return its path."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def folder(here: Path, vectors: WordVectors) -> str:
-    """Saved word vectors."""
+    """Return a folder with word vectors."""
     return str(vectors.save(here / "vectors"))
 
 
 @pytest.fixture
 def corpus(here: Path) -> list[str]:
-    """--train and --test."""
+    """Write two files of labelled documents, and return the options --train and --test."""
     train = write_lines(here / "train.jsonl.gz", documents(40, 0))
     return ["--train", train, "--test", write_lines(here / "test.jsonl", documents(15, 1))]
 
 
 @pytest.fixture
 def pairs(here: Path) -> str:
-    """Sentence pairs of two tasks."""
+    """Write a file of sentence pairs of two tasks, and return its path."""
     rng = np.random.default_rng(3)
     lines = ["task\tscore\tsentence1\tsentence2"]
     for i in range(40):
@@ -52,7 +52,10 @@ def pairs(here: Path) -> str:
 
 @pytest.fixture
 def collection(here: Path) -> str:
-    """A BEIR folder with a query without judgements; some relevant documents share no word with the query."""
+    """Write a folder in BEIR's layout, and return its path.
+
+    A query has no judgements. Some relevant documents share no word with the query.
+    """
     folder = here / "beir"
     (folder / "qrels").mkdir(parents=True)
     texts = [
@@ -75,8 +78,8 @@ def collection(here: Path) -> str:
 
 
 def run(*arguments: str, status: int = 0) -> str:
-    """What ``resift eval …`` prints, an error's message if it fails."""
-    from resift.cli.main import main  # not above: this file is loaded for every test
+    """Run ``resift eval`` and return its output, or the error message if it fails."""
+    from resift.cli.main import main  # imported here, because every test loads this file
 
     result = CliRunner().invoke(main, ["eval", *arguments])
     assert result.exit_code == status, result.output
@@ -84,20 +87,20 @@ def run(*arguments: str, status: int = 0) -> str:
 
 
 def loaded(*arguments: str) -> dict[str, Any]:
-    """The one JSON object that ``--json`` prints."""
+    """Run ``resift eval`` with ``--json`` and return the JSON."""
     found: dict[str, Any] = json.loads(run(*arguments, "--json"))
     return found
 
 
 def write_lines(path: Path, records: list[dict[str, Any]]) -> str:
-    """JSON lines, packed if the name says so."""
+    """Write rows as JSON lines, compressed if the name ends in .gz, and return the path."""
     data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return str(path)
 
 
 def documents(count: int, seed: int) -> list[dict[str, Any]]:
-    """Labelled documents of a topic's words, with words of no topic."""
+    """Return labelled documents with words on a topic and other words."""
     rng = np.random.default_rng(seed)
     return [
         {
