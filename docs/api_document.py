@@ -315,10 +315,10 @@ def _schemas() -> Schema:
     kinds = [
         operation.answer for operation in OPERATIONS.values() if isinstance(operation.answer, type(msgspec.Struct))
     ]
-    _, made = msgspec.json.schema_components(
+    _, components = msgspec.json.schema_components(
         [*requests, PipelineOptions, *kinds, answers.Error], ref_template=_TEMPLATE
     )
-    schemas: Schema = _without_links(made)
+    schemas: Schema = _without_links(components)
     for schema in schemas.values():
         schema["description"] = _description(schema.get("description"))
     for kind in [*requests, PipelineOptions]:

@@ -320,5 +320,7 @@ def _session_output(session: dict[str, Any]) -> SessionOutput:
         }
         for judged in learned["because"]
     ]
-    towards, away, asked = (", ".join(learned[name]) for name in ("towards", "away", "asked"))
-    return SessionOutput(session=session["session"], marks=marks, towards=towards, away_from=away, also_asked=asked)
+    towards, away, also_asked = (", ".join(learned[name]) for name in ("towards", "away", "asked"))
+    return SessionOutput(
+        session=session["session"], marks=marks, towards=towards, away_from=away, also_asked=also_asked
+    )
