@@ -1,1 +1,1 @@
-"""The command line: each command reads its options, calls a function or two, and prints."""
+"""The command line interface."""

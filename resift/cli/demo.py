@@ -1,4 +1,4 @@
-"""The demonstration: what marking hits does to packaged questions over packaged passages, and the page over them."""
+"""The command ``resift demo``, which shows how marking hits changes searches over packaged documents."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ INDEX = PASSAGES.index
 
 
 def _run(url: str, folder: str, demo: Demo) -> list[str]:
-    """Index the documents, print the transcript, and give the questions for the page."""
-    with library.open(url, sessions=f"{folder}/sessions.db") as opened:
-        opened.engine.drop_if_exists(demo.index)
-        letters = DeadLetters(Path(folder, "demo.dead.jsonl"))
+    """Index the documents and print the transcript. Return the example questions for the search page."""
+    with library.open(url, sessions=f"{folder}/sessions.db") as demo_library:
+        engine, model = demo_library.engine, demo_library.model
+        engine.drop_if_exists(demo.index)
+        dead_letters = DeadLetters(Path(folder, "demo.dead.jsonl"))
         documents = iter(Files([corpus_file(demo)]))
-        report = Indexer(opened.engine, opened.model, demo.index, letters).run(documents, demo.fields)
+        report = Indexer(engine, model, demo.index, dead_letters).run(documents, demo.fields)
         click.echo(
             f"{report.indexed} documents indexed in {report.seconds:.2f} s "
-            f"({opened.engine.ping()}; model {opened.model.name}, {opened.model.dim} dimensions)"
+            f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
         )
-        return play(opened.index(demo.index), demo, click.echo)
+        return play(demo_library.index(demo.index), demo, click.echo)
 
 
 @click.command(epilog="Example: resift demo shop --engine opensearch")
@@ -40,22 +41,24 @@ def _run(url: str, folder: str, demo: Demo) -> list[str]:
     default="sqlite",
     show_default=True,
     metavar="sqlite|opensearch|URL",
-    help="opensearch: OPENSEARCH_URL or port 9200.",
+    help="Engine to use; 'opensearch' stands for OPENSEARCH_URL or port 9200 of this machine.",
 )
 @port_option
-@click.option("--no-serve", is_flag=True, help="End after the transcript.")
+@click.option("--no-serve", is_flag=True, help="Exit after the transcript, without serving the search page.")
 def demo(what: str, engine: str, port: int, no_serve: bool) -> None:
-    """Index 447 passages, or 288 products of a shop, show how marks change a search, and serve the search page."""
+    """Index 447 passages or 288 shop products, show how marks change a search, and serve the search page."""
     metrics = nullcontext() if no_serve else serve.shared_metrics()
-    # The service reads words for its suggestions in a thread of its own, which may touch the files until the very end.
+    # A background thread of the service reads words for its suggestions, and may access the files until the end.
     temporary = tempfile.TemporaryDirectory(prefix="resift-demo-", ignore_cleanup_errors=True)
     with temporary as folder, metrics:
         cluster = os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200")
         url = {"sqlite": f"{folder}/demo.db", "opensearch": cluster}.get(engine, engine)
-        shown = PRODUCTS if what == "shop" else PASSAGES
-        examples = _run(url, folder, shown)
+        selected = PRODUCTS if what == "shop" else PASSAGES
+        examples = _run(url, folder, selected)
         if not no_serve:
-            click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index={shown.index} (Ctrl-C ends)")
-            settings = {"RESIFT_ENGINE": url, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": shown.index}
-            settings["RESIFT_PAGE_FIELDS"] = ",".join(f"example={one}" for one in examples if "," not in one)
+            click.echo(f"\nSearch page: http://127.0.0.1:{port}/?index={selected.index} (Ctrl-C stops)")
+            settings = {"RESIFT_ENGINE": url, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": selected.index}
+            settings["RESIFT_PAGE_FIELDS"] = ",".join(
+                f"example={question}" for question in examples if "," not in question
+            )
             serve.run(settings, "127.0.0.1", port, 2)

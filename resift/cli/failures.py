@@ -1,4 +1,4 @@
-"""How commands fail: one message, what was expected instead, and an exit status that says whose fault it is."""
+"""Error handling of commands: each failure prints a message and sets an exit status that tells its cause."""
 
 from __future__ import annotations
 
@@ -16,37 +16,50 @@ import click
 from resift.cli.lazy import LazyGroup
 from resift.errors import BadInput, ModelMismatch, NotFound, ResiftError, shorten
 
-FAILED, WRONG_ARGUMENTS, PROBLEMS_FOUND, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+# Exit statuses.
+FAILED = 1
+WRONG_ARGUMENTS = 2
+PROBLEMS_FOUND = 3  # the command finished, but reported a problem
+INTERRUPTED = 130  # by Ctrl-C
+TERMINATED = 143  # by SIGTERM
 
 
 class Failure(click.ClickException):
-    """A message on stderr, and what was expected on a line of its own."""
+    """An error with a message and, on a second line, what was expected.
+
+    Args:
+        message: The message.
+        expected: What was expected, or None.
+        status: The exit status of the command.
+    """
 
     def __init__(self, message: str, expected: str | None = None, status: int = FAILED) -> None:
-        # one line each, whatever the message quotes
+        # Join lines, because the message may quote text with line breaks.
         super().__init__("\n  expected: ".join(" ".join(part.split()) for part in (message, expected) if part))
-        self.exit_code = status  # type: ignore[misc]  # click reads it of the object, and calls it a class variable
+        # click reads exit_code from the instance, but declares it as a class variable.
+        self.exit_code = status  # type: ignore[misc]
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message, whose first word is red on a terminal."""
+        """Print the message to stderr. "Error:" is red on a terminal."""
         text = f"{click.style('Error:', fg='red', bold=True)} {self.format_message()}"
         click.echo(text, file=file or sys.stderr, color=_colours())
 
 
 class Resift(LazyGroup):
-    """A group whose commands end with a message on stderr and an exit status of this module, however they fail."""
+    """A command group that converts all errors to a message on stderr and an exit status of this module."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Raises ClickException, which prints the message, in place of our errors and the system's.
+        """Run a command, without colours if NO_COLOR is set (https://no-color.org).
 
-        Without colours where NO_COLOR is set (https://no-color.org).
+        Raises:
+            ClickException: In place of Resift's errors and errors of the operating system. click prints its message.
         """
         ctx.color = _colours()
         try:
             with _termination():
                 return super().invoke(ctx)
         except ResiftError as error:
-            # a full disk is no fault of the arguments
+            # A full disk is not an error of the arguments.
             is_full = getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
             wrong = isinstance(error, (BadInput, NotFound, ModelMismatch)) and not is_full
             message = str(shorten(error.message, 2000))
@@ -57,20 +70,20 @@ class Resift(LazyGroup):
         except MemoryError as error:
             raise Failure(f"not enough memory: {error}", "smaller numbers or less data") from error
         except OSError as error:
-            if error.errno == errno.EPIPE:  # click ends silently where the reader of a pipe has gone
+            if error.errno == errno.EPIPE:  # click exits silently if the reader of a pipe is closed
                 raise
-            named = f"{error.filename}: " if error.filename else ""
-            raise Failure(f"{named}{error.strerror or error}") from error
+            file = f"{error.filename}: " if error.filename else ""
+            raise Failure(f"{file}{error.strerror or error}") from error
 
 
 def _colours() -> bool | None:
-    """False where no colours are wanted; None leaves it to whether there is a terminal."""
+    """Return False if NO_COLOR is set, and otherwise None, with which click decides."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager
 def _termination() -> Iterator[None]:
-    """Let SIGTERM end the process as an exception does, so that files are closed and temporary folders deleted."""
+    """Convert SIGTERM to an exception inside the block, so that files are closed and temporary folders are deleted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,8 +91,8 @@ def _termination() -> Iterator[None]:
     def end(signum: int, frame: Any) -> None:
         raise SystemExit(TERMINATED)
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous = signal.signal(signal.SIGTERM, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

@@ -1,4 +1,4 @@
-"""The processes of ``resift serve``: gunicorn, configured by code, with workers of our own kind."""
+"""The gunicorn server of ``resift serve``, configured in code and with Resift's own worker class."""
 
 from __future__ import annotations
 
@@ -25,17 +25,22 @@ from resift.reranker.request_log import formatter, log_to_stderr
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
-    """Serves on the address of a socket that is bound; ``workers`` processes share the model's memory.
+    """A gunicorn server on a bound socket. Its worker processes share the memory of the model.
 
-    The application is made when this is run. It is configured by the environment.
+    The application is created from the environment's settings when the server runs.
+
+    Args:
+        bound: The bound socket.
+        workers: The number of worker processes.
     """
 
     def __init__(self, bound: socket.socket, workers: int) -> None:
-        self._descriptor, self._workers = bound.detach(), workers
+        self._descriptor = bound.detach()
+        self._workers = workers
         super().__init__()
 
     def load_config(self) -> None:
-        """Tell gunicorn its settings."""
+        """Set gunicorn's settings."""
         options = {
             "bind": f"fd://{self._descriptor}",
             "workers": self._workers,
@@ -46,28 +51,34 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "child_exit": lambda server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
         }
         for name, value in options.items():
-            # older versions of gunicorn lack some of these
+            # Older versions of gunicorn lack some of these settings.
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        """The application."""
+        """Create the application."""
         config = Config.from_environment()
         log_to_stderr(config.log)
         app = create_app(config)
         model = app.extensions["resift"].model
-        told = f"{_shown(config.engine)}, sessions in {_shown(config.store)}, model {model.name} ({model.hash})"
-        # gunicorn's log, since ours tells of faults alone
-        logging.getLogger("gunicorn.error").info("Documents in %s", told)
-        # The frequent words' rows, which explanations compare: what is in memory now is shared by all workers.
+        setup = f"{_location(config.engine)}, sessions in {_location(config.store)}, model {model.name} ({model.hash})"
+        # Use gunicorn's log, because Resift's own log only contains problems.
+        logging.getLogger("gunicorn.error").info("Documents in %s", setup)
+        # Load the vectors of frequent words, which explanations need, so that all workers share them.
         app.extensions["resift"].model.nearest_words(np.zeros(model.dim))
-        # Else each full collection would go through all of it, copy what is shared, and have searches wait for 80 ms.
+        # Exclude all objects from garbage collection. Otherwise each full collection would traverse them, copy the
+        # shared memory, and delay searches by 80 ms.
         gc.collect()
         gc.freeze()
         return app
 
     def run(self) -> None:
-        """Serve until a signal ends it. Raises SystemExit, of 130 after Ctrl-C, and what ``create_app`` raises."""
+        """Serve until a signal stops the server.
+
+        Raises:
+            SystemExit: When the server stops, with status 130 after Ctrl-C.
+            ResiftError: As ``create_app``.
+        """
         arbiter = _Arbiter(self)
         try:
             arbiter.run()
@@ -76,29 +87,34 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
 
 class _Log(Logger):  # type: ignore[misc]
-    """gunicorn's log, whose lines look like all others."""
+    """gunicorn's logger, with the same line format as Resift's log."""
 
     def setup(self, cfg: Any) -> None:
-        """Set up what gunicorn says, which waitress says too."""
+        """Set up the log of gunicorn, to which waitress writes as well."""
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.setFormatter(formatter(Config.from_environment().log))
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """gunicorn's parent process, which says afterwards whether Ctrl-C ended it."""
+    """gunicorn's parent process. It records whether Ctrl-C stopped it.
+
+    Attributes:
+        interrupted: Whether SIGINT was received.
+    """
 
     interrupted = False
 
     def handle_int(self) -> None:
+        """Handle SIGINT."""
         self.interrupted = True
         super().handle_int()
 
     def spawn_worker(self) -> None:
-        """Start a worker. A signal that ends it waits until it listens to signals itself (HttpWorker.init_signals).
+        """Start a worker with blocked signals. HttpWorker.init_signals unblocks them.
 
-        Before that, a new process has the parent's handlers, which put signals into a queue that it never reads: a stop
-        then waited half a minute for it.
+        Until then, the new process has the parent's signal handlers, which put signals into a queue that the worker
+        never reads. Without the block, a stop at this moment waited half a minute for the worker.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -107,15 +123,22 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
-def _shown(address: str) -> str:
-    """Where something is kept, for people: URLs without passwords, or a file's whole path."""
+def _location(address: str) -> str:
+    """Return an address for display: a URL without credentials, or the absolute path of a file."""
     return without_credentials(address) if is_cluster(address) else os.path.abspath(address)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A TCP socket with this address, on which nothing listens yet. Raises BadInput where there can be none.
+    """Return a bound TCP socket that does not listen yet.
 
-    gunicorn would try five times, for five seconds, and say so in ten lines.
+    gunicorn itself would retry five times in five seconds and print ten lines.
+
+    Args:
+        host: The host name or address.
+        port: The port.
+
+    Raises:
+        BadInput: If the address is invalid or in use.
     """
     bare = host.strip("[]")
     try:
@@ -127,7 +150,7 @@ def bind(host: str, port: int) -> socket.socket:
             f"{host} is not an address: {reason}", value=host, expected="a name or address of this machine"
         ) from None
     try:
-        # connections of a server that has just ended may linger on the same port
+        # Connections of a server that has just stopped may still occupy the port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:

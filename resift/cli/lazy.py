@@ -1,4 +1,4 @@
-"""Groups that import a command only once it is asked for: opensearch-py alone takes half a second."""
+"""Command groups that import a command only when it is used, because opensearch-py alone takes 0.5 s to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LazyGroup(click.Group):
 
     Args:
         lazy: Maps a command name to its location, ``module:attribute``.
-        group: An entry point group that other packages add commands to.
+        group: An entry point group to which other packages add commands.
     """
 
     def __init__(
@@ -31,16 +31,16 @@ class LazyGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name, or None if there is none."""
+        """Return the command with this name, or None."""
         if cmd_name not in self._lazy and cmd_name not in self.commands:
             self._add_entry_points()
-        if (place := self._lazy.pop(cmd_name, None)) is not None:
-            module, _, name = place.partition(":")
+        if (location := self._lazy.pop(cmd_name, None)) is not None:
+            module, _, name = location.partition(":")
             self.add_command(getattr(import_module(module), name), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def _add_entry_points(self) -> None:
-        # Reading the metadata of all installed packages takes some milliseconds, so it happens once, when it is needed.
+        # Reading the metadata of all installed packages takes some milliseconds, so do it once and only when needed.
         group, self._group = self._group, None
         for entry in entry_points(group=group) if group else ():
             self._lazy.setdefault(entry.name, entry.value)

@@ -1,4 +1,4 @@
-"""The command line. ``resift COMMAND --help`` explains each command; this module only says where each is."""
+"""The entry point of the command line: a table of all commands and their modules."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _COMMANDS = {
     "role": "resift.cli.cluster:role_command",
     "demo": "resift.cli.demo:demo",
 }
-_FIRST = ("demo", "attach", "search", "serve", "doctor")  # what a newcomer is shown
+_FIRST = ("demo", "attach", "search", "serve", "doctor")  # the commands in the short help
 
 
 class _Main(Resift):
-    """The group of all commands, whose help shows the first five, or all with ``--help-all``."""
+    """The group of all commands. Its help shows the first five commands, or all commands with ``--help-all``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands that are shown, a line each."""
+        """Write a line for each command that is shown."""
         names = self.list_commands(ctx) if ctx.meta.get("all") else _FIRST
-        found = {name: command for name in names if (command := self.get_command(ctx, name)) is not None}
-        limit = formatter.width - 6 - max(map(len, found))
+        commands = {name: command for name in names if (command := self.get_command(ctx, name)) is not None}
+        limit = formatter.width - 6 - max(map(len, commands))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(limit)) for name, command in found.items()])
+            formatter.write_dl([(name, command.get_short_help_str(limit)) for name, command in commands.items()])
 
 
 def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Option callback: print the help with all commands."""
+    """Print the help with all commands (option callback)."""
     if value:
         context.meta["all"] = True
         click.echo(context.get_help(), color=context.color)
@@ -65,6 +65,6 @@ def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -
 def main() -> None:
     """Meaning at BM25's cost and session feedback for OpenSearch.
 
-    The exit status is 0 if all is well, 2 for arguments that do not fit, 3 if a command was done but something is not
-    right (it says what), 1 if something failed on the way, and 130 after Ctrl-C.
+    Exit status: 0 for success, 1 if something failed, 2 for invalid arguments, 3 if the command finished but reported a
+    problem, 130 after Ctrl-C.
     """

@@ -1,4 +1,4 @@
-"""``resift mcp``: an MCP server over an index, for agents."""
+"""The command ``resift mcp``, an MCP server that gives agents access to an index."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from resift.cli.options import engine_option, library_at, model_option, store_op
 
 @click.command(epilog="Example: resift mcp news --about 'Reports on bush fires, 2001 to 2024'")
 @click.argument("index")
-@click.option("--about", default="", metavar="TEXT", help="What the documents are, told to agents with the search.")
+@click.option("--about", default="", metavar="TEXT", help="A description of the documents for the agents.")
 @click.option(
     "--http",
     "port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Serve http://127.0.0.1:PORT/mcp, to this machine alone, instead of standard input and output.",
+    help="Serve http://127.0.0.1:PORT/mcp, for this machine only, instead of standard input and output.",
 )
 @engine_option
 @model_option
 @store_option
 def mcp(index: str, about: str, port: int | None, engine: str, model: str, store: str) -> None:
-    """Serve tools to search INDEX, and to screen its reviews, to an agent, by the Model Context Protocol.
+    """Serve tools that search INDEX and screen its reviews, by the Model Context Protocol.
 
-    An agent's host starts this itself and talks to it by standard input and output, until it closes that.
+    The agent's host starts this command and communicates with it over standard input and output. The command exits when
+    the host closes the input.
     """
     from resift.integrations.mcp import server
 
-    with library_at(engine, model, index, store) as opened:
-        opened.service.info(index)  # as resift search does
-        served = server(opened.index(index), about)
+    with library_at(engine, model, index, store) as opened_library:
+        opened_library.service.info(index)  # raises IndexNotFound if the index does not exist
+        mcp_server = server(opened_library.index(index), about)
         if port is None:
-            # what reads the standard input waits for its next line, and would let no exception through
+            # The reader of standard input blocks in a read and would not let an exception through.
             signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
-            served.run()
+            mcp_server.run()
         else:
-            served.run("streamable-http", port=port, stateless_http=True)
+            mcp_server.run("streamable-http", port=port, stateless_http=True)

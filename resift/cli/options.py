@@ -1,4 +1,4 @@
-"""Options that several commands share, and options that take their default from where the setting is defined."""
+"""Options that several commands share, and options that take their defaults and help from the declared settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STORE_HINT = "(--store names another place)"
 
 
 def combine_options(*options: Decorator) -> Decorator:
-    """Several options as one decorator; the command's help shows them in this order."""
+    """Return a decorator that adds several options. The help shows them in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -49,9 +49,15 @@ def combine_options(*options: Decorator) -> Decorator:
 
 
 def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) -> Decorator:
-    """The option ``--name`` for a declared field: its default, range and help are the field's.
+    """Return the option ``--name`` for a declared field.
 
-    ``names`` are the option's instead, and ``attributes`` win over what is declared.
+    The default, the range and the help text are those of the field.
+
+    Args:
+        kind: The struct that declares the field.
+        name: The name of the field.
+        names: Names of the option, in place of ``--name``.
+        attributes: Arguments of ``click.option``, which override the declaration.
     """
     field = fields_of(kind)[name]
     schema = schema_of(field.type)
@@ -62,12 +68,12 @@ def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) ->
 
 
 def service_option(setting: str, **attributes: Any) -> Decorator:
-    """The option for a setting of the service, with the service's default and variable."""
+    """Return the option for a setting of the service, with the same default and environment variable."""
     return option_for(Config, setting, **{"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, **attributes})
 
 
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Option callback: an address, refused where it is neither a cluster's nor a file's, before anything is done."""
+    """Check that an option is the address of a cluster or a file, before anything is done (option callback)."""
     is_cluster(value)
     return value
 
@@ -78,7 +84,7 @@ engine_option = service_option(
 
 
 def _chosen_store(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Option callback: where the sessions are, by default those of the documents of --engine."""
+    """Return the address of the session store, by default that of the documents' engine (option callback)."""
     if value:
         return checked_address(context, parameter, value)
     return default_store(context.params.get("engine") or service_settings().engine)
@@ -93,7 +99,7 @@ store_option = service_option(
 
 
 def service_settings() -> Config:
-    """The service's settings by the variables RESIFT_*: what commands share with it and have no options for."""
+    """Return the service's settings from the environment variables RESIFT_*."""
     return Config.from_environment()
 
 
@@ -104,10 +110,10 @@ port_option = click.option(
 
 
 def parse_field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """Option callback: names between commas as a list."""
+    """Parse a comma-separated list of names (option callback)."""
     names = list(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     if value is not None and not names:
-        raise BadInput(f"--fields {value!r} names no field", value=value, expected="names with commas between them")
+        raise BadInput(f"--fields {value!r} contains no name", value=value, expected="names separated by commas")
     return names or None
 
 
@@ -115,59 +121,65 @@ fields_option = click.option(
     "--fields",
     metavar="NAMES",
     show_default="guessed from the first documents",
-    help="The documents' text fields, separated by commas.",
+    help="Text fields of the documents, separated by commas.",
     callback=parse_field_names,
 )
 format_option = click.option(
     "--format",
     "format_",
     type=click.Choice(FORMATS),
-    show_default="by the file's ending; jsonl for stdin",
+    show_default="according to the file's ending; jsonl for stdin",
     help="Format of the documents.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 
 
 def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
-    """The library at an engine for searches of an index, by the service's settings and :func:`index_model`."""
+    """Return the library for searches of an index, with the service's settings and the model of :func:`index_model`."""
     settings = service_settings()
-    with engine_at(engine) as found:
-        encoder = index_model(found, index, model)
+    with engine_at(engine) as opened_engine:
+        encoder = index_model(opened_engine, index, model)
     return library.open(engine, encoder, sessions=store, session_index=settings.session_index)
 
 
 def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
-    """The model of an index's searches: ``model``, its folder, or the service's, which None stands for.
+    """Return the model for searches of an index.
 
-    Where that is the packaged one, and the index has vectors of another, it is the model in the working directory by
-    the name that ``resift attach`` gave it, or that the index has on record.
+    If the requested model is the packaged model, but the index has vectors of another model, a model folder in the
+    working directory is used. Its name is the name that ``resift attach`` gives it, or the model name that the index
+    has on record.
+
+    Args:
+        engine: The engine.
+        index: The name of the index.
+        model: A model, the folder of a model, or None for the service's model.
     """
     if isinstance(model, Model):
         return model
-    named = load_model(model or service_settings().model)
+    requested = load_model(model or service_settings().model)
     if str(model or service_settings().model) != DEFAULT_MODEL:
-        return named
+        return requested
     try:
         info = engine.info(index)
-        if info.model is None or info.find_model(named) is not None:
-            return named
+        if info.model is None or info.find_model(requested) is not None:
+            return requested
         folders = [Path(name) for name in (f"{index}-model", info.model_name) if name and Path(name).is_dir()]
-        return next((model for model in map(load_model, folders) if info.find_model(model) is not None), named)
-    except ResiftError:  # the search says what is wrong
-        return named
+        return next((model for model in map(load_model, folders) if info.find_model(model) is not None), requested)
+    except ResiftError:  # let the search report the error
+        return requested
 
 
 def engine_at(url: str) -> AbstractContextManager[Engine]:
-    """The engine at a URL or in a file, closed at the end."""
+    """Return a context manager that opens and closes the engine at a URL or in a file."""
     return closing(open_engine(url))
 
 
 def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
-    """The store of sessions at a URL or in a file, closed at the end."""
+    """Return a context manager that opens and closes the session store at a URL or in a file."""
     return closing(open_session_store(store, service_settings().session_index))
 
 
 def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
-    """UBI's log beside an engine and its sessions, closed at the end."""
+    """Return a context manager that opens and closes the UBI log of an engine and a session store."""
     settings = service_settings()
     return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))

@@ -1,4 +1,4 @@
-"""What several commands print: progress bars, reports as text or JSON, tables, and where a model was saved."""
+"""Output of commands: progress bars, reports as text or JSON, and tables."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from resift.errors import BadInput, Interrupted
 from resift.ingest.stopping import Stop
 from resift.plugin.operations.plan import Plan, Progress, as_bars
 
-_NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
-_JOINERS = "\u200c\u200d"  # without which words of Persian or Hindi, and many an emoji, fall apart
+_NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode categories of characters without width
+_JOINERS = "\u200c\u200d"  # invisible characters that words of Persian and Hindi and some emoji need
 
 
 @contextmanager
 def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error. It yields a function to call with the steps that are done and all steps.
+    """Show a progress bar on standard error. Yield a function that takes the numbers of finished and of all steps.
 
-    With a ``unit``, which is what the steps are, it shows how many are done a second.
+    Args:
+        label: The text before the bar.
+        unit: The name of the steps, with which the bar shows the number of steps per second. "" hides the rate.
     """
     started = time.perf_counter()
 
     def rate(done: int | None) -> str | None:
-        return f"{done / (time.perf_counter() - started):,.0f} {unit} a second" if unit and done else None
+        return f"{done / (time.perf_counter() - started):,.0f} {unit} per second" if unit and done else None
 
     with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=rate) as bar:
 
@@ -44,12 +46,25 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
 
 
 def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
-    """What shows an operation's progress on standard error: a bar for each step, and remarks as lines."""
+    """Return a context manager that shows the progress of an operation on standard error.
+
+    Steps are shown as progress bars, and remarks as lines.
+
+    Args:
+        unit: The name of the steps of a progress bar, for its rate.
+    """
     return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
 def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
-    """Show a plan and, unless it is a ``dry_run``, ask, do it and show what came of it; then the command is over."""
+    """Show a plan, ask for confirmation, execute it, show the result and exit.
+
+    Args:
+        plan: The plan.
+        dry_run: Whether to show the plan only.
+        yes: Whether to skip the confirmation.
+        as_json: Whether to print JSON.
+    """
     if dry_run:
         print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))
         sys.exit()
@@ -67,7 +82,13 @@ def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) ->
 
 
 def require_confirmation(yes: bool, question: str, option: str = "--yes") -> None:
-    """Raise BadInput unless the user says yes; somebody who is not there to be asked does not."""
+    """Ask a question and raise BadInput unless the user answers yes. Without a terminal the answer is no.
+
+    Args:
+        yes: Whether to skip the question.
+        question: The question.
+        option: The option that skips the question, for the error message.
+    """
     try:
         if yes or click.confirm(question, err=True):
             return
@@ -77,7 +98,7 @@ def require_confirmation(yes: bool, question: str, option: str = "--yes") -> Non
 
 
 def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
-    """Print a report: as one JSON object, or else as ``lines`` of text."""
+    """Print a report as a JSON object, or as lines of text."""
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -86,26 +107,36 @@ def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    """Print rows below their head, which is bold on a terminal, in columns as wide as they have to be; below each row
-    its lines of ``notes``."""
+    """Print a table with aligned columns. The head is bold on a terminal.
+
+    Args:
+        head: The names of the columns.
+        rows: The rows.
+        notes: For each row, text that is printed on separate lines below it.
+    """
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
     for number, (row, note) in enumerate(zip_longest((head, *rows), ("", *notes), fillvalue="")):
         padded = (cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True))
         line = "  ".join(padded).rstrip()
-        click.echo(line if number else click.style(line, bold=True))  # echo takes the style out of what is no terminal
+        click.echo(line if number else click.style(line, bold=True))  # echo removes the style without a terminal
         for line in note.splitlines():
             click.echo(f"  {line}")
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes; Chinese and Japanese characters take two, signs on others none."""
-    shown = (one for one in text if unicodedata.category(one) not in _NO_WIDTH)
-    return sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in shown)
+    """Return the number of columns that a text takes on a terminal.
+
+    Chinese and Japanese characters take two columns, and combining characters none.
+    """
+    visible = (character for character in text if unicodedata.category(character) not in _NO_WIDTH)
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in visible)
 
 
 def truncate(text: str, width: int) -> str:
-    """A text in one line of at most ``width`` columns."""
-    line = "".join(one if one.isprintable() or one in _JOINERS else " " for one in " ".join(text.split()))
+    """Return a text in a single line of at most ``width`` columns, with … at the end if it was shortened."""
+    line = "".join(
+        character if character.isprintable() or character in _JOINERS else " " for character in " ".join(text.split())
+    )
     if display_width(line) <= width:
         return line
     while line and display_width(line) > width - 1:

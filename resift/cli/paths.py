@@ -1,4 +1,4 @@
-"""Types of options that name what a command writes: whatever cannot be written is refused before the work begins."""
+"""Parameter types for files and folders that a command writes. They check write access before the work starts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from resift.files import file_write_error, folder_write_error
 
 if TYPE_CHECKING:
     ParameterType = click.ParamType[Any]
-else:  # older versions of click do not say what a type converts to
+else:  # in older versions of click, ParamType is not generic
     ParameterType = click.ParamType
 
 
 class NewFile(ParameterType):
-    """A file that is written, over an earlier one if there is one; the folder around it has to exist."""
+    """A file to write, which may exist already. Its folder must exist."""
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The path. Fails, with the reason, where no file can be written."""
+        """Return the path. Fail with the reason if the file cannot be written."""
         path = Path(value)
         if not value or path.is_dir():
             self.fail(f"{value!r} is a folder, expected a file.", param, ctx)
         if not path.parent.is_dir():
-            self.fail(f"{value!r} cannot be written: there is no folder {str(path.parent)!r}.", param, ctx)
+            self.fail(f"{value!r} cannot be written: the folder {str(path.parent)!r} does not exist.", param, ctx)
         denied = "Permission denied" if path.exists() and not os.access(path, os.W_OK) else None
         if reason := file_write_error(path.parent) or denied:
             self.fail(f"{value!r} cannot be written: {reason}.", param, ctx)
@@ -35,12 +35,12 @@ class NewFile(ParameterType):
 
 
 class NewFolder(ParameterType):
-    """A folder that is written, with the folders around it; one that a command of Resift wrote is replaced."""
+    """A folder to write, including its parent folders. A folder that a Resift command wrote before is replaced."""
 
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The path. Fails, with the reason, where no such folder can be written."""
+        """Return the path. Fail with the reason if the folder cannot be written."""
         reason = folder_write_error(Path(value)) if value else "'' is a file, expected a folder"
         if reason:
             self.fail(f"{reason}.", param, ctx)

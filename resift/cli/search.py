@@ -1,4 +1,4 @@
-"""``resift search`` and ``resift mark``: searches and judgements in a terminal."""
+"""The commands ``resift search`` and ``resift mark``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ from resift.service.bodies import Search, asked_by, search_body
 from resift.service.words import COMMAND_WAIT_SECONDS
 from resift.text import plain_text
 
-_ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
-_NUMBERS, _TEXT = 8, 200  # of which more are told by their count
+_ID_WIDTH = 24  # maximum columns of an id
+_TITLE_WIDTH = 40  # maximum columns of a title
+_MIN_WIDTH, _MAX_WIDTH = 60, 160  # limits of the columns of a line
+_MAX_WORDS = 8  # maximum number of expansion words that are printed
+_MAX_NUMBERS = 8  # longer lists of numbers are replaced by their length
+_MAX_TEXT = 200  # longer texts are replaced by their length
 
 
 @click.command(epilog="Example: resift search news 'bush fire' --session anna")
@@ -38,7 +42,7 @@ _NUMBERS, _TEXT = 8, 200  # of which more are told by their count
 @option_for(SearchRequest, "size")
 @option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
 @option_for(SearchRequest, "session", metavar="ID")
-@click.option("--explain", is_flag=True, help="Print what the engine would be asked instead, and what moved it.")
+@click.option("--explain", is_flag=True, help="Print the rewritten search body instead of hits, and explain it.")
 @engine_option
 @model_option
 @store_option
@@ -55,42 +59,44 @@ def search(
     store: str,
     as_json: bool,
 ) -> None:
-    """Search INDEX for the words of QUERY: rank, score, id, and how the document begins.
+    """Search INDEX for QUERY. Each hit is printed with its rank, score, id and the beginning of its text.
 
-    --json prints what POST /v1/search answers, and with --explain the whole search body, of which otherwise vectors and
-    scripts are shortened. On standard error --explain says what the session learned, and what was left out and why.
+    --json prints the response of POST /v1/search, or with --explain the complete search body. Without --json, --explain
+    shortens vectors and scripts. On standard error, --explain says what the session has learned, and which parts of the
+    rewriting were left out and why.
     """
-    with library_at(engine, model, index, ":memory:" if session is None else store) as opened:
-        opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
-        found = opened.index(index)
-        # There is no second search that could show what is read in the background of this one.
-        opened.service.words.wait_seconds = COMMAND_WAIT_SECONDS
-        asker = found if session is None else found.session(session)
-        if isinstance(asker, library.Session):
-            if not (learned := asker.explain())["judgements"]:
+    with library_at(engine, model, index, ":memory:" if session is None else store) as opened_library:
+        # Raises IndexNotFound. The error of the library would explain how to create an index in Python.
+        opened_library.service.info(index)
+        opened_index = opened_library.index(index)
+        # Wait for the index's words, because the command has no later search that could use them.
+        opened_library.service.words.wait_seconds = COMMAND_WAIT_SECONDS
+        searcher = opened_index if session is None else opened_index.session(session)
+        if isinstance(searcher, library.Session):
+            if not (learned := searcher.explain())["judgements"]:
                 click.echo(f"session {session} has no marks in {store} {STORE_HINT}", err=True)
             elif explain:
                 click.echo(repr(learned), err=True)
         if explain:
-            _print_body(opened, Search(query, size=size, knn=knn, index=index, session=session), as_json)
+            _print_body(opened_library, Search(query, size=size, knn=knn, index=index, session=session), as_json)
             return
-        hits = asker.search(query, size, knn=knn, reasons=session is not None)
+        hits = searcher.search(query, size, knn=knn, reasons=session is not None)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return
     if hits.did_you_mean:
         click.echo(f"did you mean: {hits.did_you_mean}")
-    if others := hits.response["resift"].get("widened"):
-        click.echo(f"also looked for: {', '.join(others[:_OTHERS])}")
-    _print_hits(hits, found.fields or _guessed(hits))
+    if words := hits.response["resift"].get("widened"):
+        click.echo(f"expansion words: {', '.join(words[:_MAX_WORDS])}")
+    _print_hits(hits, opened_index.fields or _guess_fields(hits))
 
 
 @click.command(epilog="Example: resift mark news 'bush fire' 4711 4712 --session anna")
 @click.argument("index")
 @click.argument("query")
 @click.argument("ids", nargs=-1, required=True)
-@click.option("--session", metavar="ID", required=True, help="Whose judgements they are.")
-@click.option("--irrelevant", is_flag=True, help="The documents are not what is looked for.")
+@click.option("--session", metavar="ID", required=True, help="Session that stores the marks.")
+@click.option("--irrelevant", is_flag=True, help="Mark the documents as irrelevant.")
 @click.option("--explain", is_flag=True, help="Print what the session has learned from all its marks.")
 @engine_option
 @model_option
@@ -106,41 +112,41 @@ def mark(
     model: str,
     store: str,
 ) -> None:
-    """Mark documents of INDEX, by their IDS, as relevant to QUERY.
+    """Mark the documents of INDEX with these IDS as relevant to QUERY.
 
-    Later searches with the same --session follow the marks.
+    Later searches with the same --session take the marks into account.
     """
-    with library_at(engine, model, index, store) as opened:
-        opened.service.info(index)
-        asker = opened.index(index).session(session)
+    with library_at(engine, model, index, store) as opened_library:
+        opened_library.service.info(index)
+        marking_session = opened_library.index(index).session(session)
         relevant, irrelevant_ids = ((), ids) if irrelevant else (ids, ())
-        click.echo(repr(asker.mark(relevant, irrelevant_ids, query=query, explain=explain)))
+        click.echo(repr(marking_session.mark(relevant, irrelevant_ids, query=query, explain=explain)))
 
 
-def _print_body(opened: library.Library, search: Search, whole: bool) -> None:
-    """Print what the engine is asked for a search, and on standard error what could not be done for it."""
-    service = opened.service
+def _print_body(opened_library: library.Library, search: Search, complete: bool) -> None:
+    """Print the rewritten body of a search, and on standard error why parts of the rewriting were left out."""
+    service = opened_library.service
     info = service.info(search.index)
     body = search_body(search, info, service.model.table.idf)
     rewritten = service.in_session(info, body, asked_by(search, body))
-    shown = rewritten.body if whole else _shortened(rewritten.body)
-    click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+    printed = rewritten.body if complete else _shortened(rewritten.body)
+    click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if rewritten.reason:
-        click.echo(f"{'in part' if rewritten.is_changed else 'left as it was'}: {rewritten.reason}", err=True)
+        click.echo(f"{'partly rewritten' if rewritten.is_changed else 'not rewritten'}: {rewritten.reason}", err=True)
 
 
 def _shortened(value: Any) -> Any:
-    """A value whose long lists of numbers and long texts are told by their lengths."""
+    """Return a JSON value with long lists of numbers and long texts replaced by their lengths."""
     if isinstance(value, dict):
         return {name: _shortened(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        is_vector = len(value) > _NUMBERS and all(isinstance(one, float) for one in value)
+        is_vector = len(value) > _MAX_NUMBERS and all(isinstance(item, float) for item in value)
         return f"({len(value)} numbers)" if is_vector else [_shortened(inner) for inner in value]
-    return f"({len(value)} characters)" if isinstance(value, str) and len(value) > _TEXT else value
+    return f"({len(value)} characters)" if isinstance(value, str) and len(value) > _MAX_TEXT else value
 
 
-def _guessed(hits: library.Hits) -> list[str]:
-    """The text fields of an index that names none, by the hits."""
+def _guess_fields(hits: library.Hits) -> list[str]:
+    """Guess the text fields of an index without a record of them from the hits."""
     try:
         return guess_fields([hit.source for hit in hits])
     except BadInput:
@@ -151,10 +157,10 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
     if not hits:
         click.echo("no hits")
         return
-    shown = [truncate(hit.id, _ID) for hit in hits]
-    widest = max(map(display_width, shown))
-    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    for rank, (hit, id) in enumerate(zip(hits, shown, strict=True), 1):
+    ids = [truncate(hit.id, _ID_WIDTH) for hit in hits]
+    widest = max(map(display_width, ids))
+    width = min(max(shutil.get_terminal_size().columns, _MIN_WIDTH), _MAX_WIDTH)
+    for rank, (hit, id) in enumerate(zip(hits, ids, strict=True), 1):
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
         click.echo(f"{begin}{truncate(_beginning(hit, fields), width - display_width(begin))}".rstrip())
@@ -165,7 +171,7 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
 
 
 def _reason(hit: library.Hit) -> str:
-    """What moved a hit, as the page says it; empty where nothing did."""
+    """Return a text that explains the rank of a hit, like the search page, or "" if the session did not change it."""
     if (because := hit.because) is None:
         return ""
     places = because["moved"]
@@ -176,10 +182,10 @@ def _reason(hit: library.Hit) -> str:
 
 
 def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
-    """The beginning of each text of a document, most of which is the last one's: a title is short.
+    """Return the beginning of a document: its truncated title and other texts, and the last text in full.
 
-    Where it has none, all that it holds.
+    A document without text is returned as JSON.
     """
     texts = [text for name in fields if (text := plain_text(document_text(hit.source, [name])).strip())]
     texts = texts or [document_text(hit.source, ()).strip() or json.dumps(hit.source, ensure_ascii=False)]
-    return " | ".join([*(truncate(text, _TITLE) for text in texts[:-1]), *texts[-1:]])
+    return " | ".join([*(truncate(text, _TITLE_WIDTH) for text in texts[:-1]), *texts[-1:]])

@@ -1,4 +1,7 @@
-"""``resift serve``: the reranker under gunicorn; the model is loaded once and shared by all workers."""
+"""The command ``resift serve``, which runs the HTTP service under gunicorn.
+
+The model is loaded once and shared by all workers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from resift.errors import BadInput
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; 0.0.0.0 is all of them, which needs keys (resift keys).",
+    help="Address to listen on. 0.0.0.0 stands for all addresses and requires keys (see resift keys).",
 )
 @port_option
 @click.option(
@@ -29,59 +32,67 @@ from resift.errors import BadInput
     type=click.IntRange(1, 1000),
     default=2,
     show_default=True,
-    help="Processes, which share the model's memory.",
+    help="Number of processes. They share the model's memory.",
 )
 @engine_option
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
-    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/settings.md)."""
+    """Run the HTTP service. Further settings are RESIFT_* variables (see docs/settings.md)."""
     with shared_metrics():
         run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
 @contextmanager
 def shared_metrics() -> Iterator[None]:
-    """Let the metrics of all workers be counted together.
+    """Count the metrics of all workers together inside a ``with`` block.
 
-    This must begin before prometheus_client is imported, which reads the folder's name then.
+    This must be entered before prometheus_client is imported, because the import reads the name of the metrics folder.
     """
-    folder, maker = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
+    folder, creator = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
     try:
         yield
     finally:
-        # a worker that ends comes by here too, and the others go on counting
-        if os.getpid() == maker:
+        # Workers execute this as well when they exit, but other workers still need the folder.
+        if os.getpid() == creator:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _multiply_in_one_thread() -> None:
-    """Have NumPy's OpenBLAS start no threads of its own, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS name a number.
+def _limit_blas_to_one_thread() -> None:
+    """Limit NumPy's OpenBLAS to a single thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
 
-    A search multiplies small matrices: that takes a tenth of a millisecond, and where other processes have the cores,
-    a hundred times as long to wait for a second thread.
+    The matrix products of a search take 0.1 ms. If other processes use the cores, waiting for a second thread takes a
+    hundred times as long.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
-        # by name, as NumPy has no function for it; other libraries, as on macOS, have no such name
+        # NumPy has no function for this, so call OpenBLAS. Other BLAS libraries, as on macOS, lack this function.
         with suppress(AttributeError, OSError):
             ctypes.CDLL(import_module("numpy.linalg._umath_linalg").__file__).scipy_openblas_set_num_threads64_(1)
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
-    """Serve with this many ``workers`` (processes) until a signal ends it.
+    """Run the service until a signal stops it.
 
-    ``settings`` are RESIFT_* variables that win over the environment's. Raises BadInput, ModelNotFound or CorruptModel
-    where these cannot be served or nobody can listen on the port, and BadInput if other machines would be served and
-    there are no keys.
+    Args:
+        settings: RESIFT_* variables, which override the environment.
+        host: The address to listen on.
+        port: The port to listen on.
+        workers: The number of processes.
+
+    Raises:
+        BadInput: If a setting is invalid, the address is not available, or other machines could connect and there are
+            no keys.
+        ModelNotFound: If the model does not exist.
+        CorruptModel: If the model is damaged.
     """
     os.environ.update(settings)
-    _multiply_in_one_thread()
+    _limit_blas_to_one_thread()
     _require_keys_beyond_this_machine(host)
 
     from resift.cli.http_server import HttpServer, bind
 
-    # before the model is loaded: whoever mistyped the port need not wait for it
+    # Bind before the model is loaded, so that a wrong port fails at once.
     HttpServer(bind(host, port), workers).run()
 
 
@@ -95,8 +106,8 @@ def _require_keys_beyond_this_machine(host: str) -> None:
         return
     if not is_loopback(host.strip("[]")):
         raise BadInput(
-            f"without keys only this machine is served, and {host} is for others too",
+            f"without keys the service only serves this machine, but other machines can reach {host}",
             value=host,
             expected="127.0.0.1, or a key: resift keys create NAME --scopes search,feedback, or RESIFT_API_KEY",
         )
-    click.echo("no keys: everybody on this machine may do everything, and other machines are not served", err=True)
+    click.echo("no keys: everyone on this machine has all permissions, and other machines are refused", err=True)

@@ -1,10 +1,10 @@
-"""What marking hits does to the demonstration's questions: rankings before and after, and how many questions gain.
+"""The transcript of ``resift demo``: rankings of packaged questions before and after marks.
 
-Passages, questions and judgements are people's own, from MTRAG (IBM, Apache-2.0); products are made up by
-``benchmarks/make_products.py``. ``resift/data/demo/NOTICE`` says more.
+The passages with their questions and judgements were written by people for MTRAG (IBM, Apache-2.0). The products are
+synthetic (``benchmarks/make_products.py``). See ``resift/data/demo/NOTICE``.
 
-Questions are chosen by a rule: those of which a person finds some relevant hit among the first six, and of which there
-are others to be found. Of these the one that gains most is shown whole, and the one that loses most with its ranks.
+The transcript uses all questions that have a relevant hit among the first six, and further relevant documents. It shows
+the hits of the question that gains most, and the ranks of the question that loses most.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from typing import Any
 from resift.ingest.readers import Files, Record
 from resift.library import Hit, Index
 
-_READ, _COUNTED = 6, 10
-_TITLE, _LINE = 36, 100
-_RANKINGS = ("BM25 alone", "with vectors", "in the session")
+_READ = 6  # number of first hits that a person reads and marks
+_COUNTED = 10  # number of unmarked hits in which relevant hits are counted
+_TITLE, _LINE = 36, 100  # maximum characters of a title and a line
+_RANKINGS = ("BM25 alone", "with vectors", "in the session")  # names of Rankings.hits
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What is shown: the ``index``, the files of its documents and questions, and the ``fields`` that are searched.
+    """The data of a demonstration.
 
-    ``judged`` says who judged, and ``asked`` how a question came about, with braces for what is known of that.
+    Attributes:
+        index: The name of the index.
+        documents: The file of documents.
+        questions: The file of questions.
+        fields: The text fields.
+        judged: A text that says who judged the documents.
+        origin: A text that says how a question originated, with braces for :attr:`Question.opening`.
     """
 
     index: str
@@ -34,31 +41,37 @@ class Demo:
     questions: str
     fields: tuple[str, ...]
     judged: str
-    asked: str
+    origin: str
 
 
 PASSAGES = Demo(
-    "resift-demo",
-    "corpus.jsonl.gz",
-    "questions.jsonl.gz",
-    ("title", "text"),
-    "people judged the passage relevant to this very question (MTRAG)",
-    'in a conversation that began "{}"',
+    index="resift-demo",
+    documents="corpus.jsonl.gz",
+    questions="questions.jsonl.gz",
+    fields=("title", "text"),
+    judged="people judged the passage relevant to this question (MTRAG)",
+    origin='in a conversation that began "{}"',
 )
 PRODUCTS = Demo(
-    "resift-shop",
-    "products.jsonl.gz",
-    "product-questions.jsonl.gz",
-    ("title", "description"),
-    "the product was made up to be what this person wants",
-    "by somebody who wants one {}",
+    index="resift-shop",
+    documents="products.jsonl.gz",
+    questions="product-questions.jsonl.gz",
+    fields=("title", "description"),
+    judged="the synthetic product matches the wish of this person",
+    origin="by a person who wants one {}",
 )
 FIELDS, QUESTION = PASSAGES.fields, "How much is the filing fee?"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, how it came about (how its conversation began, or what is wanted), and what is relevant, by id."""
+    """A packaged question.
+
+    Attributes:
+        text: The question.
+        opening: The first question of the conversation, or the wish of the person.
+        relevant: The ids of the relevant documents.
+    """
 
     text: str
     opening: str
@@ -66,12 +79,12 @@ class Question:
 
 
 def corpus_file(demo: Demo = PASSAGES) -> str:
-    """The path of the packaged documents, JSON lines with ``_id`` and fields."""
+    """Return the path of the packaged documents, a file of JSON lines with ``_id`` and fields."""
     return _path(demo.documents)
 
 
 def load_questions(demo: Demo = PASSAGES) -> list[Question]:
-    """All packaged questions, one conversation after another, each in the order in which it was held."""
+    """Return all packaged questions, ordered by conversation and turn."""
     questions, opening, conversation = [], "", None
     for record in Files([_path(demo.questions)]):
         assert isinstance(record, Record)
@@ -89,8 +102,14 @@ def _path(name: str) -> str:
 
 @dataclass
 class Rankings:
-    """The first hits of a question by BM25 alone, with vectors, and in a session that marked the relevant ones among
-    the first that a person reads; ``learned``: what the session learned of these."""
+    """The rankings of a question.
+
+    Attributes:
+        question: The question.
+        hits: The first hits by BM25 only, with vectors, and in a session after marking.
+        marked: The relevant hits that were marked, from the first hits with vectors.
+        learned: A description of what the session learned from the marks.
+    """
 
     question: Question
     hits: tuple[Sequence[Hit], ...]
@@ -99,65 +118,81 @@ class Rankings:
 
     @classmethod
     def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
-        """Search, mark and search again; None if there is nothing to mark, or nothing relevant left to be found."""
-        size, asker = _READ + _COUNTED, index.session(session)  # ten are left without those that are marked
-        first = asker.search(question.text, size)
+        """Search, mark and search again.
+
+        Returns None if there is no relevant hit to mark, or if no other document is relevant.
+        """
+        size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
+        demo_session = index.session(session)
+        first = demo_session.search(question.text, size)
         marked = [hit for hit in first[:_READ] if hit.id in question.relevant]
         if not marked or len(marked) == len(question.relevant):
             return None
-        learned = asker.mark(relevant=marked, explain=True)["learned"]
+        learned = demo_session.mark(relevant=marked, explain=True)["learned"]
         plain = index.search(question.text, size, alpha=0.0)
-        return cls(question, (plain, first, asker.search(question.text, size)), marked, learned)
+        return cls(question, (plain, first, demo_session.search(question.text, size)), marked, learned)
 
     @property
     def unread(self) -> list[list[Hit]]:
-        """The same without the marked hits: these rise, but their reader knows them already."""
+        """Return the rankings without the marked hits. Marks raise these hits, but the reader already knows them."""
         known = {hit.id for hit in self.marked}
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]
 
     @property
     def ranks(self) -> list[list[int]]:
-        """The ranks of the relevant hits among the first ten that are left."""
+        """Return the ranks of the relevant hits among the first ten unmarked hits, for each ranking."""
         relevant = self.question.relevant
         return [[rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unread]
 
     @property
     def gain(self) -> float:
-        """By how much the session raises them: the sum of 1 / rank, after less before."""
+        """Return how much the session raises the relevant hits.
+
+        This is the sum of 1 / rank with marks minus the sum without marks.
+        """
         _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.ranks)
         return after - before
 
 
 def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
-    """Say what marks do to the questions; those that gain most, the first three of them, for the page."""
-    # what is printed shall not depend on when the index's words have been read
+    """Print the effect of marks on the questions.
+
+    Args:
+        index: The index of the documents.
+        demo: The demonstration.
+        say: The function that prints a line.
+
+    Returns:
+        The three questions that gain most, as examples for the search page.
+    """
+    # The index's words are read in the background, and the transcript must not depend on when this happens.
     index.library.service.words.enabled = False
-    asked = (Rankings.ask(index, one, f"demo-{number}") for number, one in enumerate(load_questions(demo)))
-    found = sorted(filter(None, asked), key=lambda rankings: -rankings.gain)
-    best, worst = found[0], found[-1]
+    questions = enumerate(load_questions(demo))
+    answers = (Rankings.ask(index, question, f"demo-{number}") for number, question in questions)
+    rankings = sorted(filter(None, answers), key=lambda ranking: -ranking.gain)
+    best, worst = rankings[0], rankings[-1]
     say(f"✓: {demo.judged}")
-    _show(
-        f'"{best.question.text}", {demo.asked.format(best.question.opening)}', best.hits[1], best.question.relevant, say
-    )
+    title = f'"{best.question.text}", {demo.origin.format(best.question.opening)}'
+    _show(title, best.hits[1], best.question.relevant, say)
     say(f"\n  a person marks these as relevant: {' '.join(str(best.hits[1].index(hit) + 1) for hit in best.marked)}")
     say(f"  the session now leans towards: {', '.join(best.learned.get('towards', []))}")
     _show("the same search in this session, without the marked hits", best.unread[2], best.question.relevant, say)
-    for one, how in ((best, "gains most"), (worst, "loses most" if worst.gain < 0 else "gains least")):
-        say(f'\nthe question that {how}: "{_cut(one.question.text, _TITLE)}"')
-        say(f"ranks of the ✓ among the first {_COUNTED} hits, the marked ones left out")
-        for name, ranks in zip(_RANKINGS, one.ranks, strict=True):
+    for ranking, how in ((best, "gains most"), (worst, "loses most" if worst.gain < 0 else "gains least")):
+        say(f'\nthe question that {how}: "{_cut(ranking.question.text, _TITLE)}"')
+        say(f"ranks of the ✓ among the first {_COUNTED} hits, without the marked hits")
+        for name, ranks in zip(_RANKINGS, ranking.ranks, strict=True):
             say(f"  {name:<15} {' '.join(map(str, ranks)) or 'none'}")
-    _count(found, say)
-    return list(dict.fromkeys(one.question.text for one in found))[:3]
+    _summarize(rankings, say)
+    return list(dict.fromkeys(ranking.question.text for ranking in rankings))[:3]
 
 
-def _count(found: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Say how the same goes for all questions, so that nobody has to trust one example."""
-    say(f"\nthe number of ✓ among these ten, on average over {len(found)} questions with a ✓ to mark and one to find")
-    for name, column in zip(_RANKINGS, zip(*(one.ranks for one in found), strict=True), strict=True):
+def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
+    """Print averages over all questions."""
+    say(f"\nmean number of ✓ in these ten hits, over {len(rankings)} questions with a ✓ to mark and another ✓ to find")
+    for name, column in zip(_RANKINGS, zip(*(ranking.ranks for ranking in rankings), strict=True), strict=True):
         say(f"  {name:<15} {sum(map(len, column)) / len(column):.1f}")
-    gains, losses = (sum(one.gain * sign > 0 for one in found) for sign in (1, -1))
-    say(f"  (the ✓ rise in the session for {gains} questions, and fall for {losses})")
+    gains, losses = (sum(ranking.gain * sign > 0 for ranking in rankings) for sign in (1, -1))
+    say(f"  (the session raises the ✓ for {gains} questions, and lowers them for {losses})")
 
 
 def _show(title: str, hits: Sequence[Hit], relevant: Collection[str], say: Callable[[str], Any]) -> None:

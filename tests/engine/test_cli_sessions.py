@@ -36,7 +36,7 @@ def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, m
     assert store.read("b") is not None
     assert resift("sessions", "delete", "b", *where).output == "1 sessions deleted\n"
     assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=2).output
-    assert "name a session, or an index with --index" in resift("sessions", "delete", *where, status=2).output
+    assert "a session or --index is required, but not both" in resift("sessions", "delete", *where, status=2).output
     assert len([*store.scan()]) == 0
     store.close()
 

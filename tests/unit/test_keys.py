@@ -198,7 +198,7 @@ def test_keys_on_the_command_line(here: Path) -> None:
     made = resift("keys", "create", "shop", "--scopes", "search, feedback")
     assert (made.exit_code, made.stdout.startswith("rsf_")) == (0, True)
     key = made.stdout.strip()
-    assert "the key is not kept" in made.stderr
+    assert "the key itself is not stored" in made.stderr
     assert mode(here / "keys.jsonl") == 0o600
     listed = resift("keys", "list")
     assert key not in listed.stdout
@@ -213,6 +213,6 @@ def test_keys_on_the_command_line(here: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
 def test_without_keys_only_this_machine_is_served(here: Path, host: str) -> None:
-    with pytest.raises(BadInput, match="without keys only this machine is served") as caught:
+    with pytest.raises(BadInput, match="without keys the service only serves this machine") as caught:
         serve.run({}, host, 8080, 1)
     assert "resift keys create" in str(caught.value.expected)
