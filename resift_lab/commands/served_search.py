@@ -24,7 +24,7 @@ from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.weights import discount_alpha
 from resift_lab.evaluation.feedback.learners import learn_feedback
-from resift_lab.evaluation.served import RANKED, Asked, Hits
+from resift_lab.evaluation.served import RANKED, Hits, SimulatedSearch
 
 # The index of a temporary engine, and its text field.
 INDEX = "documents"
@@ -69,7 +69,7 @@ class IndexSearch:
         self._engine, self.info, self._positions = engine, info, positions
         self._samples, self._words = Samples(engine), WordValues(engine)
 
-    def hits(self, asked: Asked) -> Hits:
+    def hits(self, asked: SimulatedSearch) -> Hits:
         """Run a search, in a session with the given judgements.
 
         Args:
@@ -96,7 +96,7 @@ class IndexSearch:
         positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)
         return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), settings.window)
 
-    def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+    def _settings(self, asked: SimulatedSearch, feedback: Feedback | None) -> RewriteSettings:
         """Return the weight of the vectors and the rescore window of a search."""
         known = None if asked.known_share is None else asked.known_share(asked.text)
         if feedback is None:

@@ -29,7 +29,7 @@ from resift_lab.commands.settings import set_option
 from resift_lab.corpus import DocumentFrequencies
 from resift_lab.evaluation.baselines.late_interaction import SPELLING
 from resift_lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
-from resift_lab.evaluation.served import Asked, Served, served_by
+from resift_lab.evaluation.served import Served, SimulatedSearch, served_by
 from resift_lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
 
@@ -177,7 +177,7 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
     return lambda query: search.hits(
-        Asked(query, model.encode_one(query), model.alpha, model.alpha, known_share=model.known_share)
+        SimulatedSearch(query, model.encode_one(query), model.alpha, model.alpha, known_share=model.known_share)
     )
 
 

@@ -1,4 +1,4 @@
-"""What sessions judged in an index, or clients clicked, as a test collection that a reranker can be trained on."""
+"""Turn the judgements of sessions and clicks into a test collection for training a reranker."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JudgedCollection:
-    """A collection, the candidates of each of its queries, and how many judgements had no document any more.
+    """A collection made of judgements.
 
-    ``candidates`` are positions of documents: those that were judged irrelevant, then the engine's best, then others.
+    Attributes:
+        collection: The documents, the queries and their grades.
+        candidates: Positions of candidate documents for each query: first documents that were judged irrelevant, then
+            the engine's best hits, then other documents.
+        missing: Number of judgements whose document no longer exists.
     """
 
     collection: Collection
@@ -31,18 +35,19 @@ class JudgedCollection:
 
 
 def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: str, pool: int) -> JudgedCollection:
-    """All judgements of documents in ``index``; each query is asked once more for its candidates.
+    """Return a collection of all judgements in an index.
 
-    Grades of one query and document are added up. Queries without a relevant document are left out and
-    counted (``collection.skipped``), as are documents that are no longer in the index (``missing``).
+    The engine runs each query again to find candidates. The grades of one query and document are added. Queries without
+    a relevant document are left out and counted in ``collection.skipped``.
 
     Args:
-        engine: where the index is.
-        judgements: what was judged.
-        index: the index's name.
-        pool: how many of the engine's best documents are candidates.
+        engine: The engine that holds the index.
+        judgements: The judgements of sessions or clicks.
+        index: Name of the index.
+        pool: Number of the engine's best hits that become candidates.
 
-    Raises BadInput if no query has a relevant document.
+    Raises:
+        BadInput: If no query has a relevant document.
     """
     fields = list(engine.info(index).fields)
     scanned = sorted(engine.scan(index), key=lambda document: document.id)
@@ -66,28 +71,38 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
         list(relevant.values()),
         len(grades) - len(relevant),
     )
-    return JudgedCollection(collection, candidates, sum(one.document not in positions for one in judgements))
+    return JudgedCollection(
+        collection, candidates, sum(judgement.document not in positions for judgement in judgements)
+    )
 
 
 def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[str, dict[T, float]]:
-    """Query → a document, as ``names`` has its id → sum of its grades; documents without a name are left out."""
+    """Add the grades of each query and document.
+
+    Args:
+        judgements: The judgements.
+        names: Maps the id of a document to its key in the result. Judgements of other documents are ignored.
+
+    Returns:
+        The sums, by query text and by the key of the document.
+    """
     grades: dict[str, dict[T, float]] = {}
-    for one in judgements:
-        query, name = one.query.strip(), names.get(one.document)
+    for judgement in judgements:
+        query, name = judgement.query.strip(), names.get(judgement.document)
         if query and name is not None:
             graded = grades.setdefault(query, {})
-            graded[name] = graded.get(name, 0.0) + one.grade
+            graded[name] = graded.get(name, 0.0) + judgement.grade
     return grades
 
 
 def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
-    """Ids of the engine's best documents for a query."""
+    """Return the ids of the engine's best hits for a query."""
     body = {"query": question_clause(query, fields), "size": size, "_source": False}
     return [hit["_id"] for hit in engine.search(index, body).hits]
 
 
 def _candidates(graded: Mapping[int, float], best: Sequence[int], pool: int, documents: int) -> Positions:
-    """Positions to draw irrelevant documents from, each once, however few the engine found."""
+    """Return positions of candidate documents without duplicates, even if the engine found only a few."""
     disliked = [position for position, grade in graded.items() if grade < 0]
-    others = range(min(pool + len(graded), documents))
-    return np.array(list(dict.fromkeys([*disliked, *best, *others])), np.int64)
+    first = range(min(pool + len(graded), documents))
+    return np.array(list(dict.fromkeys([*disliked, *best, *first])), np.int64)

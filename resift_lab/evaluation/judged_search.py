@@ -1,4 +1,4 @@
-"""An index's own searches against judgements: ``resift.evaluate``."""
+"""Evaluate the searches of an index against judgements: ``resift_lab.evaluate``."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from resift_lab.evaluation.significance import bootstrap_mean
 
 DEPTH = 100
 _QRELS = "query id → document id → a number, above 0 where it is relevant"
-_ASKED = 1000  # ids that are looked for together
+_IDS_PER_REQUEST = 1000  # document ids in one search
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well searches find what was judged.
+    """The quality of the searches of an index.
 
     Attributes:
-        queries: ids of the queries that have a relevant document, in order.
-        values: measure, by ir-measures' name, → a value for each of them, (Q,).
-        skipped: queries without any relevant document.
+        queries: Ids of the queries that have a relevant document, in order.
+        values: Values of each query, of shape (Q,), by the name that ir-measures gives to the measure.
+        skipped: Number of queries without a relevant document.
     """
 
     queries: list[str]
@@ -35,28 +35,32 @@ class Evaluation:
     skipped: int = 0
 
     def rows(self, seed: int = 0) -> list[dict[str, Any]]:
-        """Measure, mean over the queries, and the ends of the bootstrap 95 % interval of the mean."""
-        found = []
+        """Return one row for each measure: its mean over the queries, and a bootstrap 95 % interval.
+
+        Args:
+            seed: Seed of the bootstrap.
+        """
+        rows = []
         for name, values in self.values.items():
             low, high = bootstrap_mean(values, np.random.default_rng(seed))
-            found.append({"measure": name, "mean": float(values.mean()), "low": low, "high": high})
-        return found
+            rows.append({"measure": name, "mean": float(values.mean()), "low": low, "high": high})
+        return rows
 
     def to_pandas(self) -> Any:
-        """A pandas frame with a row for each measure: ``measure``, ``mean``, ``low`` and ``high``."""
+        """Return a pandas frame with the columns ``measure``, ``mean``, ``low`` and ``high``."""
         return data_frame(self.rows())
 
     @property
     def caption(self) -> str:
-        """How many queries were measured, and how many left out."""
+        """Return a line with the numbers of measured and skipped queries."""
         return f"{len(self.queries)} queries" + (f", {self.skipped} without a relevant document" * bool(self.skipped))
 
     def __repr__(self) -> str:
-        lines = [f"{one['measure']:8} {one['mean']:.3f}  {one['low']:.3f} to {one['high']:.3f}" for one in self.rows()]
+        lines = [f"{row['measure']:8} {row['mean']:.3f}  {row['low']:.3f} to {row['high']:.3f}" for row in self.rows()]
         return "\n".join([self.caption, *lines])
 
     def _repr_html_(self) -> str:
-        rows = [[one["measure"], *(f"{one[name]:.3f}" for name in ("mean", "low", "high"))] for one in self.rows()]
+        rows = [[row["measure"], *(f"{row[name]:.3f}" for name in ("mean", "low", "high"))] for row in self.rows()]
         return html_table(["measure", "mean", "low", "high"], rows, self.caption)
 
 
@@ -68,17 +72,24 @@ def evaluate(
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Search an index for each judged query, and measure the first 100 hits; documents without a grade count as 0.
+    """Search an index for each judged query, and measure the first 100 hits.
+
+    Documents without a grade count as irrelevant.
 
     Args:
-        index: what :meth:`resift.Library.index` gives, or a :class:`resift.Session`.
-        queries: id → a text, a clause or a search body.
-        qrels: id of a query → id of a document → its grade, relevant above 0, as ir-measures takes them.
-        progress: is told how many queries are done, and of how many; by default tqdm shows it, where that is installed.
-        options: of the search, such as ``alpha=0`` for the words alone.
+        index: A :class:`resift.Index`, or a :class:`resift.Session`.
+        queries: Maps the id of a query to a text, a clause or a search body.
+        qrels: Maps the id of a query to the grades of documents, by their ids. Grades above 0 mean relevant.
+        progress: A function that receives the number of finished queries and of all queries. By default, tqdm shows the
+            progress if it is installed.
+        **options: Options of the search, such as ``alpha=0`` for BM25 alone.
 
-    Raises BadInput if a judged query is missing, none has a relevant document or the index has none of these, and what
-    the search raises.
+    Returns:
+        The measured values.
+
+    Raises:
+        BadInput: If a judged query is missing, if no query has a relevant document, or if the index contains none of
+            the relevant documents.
     """
     judged = _judged(qrels)
     if not judged:
@@ -87,17 +98,17 @@ def evaluate(
         raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
     _require_documents(index, [str(id) for grades in judged.values() for id, grade in grades.items() if grade > 0])
     measured = []
-    with progress_bar("searching", progress) as told:
+    with progress_bar("searching", progress) as report_progress:
         for query, grades in judged.items():
             hits = index.search(queries[query], **{"size": DEPTH, **options})
             measured.append(_measures([hit.id for hit in hits], {str(id): grade for id, grade in grades.items()}))
-            told(len(measured), len(judged))
-    values = {name: np.array([one[name] for one in measured]) for name in measured[0]}
+            report_progress(len(measured), len(judged))
+    values = {name: np.array([row[name] for row in measured]) for name in measured[0]}
     return Evaluation(list(judged), values, len(qrels) - len(judged))
 
 
 def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, float]]:
-    """The grades of each query that has a relevant document."""
+    """Return the grades of each query that has a relevant document."""
     try:
         return {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     except (AttributeError, TypeError) as error:
@@ -105,12 +116,12 @@ def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, 
 
 
 def _require_documents(index: Any, ids: list[str]) -> None:
-    """Raise BadInput if an index has no document with any of the ``ids``: all figures would be 0."""
-    asked = getattr(index, "index", index)  # of a session
-    if not hasattr(asked, "library"):
+    """Raise BadInput if an index contains none of the documents, because all values would be 0."""
+    searched = getattr(index, "index", index)  # a session has the attribute index
+    if not hasattr(searched, "library"):
         raise BadInput(f"index is {index!r}", value=index, expected="resift.open(URL).index(NAME), or a session of it")
-    engine, name = asked.library.engine, asked.name
-    for some in batched(ids, _ASKED):
+    engine, name = searched.library.engine, searched.name
+    for some in batched(ids, _IDS_PER_REQUEST):
         if engine.search(name, {"query": {"ids": {"values": some}}, "size": 1, "_source": False, **PLAIN}).hits:
             return
     own = [hit["_id"] for hit in engine.sample(name, 1, False).hits]
@@ -118,9 +129,9 @@ def _require_documents(index: Any, ids: list[str]) -> None:
     raise BadInput(message, value=ids[0], expected=f"its own ids, such as {own[0]!r}" if own else "documents in it")
 
 
-def _measures(found: list[str], grades: dict[str, float]) -> dict[str, float]:
-    """What one ranking of ids is worth by a query's grades."""
-    gains = np.array([grades.get(id, 0) for id in found], np.float64)
+def _measures(ids: list[str], grades: dict[str, float]) -> dict[str, float]:
+    """Return the values of all measures for one ranking of document ids."""
+    gains = np.array([grades.get(id, 0) for id in ids], np.float64)
     relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())
     return {
         "nDCG@10": ndcg_at(gains, list(grades.values()), 10),

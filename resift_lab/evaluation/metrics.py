@@ -1,10 +1,11 @@
-"""Metrics of rankings and of predicted similarities.
+"""Metrics of rankings, and correlations of predicted similarities.
 
-A ranking is by falling similarity, ties by position. Precision, recall and gains are fractions of 1. A query without
-any relevant document has no average precision, recall or nDCG: these are NaN, for callers to leave out.
+A ranking sorts documents by decreasing similarity; ties keep the order of positions. Precision, recall and gains are
+fractions of 1. Average precision, recall and nDCG are NaN for a query without a relevant document.
 
-The tests compare the metrics with ir-measures. It does not replace them: trec_eval takes integer grades only, and the
-grades of clicks and of judgement lists are fractions. It also takes 20 times as long for a ranking of 11,000 documents.
+The tests compare these metrics with ir-measures. It does not replace them: trec_eval accepts only integer grades, but
+the grades of clicks and of judgement lists are fractions. It also takes 20 times as long for a ranking of 11,000
+documents.
 """
 
 from __future__ import annotations
@@ -24,9 +25,17 @@ SCOPES = (1, 2, 5, 10, 20, 30, 50, 75, 100)
 
 
 def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArray[np.bool_]:
-    """``relevant`` (Q, N) bool in the order of falling ``similarity`` (Q, N), ties by position; shape (Q, N).
+    """Return the relevance of documents in the order of decreasing similarity.
 
-    Both may also be one query's, (N,). Raises BadInput if the shapes differ or a similarity is NaN.
+    Args:
+        similarity: Array of shape (Q, N), or (N,) for one query.
+        relevant: Boolean array of the same shape.
+
+    Returns:
+        Boolean array of shape (Q, N).
+
+    Raises:
+        BadInput: If the shapes differ, or a similarity is NaN.
     """
     similarity, relevant = np.atleast_2d(similarity), np.atleast_2d(np.asarray(relevant, bool))
     if similarity.shape != relevant.shape:
@@ -37,49 +46,83 @@ def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArr
 
 
 def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
-    """Precision at the recall levels 0, .1, …, 1 for each query, shape (Q, 11); the precision–recall curve.
+    """Return the precision at the recall levels 0, 0.1, …, 1: the precision–recall curve.
 
-    Precision at a level is the largest at any rank of at least that recall (Passalis and Tefas 2018, section 4.2,
-    Pr_interp(q, k) = max over k' ≥ k). Rows without a relevant document are NaN.
+    The precision at a level is the maximum of the precision at all ranks with at least that recall.
+
+    Args:
+        similarity: Array of shape (Q, N).
+        relevant: Boolean array of shape (Q, N).
+
+    Returns:
+        Array of shape (Q, 11). Rows of queries without a relevant document are NaN.
+
+    Source:
+        Passalis and Tefas 2018, section 4.2: Pr_interp(q, k) = max over k' ≥ k.
     """
     return interpolated(relevance_by_rank(similarity, relevant))[0]
 
 
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
-    """11-point interpolated average precision of each query, shape (Q,); NaN where nothing is relevant.
+    """Return the 11-point interpolated average precision of each query.
 
-    ``similarity`` (Q, N) floats, ``relevant`` (Q, N) bool. It is the mean of :func:`interpolated_precision` over the
-    levels; the mean over queries is the mAP of Passalis and Tefas (2018, section 4.2).
+    It is the mean of :func:`interpolated_precision` over the levels. Its mean over queries is the mAP of the paper.
+
+    Args:
+        similarity: Array of shape (Q, N).
+        relevant: Boolean array of shape (Q, N).
+
+    Returns:
+        Array of shape (Q,). NaN for queries without a relevant document.
+
+    Source:
+        Passalis and Tefas 2018, section 4.2.
     """
     return np.asarray(interpolated_precision(similarity, relevant).mean(axis=1))
 
 
 def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
-    """Relevant documents among the first ``k``, over ``k``, shape (Q,); with fewer than k documents still over k.
+    """Return the share of relevant documents among the first ``k``, of shape (Q,).
 
-    Raises BadInput if ``k`` is below 1.
+    The divisor is ``k`` even if there are fewer than ``k`` documents.
+
+    Raises:
+        BadInput: If ``k`` is less than 1.
     """
     return precision(relevance_by_rank(similarity, relevant), (k,))[:, 0]
 
 
 def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
-    """The largest precision among the first k' documents for any k' ≥ ``k``, shape (Q,).
+    """Return the largest precision among the first k' documents for any k' ≥ ``k``, of shape (Q,).
 
-    Passalis and Tefas (2018) define it in section 4.2; the "top-k precision" of their tables is this one (tf-idf on
-    WebKB: 67.9 and 62.6 at 20 and 50, they print 68.0 and 62.9; plain precision is 61.2 and 58.4).
+    The "top-k precision" in the tables of the paper is this measure, not plain precision: tf-idf on WebKB has 67.9 and
+    62.6 at 20 and 50, and the paper prints 68.0 and 62.9. Plain precision is 61.2 and 58.4.
+
+    Source:
+        Passalis and Tefas 2018, section 4.2.
     """
     return interpolated(relevance_by_rank(similarity, relevant), (k,))[1][:, 0]
 
 
 def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
-    """Precision among the first k documents for each k of ``scopes`` (S,), shape (Q, S); the precision–scope curve."""
+    """Return the precision among the first k documents, for each k of ``scopes``: the precision–scope curve.
+
+    Returns:
+        Array of shape (Q, S) for S scopes.
+    """
     return precision(relevance_by_rank(similarity, relevant), scopes)
 
 
 def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
-    """Largest precision at or after each recall level (Q, 11), and at or after each of ``ranks`` (Q, R).
+    """Return interpolated precisions at recall levels and at ranks.
 
-    ``hits`` (Q, N): which documents are relevant, by rank, as :func:`relevance_by_rank` gives them.
+    Args:
+        hits: Relevance of documents by rank, of shape (Q, N), from :func:`relevance_by_rank`.
+        ranks: R ranks, counted from 1.
+
+    Returns:
+        The largest precision at or after each recall level, of shape (Q, 11), and at or after each rank, of shape (Q,
+        R).
     """
     levels, tops = np.full((len(hits), LEVELS), np.nan), np.zeros((len(hits), len(ranks)))
     for line, level, top in zip(hits, levels, tops, strict=True):
@@ -96,7 +139,18 @@ def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Nu
 
 
 def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
-    """Precision among the first k of ``hits`` (Q, N) for each k of ``ranks``, (Q, R). Raises BadInput for k below 1."""
+    """Return the precision among the first k documents for each k of ``ranks``.
+
+    Args:
+        hits: Relevance of documents by rank, of shape (Q, N).
+        ranks: R ranks, counted from 1.
+
+    Returns:
+        Array of shape (Q, R).
+
+    Raises:
+        BadInput: If a rank is less than 1.
+    """
     if not ranks or min(ranks) < 1:
         raise BadInput(f"precision at {list(ranks)}", value=list(ranks), expected="ranks from 1")
     counts = np.cumsum(hits[:, : max(ranks)], axis=1)
@@ -106,11 +160,21 @@ def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
 
 
 def ndcg_at(gains: Sequence[float] | NDArray[Any], ideal: Sequence[float] | NDArray[Any], k: int = 10) -> float:
-    """Normalised discounted cumulative gain of the first ``k`` (Järvelin and Kekäläinen 2002; trec_eval's form).
+    """Return the normalised discounted cumulative gain of the first ``k`` documents.
 
-    DCG = Σ gain of rank r / log2(r + 1), over that of the best ranking there is. ``gains`` (n,): graded relevance of
-    the ranked documents, best rank first; ``ideal`` (m,): the grades of all judged documents, in any order. Gains are
-    the grades themselves; negative ones count 0.
+    DCG is the sum of gain / log2(rank + 1). It is divided by the DCG of the best possible ranking. Negative gains count
+    0.
+
+    Args:
+        gains: Grades of the ranked documents, best rank first, of shape (n,).
+        ideal: Grades of all judged documents in any order, of shape (m,).
+        k: Number of ranks.
+
+    Returns:
+        A number from 0 to 1, or NaN if no grade is above 0.
+
+    Source:
+        Järvelin and Kekäläinen 2002, in the form of trec_eval.
     """
     best = np.sort(np.maximum(np.asarray(ideal, np.float64), 0))[::-1][:k]
     achieved = np.maximum(np.asarray(gains, np.float64), 0)[:k]
@@ -120,33 +184,58 @@ def ndcg_at(gains: Sequence[float] | NDArray[Any], ideal: Sequence[float] | NDAr
 
 
 def average_precision(relevant: Sequence[bool] | NDArray[Any], total: int) -> float:
-    """Mean of the precision at each relevant document's rank, missing ones as 0 (TREC's AP, not interpolated).
+    """Return the average precision as TREC defines it, without interpolation.
 
-    ``relevant`` (n,) bool of the ranked documents, best rank first; ``total`` counts the query's relevant documents.
+    Args:
+        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
+        total: Number of the query's relevant documents. Documents that are not in the ranking count as precision 0.
+
+    Returns:
+        A number from 0 to 1, or NaN if ``total`` is 0.
     """
     positions = np.flatnonzero(relevant)
     return float(np.sum(np.arange(1, len(positions) + 1) / (positions + 1))) / total if total else float("nan")
 
 
 def recall_at(relevant: Sequence[bool] | NDArray[Any], total: int, k: int) -> float:
-    """Relevant documents among the first ``k`` over all ``total`` relevant ones; ``relevant`` (n,) bool by rank."""
+    """Return the share of all relevant documents that are among the first ``k``.
+
+    Args:
+        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
+        total: Number of the query's relevant documents.
+        k: Number of ranks.
+
+    Returns:
+        A number from 0 to 1, or NaN if ``total`` is 0.
+    """
     return float(np.count_nonzero(np.asarray(relevant)[:k])) / total if total else float("nan")
 
 
 def reciprocal_rank(relevant: Sequence[bool] | NDArray[Any], k: int = 10) -> float:
-    """1 / rank of the first relevant document if it is among the first ``k``, else 0; ``relevant`` (n,) bool by rank.
+    """Return 1 / rank of the first relevant document among the first ``k``, or 0 if there is none.
 
-    Its mean over queries is MRR (Voorhees 1999).
+    The mean over queries is MRR (Voorhees 1999).
+
+    Args:
+        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
+        k: Number of ranks.
     """
     positions = np.flatnonzero(np.asarray(relevant)[:k])
     return 1 / (int(positions[0]) + 1) if len(positions) else 0.0
 
 
 def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
-    """Spearman's rank correlation of two (n,) lists: Pearson's of their ranks, ties sharing their mean rank.
+    """Return Spearman's rank correlation of two lists. Ties share their mean rank.
 
-    It is 0 where one list is constant, NaN below two pairs. Raises BadInput if the lists are not of one length or hold
-    NaN or infinity.
+    Args:
+        predicted: Array of shape (n,).
+        gold: Array of shape (n,).
+
+    Returns:
+        The correlation, 0 if one list is constant, or NaN for fewer than two pairs.
+
+    Raises:
+        BadInput: If the lengths differ, or a value is NaN or infinite.
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import spearmanr
@@ -154,9 +243,9 @@ def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | 
 
 
 def pearson(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
-    """Pearson's correlation of two (n,) lists, cov(x, y) / (σx · σy).
+    """Return Pearson's correlation of two lists, cov(x, y) / (σx · σy).
 
-    Constant lists and errors are as in :func:`spearman`.
+    Arguments, constant lists and errors are the same as for :func:`spearman`.
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import pearsonr

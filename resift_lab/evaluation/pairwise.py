@@ -1,4 +1,4 @@
-"""Similarities of many texts' vectors at once, block by block, so that memory stays flat."""
+"""Compute similarities of many vectors in blocks, so that memory does not grow with the number of pairs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,21 @@ _CELLS = 8_000_000
 def similarity_blocks(
     queries: Matrix, database: Matrix, similarity: str | Block = "cosine"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Similarities of ``queries`` (Q, K) with ``database`` (N, K) as (rows, (B, N)) blocks, in order.
+    """Yield the similarities of queries with a database, in blocks of queries.
 
-    ``similarity`` is a name of :data:`resift.vectors.similarity.SIMILARITIES`, or a function of (B, K) and (N, K) that
-    gives (B, N). Sparse matrices are compared by cosine or, with ``dot``, by their inner product. A zero vector is
-    similar to nothing (0). A block holds at most eight million numbers, or one query. Raises BadInput if the dimensions
-    differ, and for a similarity that is unknown or that sparse matrices do not have.
+    A block contains at most eight million numbers, or one query. A zero vector has similarity 0 with every vector.
+
+    Args:
+        queries: Matrix of shape (Q, K), dense or sparse.
+        database: Matrix of shape (N, K), dense or sparse.
+        similarity: A name in :data:`resift.vectors.similarity.SIMILARITIES`, or a function of matrices of shapes (B, K)
+            and (N, K) that returns shape (B, N). Sparse matrices support ``cosine`` and ``dot``.
+
+    Yields:
+        The slice of query rows, and their similarities of shape (B, N).
+
+    Raises:
+        BadInput: If the dimensions differ, or the similarity is unknown or not supported by sparse matrices.
     """
     if queries.shape[1] != database.shape[1]:
         raise BadInput(f"queries have {queries.shape[1]} dimensions", expected=f"the database's {database.shape[1]}")
@@ -45,9 +54,18 @@ def similarity_blocks(
 
 
 def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> NDArray[np.float64]:
-    """Similarity of each row of ``left`` (n, K) with the same row of ``right`` (n, K); shape (n,).
+    """Return the similarity of each row of one matrix with the same row of another matrix.
 
-    Raises BadInput for a similarity that is unknown or that sparse matrices do not have.
+    Args:
+        left: Matrix of shape (n, K), dense or sparse.
+        right: Matrix of shape (n, K).
+        similarity: Name of the similarity.
+
+    Returns:
+        Array of shape (n,), float64.
+
+    Raises:
+        BadInput: If the similarity is unknown or not supported by sparse matrices.
     """
     # raises for a similarity that the matrices do not have
     _block_function(similarity, issparse(left))
@@ -61,7 +79,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
 
 
 def unit_matrix(matrix: Matrix) -> Matrix:
-    """Rows of length 1 (l2), dense or sparse as they came; a zero row stays zero."""
+    """Scale the rows of a dense or sparse matrix to length 1 (l2). Zero rows stay zero."""
     if not issparse(matrix):
         return unit_rows(matrix)
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
@@ -72,7 +90,7 @@ def unit_matrix(matrix: Matrix) -> Matrix:
 
 
 def _block_function(similarity: str, sparse: bool) -> Block:
-    """What compares a block of queries with the database by a similarity's name."""
+    """Return the function that compares a block of queries with the database."""
     if sparse:
         if similarity not in ("cosine", "dot"):
             raise BadInput(f"similarity {similarity!r} of word counts", value=similarity, expected="cosine")
@@ -87,12 +105,19 @@ def _dot(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sparse_dot(queries: Matrix, database: Matrix) -> NDArray[Any]:
-    """Inner products (B, N); the queries made dense, which is faster than sparse by sparse on common words."""
+    """Return inner products of shape (B, N).
+
+    The queries are made dense, because a product of two sparse matrices is slower if words are common.
+    """
     return np.ascontiguousarray((database @ np.ascontiguousarray(queries.toarray().T)).T)
 
 
 def _jaccard(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
-    """Fuzzy Jaccard (Muffo et al. 2021, eq. 8), by sum(min) = (sum a + sum b - |a - b|) / 2."""
+    """Return fuzzy Jaccard indices of shape (B, N), using sum(min) = (sum a + sum b - |a - b|) / 2.
+
+    Source:
+        Muffo et al. 2021, eq. 8.
+    """
     a, b = np.maximum(queries, 0).astype(np.float64), np.maximum(database, 0).astype(np.float64)
     total, distance = a.sum(axis=1)[:, None] + b.sum(axis=1), cdist(a, b, "cityblock")
     union = total + distance

@@ -1,4 +1,4 @@
-"""Protocols: a system over a test collection, one value a query and metric, and what they amount to."""
+"""Evaluation protocols: run a system on a test collection and compute each metric for each query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resift_lab.evaluation.data import Classes, Collection, with_queries
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
 from resift_lab.evaluation.same_class import SameClassScores, same_class_scores
-from resift_lab.evaluation.served import Asked, SearchableCollection, Serve, scores_of, served_by
+from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of, served_by
 from resift_lab.evaluation.significance import bootstrap_mean, paired_randomization
 from resift_lab.evaluation.system import System, known_by, weights_of
 from resift_lab.fingerprints import fingerprints
@@ -32,25 +32,27 @@ _CANDIDATES = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """One system's figures over a test collection.
+    """The values of one system on a test collection.
 
-    ``values``: metric → a value for each query, (Q,), NaN where it is not defined; ``facts``: what else a report says.
+    Attributes:
+        values: Values of each query, of shape (Q,), by metric. NaN where the metric is not defined.
+        facts: Additional entries for reports.
     """
 
     values: dict[str, Numbers]
     facts: dict[str, Any] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """Metric → mean over the queries that have a value; NaN where none has."""
+        """Return the mean of each metric over the queries that have a value, or NaN if none has."""
         known = {name: values[~np.isnan(values)] for name, values in self.values.items()}
         return {name: float(values.mean()) if len(values) else np.nan for name, values in known.items()}
 
     def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
-        """Metric → bootstrap 95 % interval of the mean over queries."""
+        """Return a bootstrap 95 % interval of each metric's mean."""
         return {name: bootstrap_mean(values, np.random.default_rng(seed)) for name, values in self.values.items()}
 
     def against(self, other: Run, seed: int) -> dict[str, float]:
-        """Metric → p of the paired randomisation test between this run and another over the same queries."""
+        """Return p of the paired randomisation test for each metric, against a run on the same queries."""
         return {
             name: paired_randomization(values, other.values[name], np.random.default_rng(seed))
             for name, values in self.values.items()
@@ -58,10 +60,16 @@ class Run:
 
 
 def run_classes(system: System, train: Classes, test: Classes) -> Run:
-    """Same-class retrieval (Passalis and Tefas 2018, section 4.2): ``train`` is the database, ``test`` the queries.
+    """Run same-class retrieval: ``train`` is the database, and ``test`` contains the queries.
 
-    Test documents whose label no training document has are skipped and counted, and those without a vector, which rank
-    all documents as the file has them, are counted as ``unknown``. Raises BadInput if the first leaves none.
+    Test documents whose label does not occur in the training documents are skipped and counted. Test documents without
+    a vector rank all documents in the order of the file, and are counted as ``unknown``.
+
+    Raises:
+        BadInput: If all test documents are skipped.
+
+    Source:
+        Passalis and Tefas 2018, section 4.2.
     """
     database = system.fit(train.texts)
     queries = system.queries(test.texts)
@@ -87,7 +95,7 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
 
 
 def _curves(scores: SameClassScores) -> dict[str, Any]:
-    """The means of the precision–recall and the precision–scope curve over the queries."""
+    """Return the mean precision–recall curve and the mean precision–scope curve."""
     scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
     return {
         "precision_recall": [float(value) for value in np.nanmean(scores.curve, axis=0)],
@@ -96,16 +104,19 @@ def _curves(scores: SameClassScores) -> dict[str, Any]:
 
 
 def run_retrieval(system: System, collection: Collection) -> Run:
-    """Rank the documents for each query by the system alone; one that shares nothing with it (0) is not found."""
+    """Rank the documents for each query by the system alone.
+
+    Documents with similarity 0, which share nothing with the query, are not found.
+    """
     database = system.fit(collection.documents)
     queries, rankings = system.queries(collection.queries), _Rankings(collection)
     for rows, scores in similarity_blocks(queries, database, system.similarity):
-        rankings.add(rows, _found(scores))
+        rankings.add(rows, _without_zeros(scores))
     return rankings.run(database.shape[1])
 
 
-def _found(scores: NDArray[Any]) -> NDArray[Any]:
-    """Similarities with -inf for 0: what has no word of a query would be credited with its place in the file."""
+def _without_zeros(scores: NDArray[Any]) -> NDArray[Any]:
+    """Replace similarity 0 by -inf. Otherwise documents without any query word would rank by their position."""
     return np.where(scores == 0, -np.inf, scores)
 
 
@@ -116,16 +127,28 @@ def run_hybrid(
     serve: Serve | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Run, Run, Run]:
-    """Rank by the system and BM25 together; that run, BM25's alone and the system's alone.
+    """Rank by the system together with BM25.
 
-    A system of dense vectors for cosine or fuzzy Jaccard is measured as it is served, by the search that ``serve``
-    makes: the engine's score times exp(beta · similarity). So is a reranker, after the vectors that it is served
-    beside. All others, and all without ``serve``, rank by (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored
-    over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of either. A document
-    without any of the query's terms has a BM25 score of 0; where the similarity is 0 too, it is not found.
+    A system with dense vectors and cosine or fuzzy Jaccard similarity is measured by the search that ``serve`` creates:
+    the engine's score times exp(beta · similarity). A reranker is measured in the same way, after the vectors that it
+    is served with. All other systems, and all systems without ``serve``, rank by (1 - alpha) · z(BM25) + alpha ·
+    z(similarity), where both are z-scored over the candidates of a query. Candidates are all documents, or the best
+    1000 of each list in a collection of more than 100,000 documents. A document with a BM25 score of 0 and a similarity
+    of 0 is not found.
 
-    ``alpha`` None is the fitted system's own (:func:`resift_lab.evaluation.system.weights_of`). Raises BadInput for an
-    alpha outside [0, 1] and for BM25 as the system. ``progress`` is told how many queries are done, and of how many.
+    Args:
+        system: The system.
+        collection: The test collection.
+        alpha: Weight of the similarity, 0 to 1. None takes the fitted system's own
+            (:func:`resift_lab.evaluation.system.weights_of`).
+        serve: Creates the search that is served.
+        progress: Receives the number of finished queries and of all queries.
+
+    Returns:
+        The run of both together, of BM25 alone, and of the system alone.
+
+    Raises:
+        BadInput: If alpha is outside [0, 1], or the system is BM25.
     """
     if alpha is not None and not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
@@ -148,13 +171,13 @@ def run_hybrid(
             mixed.add(rows, np.where((bm25 == 0) & (semantic == 0), -np.inf, scores))
             progress(rows.stop, len(collection.queries))
         else:
-            found, asked = [], zip(collection.queries[rows], queries[rows], strict=True)
-            for done, (text, vector) in enumerate(asked, rows.start + 1):
-                found.append(search.hits(Asked(text, vector, alpha, alpha, known_share=known)))
+            hits, searches = [], zip(collection.queries[rows], queries[rows], strict=True)
+            for done, (text, vector) in enumerate(searches, rows.start + 1):
+                hits.append(search.hits(SimulatedSearch(text, vector, alpha, alpha, known_share=known)))
                 progress(done, len(collection.queries))
-            mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
-        first.add(rows, _found(bm25))
-        second.add(rows, _found(semantic))
+            mixed.add(rows, np.stack([scores_of(ranking.positions, len(database)) for ranking in hits]))
+        first.add(rows, _without_zeros(bm25))
+        second.add(rows, _without_zeros(semantic))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 
@@ -162,7 +185,7 @@ def run_hybrid(
 def _run_late(
     system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
 ) -> tuple[Run, Run, Run]:
-    """The runs of :func:`run_hybrid` for a reranker."""
+    """Return the runs of :func:`run_hybrid` for a reranker."""
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha
@@ -176,7 +199,14 @@ def _run_late(
 
 
 def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
-    """The run of rankings that are there already: of each query the positions of the documents found, best first."""
+    """Return the run of given rankings.
+
+    Args:
+        rankings: For each query the positions of the documents that were found, best first.
+        collection: The test collection.
+        dimensions: Number of dimensions of the system's vectors.
+        **facts: Additional entries for reports.
+    """
     filled = _Rankings(collection)
     for row, ranking in enumerate(rankings):
         filled.add(slice(row, row + 1), scores_of(ranking, len(collection.documents))[None])
@@ -186,7 +216,7 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
 def _search(
     serve: Serve | None, system: System, collection: Collection, database: Matrix
 ) -> SearchableCollection | None:
-    """The collection's search; None for what an index does not hold: counts of words, and words against words."""
+    """Return the search that is served, or None if no index could hold the system's rows."""
     if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
         return None
     # how rare a word is matters only to what sessions learn, and here are none
@@ -194,7 +224,16 @@ def _search(
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
-    """One query's mixed scores (N,) of BM25's (N,) and the similarities (N,); -inf for documents not considered."""
+    """Combine the scores of one query.
+
+    Args:
+        lexical: Scores of BM25, of shape (N,).
+        semantic: Similarities, of shape (N,).
+        alpha: Weight of the similarities, 0 to 1.
+
+    Returns:
+        Scores of shape (N,), -inf for documents that are not candidates.
+    """
     if len(lexical) <= _WHOLE:
         return (1 - alpha) * z_score(lexical) + alpha * z_score(semantic)
     best = [np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES] for scores in (lexical, semantic)]
@@ -205,9 +244,12 @@ def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -
 
 
 def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
-    """The collection without the queries that the system was trained on, and how many these are.
+    """Return the collection without the queries that the system was trained on.
 
-    Where it was trained on all of them they stay: then there is no other way to measure it.
+    If the system was trained on all of them, they stay, because there is no other way to measure it.
+
+    Returns:
+        The collection, and the number of queries that the system was trained on.
     """
     trained_on = set(getattr(system, "seen", ()))
     new = [position for position, mark in enumerate(fingerprints(collection.queries)) if mark not in trained_on]
@@ -216,7 +258,7 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 
 
 class _Rankings:
-    """Metrics of each query, as blocks of scores come in; of a pool condensed ones too."""
+    """Collects the metrics of each query from blocks of scores, with condensed metrics for pools."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection, self._is_pool = collection, is_pool(collection)
@@ -224,14 +266,14 @@ class _Rankings:
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
-        """``scores`` (B, N) of the queries ``rows``."""
+        """Add the scores of a slice of queries, of shape (B, N)."""
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
             grades = self._collection.grades[query]
             values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._is_pool else {})
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
-        """The run of a system whose rows have so many ``dimensions``."""
+        """Return the run of a system with a number of dimensions."""
         sizes = {
             "documents": len(self._collection.documents),
             "queries": len(self._collection.queries),
@@ -242,9 +284,11 @@ class _Rankings:
 
 
 def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Figures of one ranking by ``scores`` (N,), -inf for documents that are not found.
+    """Return the metrics of one ranking.
 
-    ``grades``: document → grade, with a relevant one.
+    Args:
+        scores: Scores of shape (N,), -inf for documents that are not found.
+        grades: Grades by the position of the document. At least one is above 0.
     """
     gains = np.zeros(len(scores))
     gains[list(grades)] = list(grades.values())
@@ -261,13 +305,21 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
 
 
 def is_pool(collection: Collection) -> bool:
-    """Whether the judgements name irrelevant documents too, so that of what they do not name nothing is known."""
+    """Return whether the judgements also name irrelevant documents.
+
+    Then nothing is known about documents without a judgement.
+    """
     return any(grade <= 0 for grades in collection.grades for grade in grades.values())
 
 
 def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """nDCG@10 of a ranking without the documents that have no grade (condensed: Sakai 2007, "Alternatives to Bpref"),
-    and the part of its first ten that have one. The arguments are those of :func:`graded_metrics`."""
+    """Return nDCG@10 without unjudged documents, and the judged share of the first ten documents.
+
+    The arguments are those of :func:`graded_metrics`.
+
+    Source:
+        Sakai 2007, "Alternatives to Bpref": condensed lists.
+    """
     known = list(grades)
     condensed = np.full_like(scores, -np.inf)
     condensed[known] = scores[known]
@@ -278,9 +330,13 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
 
 
 def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """(s - mean) / standard deviation of the population, of the scores (n,) of a search's candidates; float32.
+    """Return (s - mean) / standard deviation of scores, or zeros if all are equal.
 
-    Where they are all equal it is 0.
+    Args:
+        scores: Scores of a query's candidates, of shape (n,).
+
+    Returns:
+        Array of shape (n,), float32. The standard deviation is that of the population.
     """
     spread = scores.std() if len(scores) else 0
     return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)

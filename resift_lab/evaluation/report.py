@@ -1,4 +1,4 @@
-"""Reports of runs: one JSON object, or a table for the terminal."""
+"""Print runs as a JSON object or as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from resift_lab.evaluation.protocol import Run
 
 
 def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
-    """Metrics at the top, then ``intervals`` (95 %), facts, and in ``compare`` the other system with differences and p.
+    """Return a report of a run: means, 95 % intervals and facts.
 
-    A difference is this system's value less the other's.
+    Args:
+        run: The run.
+        name: Name of the system.
+        seed: Seed of the bootstrap and of the randomisation test.
+        other: A run of another system on the same queries. The report then has the key ``compare`` with the other
+            means, the differences (this system minus the other one) and p values.
+        other_name: Name of the other system.
     """
     means = run.means()
     report = {"system": name, **means, "intervals": run.intervals(seed), **run.facts, "seed": seed}
@@ -33,7 +39,10 @@ def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_n
 def sts_report(
     tasks: Sequence[sts.StsTask], name: str, seed: int, other: Sequence[sts.StsTask] | None = None, other_name: str = ""
 ) -> dict[str, Any]:
-    """The same for sentence pairs, with ``files`` and ``tasks`` beside the figures over all."""
+    """Return a report of sentence pairs, with the correlations of each file and each task.
+
+    The arguments are those of :func:`run_report`.
+    """
     own = sts.summary(tasks)
     report = {"system": name, **own, "intervals": sts.intervals(tasks, seed), "seed": seed}
     if other is not None:
@@ -49,9 +58,12 @@ def sts_report(
 
 
 def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, seed: int) -> dict[str, Any]:
-    """A method's figures after the last round, with the first ranking's in ``compare`` and others' in ``baselines``.
+    """Return a report of a feedback method after the last round.
 
-    ``runs``: method → (after, before) of each round; the methods besides ``method`` are the baselines.
+    Args:
+        runs: For each method, the runs after and before each round. Methods other than ``method`` are baselines.
+        method: Name of the reported method.
+        seed: Seed of the bootstrap and of the randomisation test.
     """
     after, before = runs[method][-1]
     return {
@@ -61,7 +73,7 @@ def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, 
 
 
 def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
-    """Two-topic sessions: for related and unrelated second queries, each way of ranking's means."""
+    """Return the means of two-topic sessions, by the kind of the second query and the way of ranking."""
     return {
         kind: {**ways["before"].facts, **{name: run.means() for name, run in ways.items()}}
         for kind, ways in runs.items()
@@ -69,9 +81,10 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
 
 
 def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """A line a kind of second query and figure: without a session, with it in its scope, and with all of it.
+    """Return a table of two-topic sessions.
 
-    QUERIES are those that have figures.
+    It has one line for each kind of second query and each metric, with the value without a session, with the session,
+    and with all judgements of the session counting fully. QUERIES counts the queries that have values.
     """
     rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]
     for kind in ("related", "unrelated"):
@@ -83,12 +96,12 @@ def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
 
 
 def as_json(report: Mapping[str, Any]) -> str:
-    """One line of JSON; NaN, which JSON has not, as null."""
+    """Return a report as one line of JSON. NaN becomes null."""
     return json.dumps(_plain(report), ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value to types that JSON supports."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -97,9 +110,10 @@ def _plain(value: Any) -> Any:
 
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """A line a metric: value, 95 % interval and, where there is a second system, its value, the difference and p.
+    """Return a report as a table.
 
-    Below stand the files and tasks of sentence pairs.
+    It has one line for each metric: the value, its 95 % interval and, if there is a second system, its value, the
+    difference and p. For sentence pairs, the files and tasks follow below.
     """
     compare = report.get("compare")
     alone = {f"{name} alone": entry for name, entry in report.get("alone", {}).items()} | report.get("baselines", {})
@@ -122,7 +136,7 @@ def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
 
 
 def _with_interval(entry: Mapping[str, Any], name: str) -> list[str]:
-    """The cells of a figure and of its interval."""
+    """Return the cells of a value and its interval."""
     low, high = entry["intervals"].get(name, (None, None))
     return [_number(entry[name]), "" if low is None else f"{_number(low)} – {_number(high)}"]
 
@@ -134,6 +148,6 @@ def _number(value: Any) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells, the columns below each other."""
+    """Join the cells of each row with aligned columns."""
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""Simulated reviews: a collection's only query is reviewed by somebody who judges as its qrels do."""
+"""Simulate reviews of a collection's first query, with its qrels as the reviewer's judgements."""
 
 from __future__ import annotations
 
@@ -18,22 +18,34 @@ FIGURES = ("wss@95", "wss@100", "rrf@10", "atd", "recall@stop", "read@stop", "re
 
 @dataclass(frozen=True)
 class SimulatedReview:
-    """The order in which a review read its documents: ``labels`` (n,), whether each is relevant, without the priors;
-    ``stop``: after how many of them the stopping rule held, all if never."""
+    """The course of a simulated review.
+
+    Attributes:
+        labels: Relevance of the documents in the order in which they were read, without the priors, of shape (n,).
+        stop: Number of documents that were read when the stopping rule first held, or n if it never did.
+    """
 
     labels: NDArray[np.bool_]
     stop: int
 
     def figures(self, target: float) -> dict[str, float]:
-        """Work saved over sampling (WSS), relevant records found (RRF), average time to discovery (ATD), and recall and
-        part read at the stop, all in percent; ``reached``: 100 where the recall at the stop is at least ``target``."""
-        total, found = len(self.labels), np.cumsum(self.labels)
+        """Return measures of the review, in percent.
+
+        Args:
+            target: The recall at which a review may stop, 0 to 1.
+
+        Returns:
+            Work saved over sampling (WSS), relevant records found (RRF), average time to discovery (ATD), recall and
+            share of documents read at the stop, and ``reached``, which is 100 if the recall at the stop is at least
+            ``target``.
+        """
+        total, relevant_read = len(self.labels), np.cumsum(self.labels)
         places = np.flatnonzero(self.labels) + 1
-        recall = 100 * float(found[self.stop - 1]) / len(places)
+        recall = 100 * float(relevant_read[self.stop - 1]) / len(places)
         return {
             "wss@95": _saved(places, total, 0.95),
             "wss@100": _saved(places, total, 1.0),
-            "rrf@10": 100 * float(found[max(1, round(total / 10)) - 1]) / len(places),
+            "rrf@10": 100 * float(relevant_read[max(1, round(total / 10)) - 1]) / len(places),
             "atd": 100 * float(places.mean()) / total,
             "recall@stop": recall,
             "read@stop": 100 * self.stop / total,
@@ -42,15 +54,25 @@ class SimulatedReview:
 
 
 def _saved(places: NDArray[np.intp], total: int, recall: float) -> float:
-    """WSS at a recall: the part of ``total`` documents that is not read, less what a random order would save."""
+    """Return WSS: the share of documents that need not be read for a recall, minus that of a random order."""
     last = places[int(np.ceil(recall * len(places))) - 1]
     return 100 * float((total - last) / total - (1 - recall))
 
 
 def simulate(collection: Collection, seed: int, batch: int, target: float, documents: DocumentSet) -> SimulatedReview:
-    """Review the collection's first query from one random prior of each class on, ``batch`` documents at a time.
+    """Simulate a review of the collection's first query.
 
-    ``documents`` are the collection's. Raises BadInput unless there are two relevant documents and an irrelevant one.
+    The review starts with one random document of each class, the priors.
+
+    Args:
+        collection: The collection.
+        seed: Seed of the random choice.
+        batch: Number of documents that are read before the ranking is updated.
+        target: The recall at which the review may stop.
+        documents: The documents of the collection.
+
+    Raises:
+        BadInput: If there are fewer than two relevant documents, or no irrelevant one.
     """
     relevant = np.zeros(len(collection.document_ids), bool)
     relevant[[row for row, grade in collection.grades[0].items() if grade > 0]] = True
@@ -76,7 +98,14 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
 
 
 def review_report(collection: Collection, seeds: int, batch: int, target: float = 0.95) -> dict[str, object]:
-    """Means of the figures over ``seeds`` simulations, and those of each."""
+    """Return the measures of several simulated reviews and their means.
+
+    Args:
+        collection: The collection.
+        seeds: Number of simulations.
+        batch: Number of documents that are read before the ranking is updated.
+        target: The recall at which a review may stop.
+    """
     documents = DocumentSet(collection.document_ids, collection.documents)
     runs = [simulate(collection, seed, batch, target, documents).figures(target) for seed in range(seeds)]
     means = {name: round(float(np.mean([run[name] for run in runs])), 2) for name in FIGURES}

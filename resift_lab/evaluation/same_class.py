@@ -1,4 +1,4 @@
-"""Figures of same-class retrieval, for many queries at once."""
+"""Measures of same-class retrieval, computed for many queries at once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ TOP = (10, 20, 50)
 
 @dataclass(frozen=True)
 class SameClassScores:
-    """How well documents of a query's class are ranked; a row a query, NaN where its class is not in the database.
+    """Measures of same-class retrieval. Rows of queries whose class is not in the database are NaN.
 
-    ``map11`` (Q,); ``precision`` and ``interpolated`` (see
-    :func:`resift_lab.evaluation.metrics.interpolated_precision_at`), k → (Q,); ``curve`` (Q, 11), precision at recall
-    0, .1, …, 1; ``scope`` (Q, S), precision among the first k for each k of ``scopes``.
+    Attributes:
+        map11: 11-point interpolated average precision, of shape (Q,).
+        precision: Precision among the first k documents, of shape (Q,), by k.
+        interpolated: Interpolated precision (:func:`resift_lab.evaluation.metrics.interpolated_precision_at`), of shape
+            (Q,), by k.
+        curve: Precision at recall 0, 0.1, …, 1, of shape (Q, 11).
+        scope: Precision among the first k documents for each k of ``scopes``, of shape (Q, S).
+        scopes: The values of k of ``scope``.
     """
 
     map11: Numbers
@@ -41,11 +46,20 @@ def same_class_scores(
     similarity: str | Block = "cosine",
     top: Sequence[int] = TOP,
 ) -> SameClassScores:
-    """Same-class retrieval: ``queries`` (Q, K) against ``database`` (N, K), a document with an equal label is relevant.
+    """Rank a database for each query, where documents with the same label are relevant.
 
-    Works in blocks of queries, so memory does not grow with Q · N. ``similarity``: see
-    :func:`resift_lab.evaluation.pairwise.similarity_blocks`; ``top``: the ranks of ``precision`` and ``interpolated``.
-    Raises BadInput if there is not one label for each row.
+    The computation works on blocks of queries, so memory does not grow with Q · N.
+
+    Args:
+        queries: Matrix of shape (Q, K).
+        database: Matrix of shape (N, K).
+        query_labels: Q labels.
+        database_labels: N labels.
+        similarity: The similarity, see :func:`resift_lab.evaluation.pairwise.similarity_blocks`.
+        top: The ranks of ``precision`` and ``interpolated``.
+
+    Raises:
+        BadInput: If there is not one label for each row.
     """
     if len(query_labels) != queries.shape[0] or len(database_labels) != database.shape[0]:
         raise BadInput(

@@ -1,7 +1,7 @@
-"""What is served: a collection behind the search that a caller gets, without a session or in one.
+"""The search that is served, over a test collection.
 
-Evaluation knows only what it asks (:class:`Asked`) and what it gets (:class:`SearchableCollection`). How a search is
-rewritten, and which engine runs it, the command line hands in.
+Protocols describe a search by :class:`SimulatedSearch` and receive :class:`Hits`. The commands provide the
+implementation, which rewrites the search and runs it on an engine.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ RANKED = 1000  # as many as TREC's runs hold
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One search: a query's ``text`` and ``vector`` (K,), and what was ``judged`` in its session.
+class SimulatedSearch:
+    """One search of a simulated user.
 
-    Documents' ids are their positions. ``alpha``: weight of the similarity without feedback; ``max_alpha``: what it
-    comes near to with feedback. ``known_share``: of a text, how much of it its vector stands for, 0 to 1; None if the
-    weights count as they are. ``method``: how the session learns. ``whole``: the whole collection is rescored and
-    ranked, and not only as many hits as are served.
+    Attributes:
+        text: The query text.
+        vector: The query vector, of shape (K,).
+        alpha: Weight of the similarity without feedback, 0 to 1.
+        max_alpha: Limit of this weight with much feedback, 0 to 1.
+        judged: The judged documents of the session. Document ids are positions in the collection.
+        method: Name of the feedback method.
+        whole: Whether the whole collection is rescored and ranked, instead of only the hits that the service returns.
+        known_share: A function that returns the share of a text's words that its vector represents, 0 to 1. None means
+            that the weights do not depend on it.
     """
 
     text: str
@@ -44,9 +50,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Hits:
-    """What a search finds: ``positions`` (n,) of documents, best first, and their ``scores`` (n,).
+    """The result of a search.
 
-    ``window``: how many of the first ones a trained reranker reads, if it is in service.
+    Attributes:
+        positions: Positions of the documents, best first, of shape (n,).
+        scores: Their scores, of shape (n,).
+        window: Number of first hits that a trained reranker reads, if one is in service.
     """
 
     positions: NDArray[np.int64]
@@ -55,20 +64,27 @@ class Hits:
 
     @property
     def read(self) -> NDArray[np.int64]:
-        """The positions of those that a trained reranker reads, (w,)."""
+        """Return the positions of the hits in the window, of shape (w,)."""
         return self.positions[: self.window]
 
     def reranked(self, factors: NDArray[np.float64]) -> NDArray[np.int64]:
-        """All positions, the first ones in the order of their scores times ``factors`` (w,)."""
+        """Return all positions, with the hits in the window reordered.
+
+        Args:
+            factors: Factors of the scores of the hits in the window, of shape (w,).
+
+        Returns:
+            Positions of shape (n,).
+        """
         order = np.argsort(-self.scores[: self.window] * factors, kind="stable")
         return np.concatenate([self.read[order], self.positions[self.window :]])
 
 
 class SearchableCollection(Protocol):
-    """A collection that is searched as a caller's would be."""
+    """A collection with the search that the service would run."""
 
-    def hits(self, asked: Asked) -> Hits:
-        """What is found, best first."""
+    def hits(self, search: SimulatedSearch) -> Hits:
+        """Return the hits of a search, best first."""
 
 
 # Of documents, their vectors (N, K), the similarity that compares these, and how rare a word is.
@@ -79,17 +95,32 @@ Served = Callable[[str], Hits]  # what a search for a text finds without a sessi
 
 
 def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
-    """Searches of ``documents`` by BM25 and the dense vectors of a ``system``, with its own weight."""
+    """Return the search of a system's vectors and BM25, with the system's own weight and without a session.
+
+    Args:
+        serve: Creates a searchable collection.
+        system: A system with dense vectors.
+        documents: The texts of the documents.
+    """
     # how rare a word is matters only to what sessions learn, and here are none
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(
-        Asked(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_by, system))
+        SimulatedSearch(query, system.queries([query])[0], alpha, alpha, known_share=partial(known_by, system))
     )
 
 
 def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Scores (``count``,) that give this ranking, down to 1 for the last; -inf of documents that are not found."""
+    """Return scores that produce a ranking.
+
+    Args:
+        ranking: Positions of the documents that were found, best first, of shape (n,).
+        count: Number of all documents.
+
+    Returns:
+        Scores of shape (count,): n for the best document, 1 for the last one, and -inf for documents that were not
+        found.
+    """
     scores = np.full(count, -np.inf)
     scores[ranking] = np.arange(len(ranking), 0, -1)
     return scores

@@ -1,8 +1,8 @@
-"""Semantic textual similarity: correlation of a system's similarities with the gold scores of sentence pairs.
+"""Semantic textual similarity: correlation of predicted similarities with the gold scores of sentence pairs.
 
-A task's correlation is over its pairs; a file's, and the figure over all files, is the mean over tasks weighted by
-their pairs (as SentEval's ``wmean``, and Muffo et al. 2021). ``spearman_all`` and ``pearson_all`` are over a file as a
-whole, whatever its tasks, and over files again weighted by pairs.
+The correlation of a task is computed over its pairs. The value of a file, and the value of all files, is the mean over
+tasks weighted by their numbers of pairs, as SentEval's ``wmean`` and in Muffo et al. 2021. ``spearman_all`` and
+``pearson_all`` are computed over all pairs of a file, whatever their tasks, and averaged over files in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pea
 
 @dataclass(frozen=True)
 class StsTask:
-    """One task's pairs: ``predicted`` and ``gold`` (n,)."""
+    """The pairs of one task.
+
+    Attributes:
+        file: Name of the file.
+        name: Name of the task.
+        predicted: Predicted similarities, of shape (n,).
+        gold: Gold scores, of shape (n,).
+    """
 
     file: str
     name: str
@@ -40,9 +47,12 @@ class StsTask:
 
 
 def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
-    """Similarity of all pairs, by task. A system that has to learn learns from the sentences of the file at hand.
+    """Predict the similarities of all pairs, and return them by task.
 
-    Raises BadInput if two files have one name, and if no task has two pairs, below which there is no correlation.
+    A system that has to learn learns from the sentences of each file.
+
+    Raises:
+        BadInput: If two files have the same name, or no task has two pairs, which a correlation needs.
     """
     if len({pairs.name for pairs in files}) < len(files):
         raise BadInput(
@@ -61,7 +71,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
 
 
 def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
-    """Predictions (n,) for the pairs of one file."""
+    """Return predictions of shape (n,) for the pairs of one file."""
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
     # both sides: a sentence is neither a query nor a document
@@ -70,9 +80,9 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
 
 
 def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
-    """``spearman``, ``pearson``, ``spearman_all``, ``pearson_all``, ``pairs``, and the same in ``files`` and ``tasks``.
+    """Return the correlations over all tasks, of each file and of each task.
 
-    See the module for how tasks and files are averaged. A task of one pair has no correlation (None) and no weight.
+    The module's docstring explains the averages. A task with one pair has no correlation (None) and no weight.
     """
     members: dict[str, list[StsTask]] = {}
     for task in tasks:
@@ -96,18 +106,18 @@ def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
 
 
 def _joined(tasks: Sequence[StsTask]) -> StsTask:
-    """All pairs of a file's tasks as one task."""
+    """Return all pairs of a file's tasks as one task."""
     predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
     return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
 
 
 def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
-    """The tasks that have a correlation."""
+    """Return the tasks that have a correlation."""
     return [task for task in tasks if len(task.gold) > 1]
 
 
 def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
-    """Correlations averaged over tasks by their pairs; None where no task has two pairs."""
+    """Return correlations averaged over tasks, weighted by their pairs, or None if no task has two pairs."""
     usable = _usable(tasks)
     weights = [len(task.gold) for task in usable]
     return {
@@ -117,9 +127,12 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
 
 
 def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson`` (Efron and Tibshirani 1993).
+    """Return bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson``.
 
-    Pairs are drawn anew within each task, 1000 times.
+    Pairs are resampled within each task, 1000 times.
+
+    Source:
+        Efron and Tibshirani 1993, the percentile bootstrap.
     """
     bounds = {}
     for name in METRICS:
@@ -135,10 +148,11 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
 
 
 def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
-    """Two-sided p of no difference in the weighted ``spearman`` and ``pearson`` of two systems on the same pairs.
+    """Return two-sided p values of the difference between two systems on the same pairs.
 
-    A randomisation test: each pair's two predictions, brought to ranks within the task (``pearson``: to standard
-    scores), are swapped at random; p = (1 + swaps at least as far apart) / (1 + 1000).
+    This is a randomisation test. The two predictions of each pair, converted to ranks within the task (for ``pearson``
+    to standard scores), are swapped at random; p = (1 + number of swaps with at least the observed difference) / (1 +
+    1000).
     """
     p = {}
     for name in METRICS:
@@ -161,13 +175,22 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
 
 
 def _standard(values: Numbers) -> Numbers:
-    """(x - mean) / standard deviation; zeros for a constant list."""
+    """Return (x - mean) / standard deviation, or zeros for a constant list."""
     spread = values.std()
     return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
 
 
 def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
-    """Correlations row by row, of (R, n) with (R, n), of their ranks or themselves: (R,); 0 for a constant row."""
+    """Return the correlations of the rows of two matrices of shape (R, n), as shape (R,).
+
+    Args:
+        left: Matrix of shape (R, n).
+        right: Matrix of shape (R, n).
+        ranks: Whether to correlate the ranks instead of the values.
+
+    Returns:
+        Correlations of shape (R,), 0 for a constant row.
+    """
     if ranks:
         left, right = rankdata(left, axis=1), rankdata(right, axis=1)
     left, right = (side - side.mean(axis=1, keepdims=True) for side in (left, right))

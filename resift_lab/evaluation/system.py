@@ -1,4 +1,4 @@
-"""What is measured: the System protocol, and any encoder as one."""
+"""The systems that protocols measure, and an adapter for encoders."""
 
 from __future__ import annotations
 
@@ -18,27 +18,34 @@ MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight co
 
 
 class System(Protocol):
-    """Turns texts into rows that ``similarity``, a name or a function of two sets of rows, compares.
+    """A system that turns texts into rows, which are compared by a similarity.
 
-    What has to be learnt is learnt from the documents, never from the queries. A system may also have ``table``, the
-    word vectors behind it; ``alpha`` and ``max_alpha``, its weights against BM25 without and with much feedback (see
-    :func:`weights_of`); ``seen``, fingerprints of the queries that it was trained on; and ``note``, a warning once it
-    is fitted.
+    A system learns from the documents only, never from the queries. It may also have the attributes ``table`` (its word
+    vectors), ``alpha`` and ``max_alpha`` (its weights against BM25, see :func:`weights_of`), ``seen`` (fingerprints of
+    the queries it was trained on) and ``note`` (a warning, after ``fit``).
+
+    Attributes:
+        similarity: Name of a similarity, or a function of two sets of rows.
     """
 
     similarity: Any
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Learn what has to be learnt from the documents, and return their rows, (N, K)."""
+        """Learn from the documents, and return their rows, of shape (N, K)."""
 
     def queries(self, texts: Sequence[str]) -> Matrix:
-        """Rows of other texts, (n, K), after ``fit``."""
+        """Return the rows of other texts, of shape (n, K). Call ``fit`` first."""
 
 
 class Encoder:
-    """A model, or anything else that encodes each text by itself and learns nothing from the documents.
+    """A system that encodes each text independently and learns nothing from the documents.
 
-    ``encode`` gives n texts' vectors, (n, K) float32; ``table``, ``alpha`` and ``max_alpha``: see :class:`System`.
+    Args:
+        encode: A function that returns the vectors of n texts, of shape (n, K), float32.
+        similarity: Name of the similarity.
+        table: The word vectors behind the encoder, if it has any.
+        alpha: Weight of the similarity against BM25.
+        max_alpha: Limit of this weight with much feedback.
     """
 
     def __init__(
@@ -54,28 +61,37 @@ class Encoder:
 
     @property
     def seen(self) -> Sequence[str]:
-        """Fingerprints of the queries that its vectors were trained on."""
+        """Return fingerprints of the queries that the word vectors were trained on."""
         return () if self.table is None else fingerprints_in(self.table.info)
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Vectors of the documents, (N, K)."""
+        """Return the vectors of the documents, of shape (N, K)."""
         return self.queries(documents)
 
 
 class Taught(Encoder):
-    """Queries by an ``encoder`` that was taught to follow another model, which encodes the documents (``fit``)."""
+    """A system whose queries are encoded by a student, and whose documents by the student's teacher.
+
+    Args:
+        fit: The teacher's function that encodes documents.
+        encoder: The student, which encodes queries.
+    """
 
     def __init__(self, fit: Callable[[Sequence[str]], Matrix], encoder: Encoder) -> None:
         super().__init__(encoder.queries, encoder.similarity, encoder.table, encoder.alpha, encoder.max_alpha)
         self._fit = fit
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Vectors of the documents by the teacher, (N, K)."""
+        """Return the teacher's vectors of the documents, of shape (N, K)."""
         return self._fit(documents)
 
 
 def known_by(system: System, text: str) -> float:
-    """:func:`resift.encoders.known_words.known_share` of a query and a fitted system; 1 if that has no table."""
+    """Return the share of a query's words that a fitted system knows, 0 to 1.
+
+    Returns:
+        The value of :func:`resift.encoders.known_words.known_share`, or 1 if the system has no table of word vectors.
+    """
     table = getattr(system, "table", None)
     if table is None:
         return 1.0
@@ -84,5 +100,5 @@ def known_by(system: System, text: str) -> float:
 
 
 def weights_of(system: System) -> tuple[float, float]:
-    """A fitted system's weights against BM25, without feedback and at most with it."""
+    """Return a fitted system's weight against BM25 without feedback, and its limit with much feedback."""
     return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

@@ -32,7 +32,7 @@ from resift_lab.evaluation.feedback.options import FeedbackOptions
 from resift_lab.evaluation.feedback.runs import run_feedback, run_topics
 from resift_lab.evaluation.feedback.same_class import SameClass
 from resift_lab.evaluation.feedback.turns import METRICS, run_turns
-from resift_lab.evaluation.served import Asked, Hits
+from resift_lab.evaluation.served import Hits, SimulatedSearch
 from resift_lab.evaluation.system import Encoder
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
@@ -84,7 +84,7 @@ def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordV
     rows = model.encode(texts)
     search = ServedSearch(texts, rows, model.similarity, model.table.idf)
     marked = [JudgedDocument(Judgement("", "0", 1.0, "fire"), rows[0], texts[0])]
-    asked = Asked("fire", model.encode_one("fire"), model.alpha, model.max_alpha, marked)
+    asked = SimulatedSearch("fire", model.encode_one("fire"), model.alpha, model.max_alpha, marked)
     without, with_part = (search.hits(replace(asked, known_share=part)) for part in (None, model.known_share))
     np.testing.assert_array_equal(without.scores, with_part.scores)
 
@@ -95,7 +95,7 @@ def test_a_document_that_is_too_long_for_the_engine_is_searched_as_the_service_d
     attachment = " ".join("-".join(f"{chr(97 + i % 26)}{i}{j}" for i in range(40)) for j in range(50))
     texts = ["fire bush", "army war", "smoke"]
     search = ServedSearch(texts, model.encode(texts), model.similarity, model.table.idf)
-    hits = search.hits(Asked("war " * 9 + attachment, model.encode_one("war"), model.alpha, model.max_alpha))
+    hits = search.hits(SimulatedSearch("war " * 9 + attachment, model.encode_one("war"), model.alpha, model.max_alpha))
     assert hits.positions[0] == 1
 
 
@@ -237,12 +237,12 @@ def conversations(tmp_path: Path) -> Path:
 
 
 def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
-    asked: list[Asked] = []
+    asked: list[SimulatedSearch] = []
 
     class Fixed:
         """A search whose first hits are 3 and 1 in a session, and others without a session."""
 
-        def hits(self, search: Asked) -> Hits:
+        def hits(self, search: SimulatedSearch) -> Hits:
             asked.append(search)
             ranking = np.array([3, 1, 0, 2, 4, 5] if search.judged else [0, 2, 3, 4, 5, 1])
             return Hits(ranking, np.linspace(6, 1, 6), 6)

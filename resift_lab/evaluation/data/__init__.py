@@ -1,8 +1,8 @@
 """Readers of test collections, and the types that they return.
 
 Labelled documents (:mod:`.labelled`), sentence pairs (:mod:`.sentence_pairs`), BEIR folders (:mod:`.collection`), some
-with conversations (:mod:`.conversations`), plain or gzip, and splits of a collection's queries (:mod:`.split`). Nothing
-is guessed: an error names the file, the line and what was expected there.
+of them with conversations (:mod:`.conversations`), and splits of a collection's queries (:mod:`.split`). Files may be
+plain or gzipped. Readers guess nothing: errors name the file, the line and what was expected.
 """
 
 from resift_lab.evaluation.data.collection import Collection, has_part, read_collection, read_judgements, with_queries

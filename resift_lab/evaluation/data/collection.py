@@ -1,4 +1,4 @@
-"""Retrieval collections: documents, queries and graded judgements, in a folder as BEIR lays it out."""
+"""Read retrieval collections: documents, queries and graded judgements in a BEIR folder."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ Judged = tuple[str, str, str, float]  # where it stands, a query, a document and
 
 @dataclass(frozen=True)
 class Collection:
-    """A retrieval collection.
+    """A retrieval collection. It contains only queries with a relevant document.
 
-    ``documents`` and ``queries`` are texts beside ``document_ids`` and ``query_ids``; ``grades`` holds, for each query,
-    document position → grade (above 0 is relevant). Only queries with a relevant document are held; ``skipped``
-    counts the others.
+    Attributes:
+        name: Name of the collection.
+        document_ids: Ids of the documents.
+        documents: Texts of the documents.
+        query_ids: Ids of the queries.
+        queries: Texts of the queries.
+        grades: For each query, grades by the position of the document. Grades above 0 mean relevant.
+        skipped: Number of queries without a relevant document.
     """
 
     name: str
@@ -41,12 +46,19 @@ class Collection:
 
 
 def read_collection(folder: str | Path, part: str | None = None, judgments: str | Path | None = None) -> Collection:
-    """A BEIR folder: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` or ``qrels/test.tsv``, each plain or .gz.
+    """Read a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, and ``qrels.tsv`` or ``qrels/test.tsv``.
 
-    ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). ``judgments`` is a judgement
-    list of the Search Relevance Workbench, whose queries and ratings stand for the other two files. A document's text
-    is its title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice
-    or a judgement with two grades, a judged document or query is not, or no query has a relevant document.
+    The text of a document is its title, if it has one, a space and its text.
+
+    Args:
+        folder: The folder.
+        part: Reads the judgements of ``qrels/PART.tsv`` (``train``, ``dev`` or ``test``) instead.
+        judgments: A judgement list of the Search Relevance Workbench. Its queries and ratings replace the files of
+            queries and qrels.
+
+    Raises:
+        BadInput: If a file is missing or malformed, an id occurs twice, a judgement has two grades, a judged document
+            or query does not exist, or no query has a relevant document.
     """
     folder = Path(folder)
     documents = read_texts(corpus_file(folder), titled=True)
@@ -69,9 +81,18 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
 def read_judgements(
     folder: Path, part: str | None = None, judgments: str | Path | None = None, corpus: Container[str] | None = None
 ) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
-    """Query id → text, and query id → document id → grade, as :func:`read_collection` reads and checks them.
+    """Read the queries and judgements of a BEIR folder.
 
-    ``corpus`` has the documents that there are; None where that is not known.
+    The other arguments and errors are those of :func:`read_collection`.
+
+    Args:
+        folder: The folder.
+        part: The part of the judgements.
+        judgments: A judgement list.
+        corpus: The ids of all documents, or None if they are unknown.
+
+    Returns:
+        Texts of queries by their ids, and grades by the ids of the query and the document.
     """
     query_file, queries, qrels = _judged_queries(folder, part, judgments)
     grades: dict[str, dict[str, float]] = {}
@@ -91,7 +112,7 @@ def read_judgements(
 def _judged_queries(
     folder: Path, part: str | None, judgments: str | Path | None
 ) -> tuple[Path, dict[str, str], Iterator[Judged]]:
-    """The file of the queries, their texts by id, and what was judged."""
+    """Return the file of the queries, their texts by id, and the judgements."""
     if judgments is None:
         query_file = first_file(folder, "queries.jsonl")
         names = [f"qrels/{part}.tsv"] if part else ["qrels.tsv", "qrels/test.tsv"]
@@ -99,22 +120,26 @@ def _judged_queries(
     if part:
         raise BadInput(f"part {part} and a judgement list", value=part, expected="one of them")
     rated = read_judgment_list(judgments)
-    rows = ((str(judgments), query, id, grade) for query, found in rated.items() for id, grade in found.items())
+    rows = ((str(judgments), query, id, grade) for query, ratings in rated.items() for id, grade in ratings.items())
     return Path(judgments), {query: query for query in rated}, rows
 
 
 def corpus_file(folder: str | Path) -> Path:
-    """The file of a BEIR folder's documents, plain or .gz. Raises BadInput if there is none."""
+    """Return the path of the documents in a BEIR folder.
+
+    Raises:
+        BadInput: If there is no such file.
+    """
     return first_file(Path(folder), "corpus.jsonl")
 
 
 def has_part(folder: str | Path, part: str) -> bool:
-    """Whether a BEIR folder has judgements of its own for a part: ``qrels/PART.tsv``, plain or .gz."""
+    """Return whether a BEIR folder has separate judgements for a part: ``qrels/PART.tsv``."""
     return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
 
 
 def with_queries(collection: Collection, positions: Sequence[int]) -> Collection:
-    """The collection with only the queries at ``positions``."""
+    """Return the collection with only the queries at ``positions``."""
     return replace(
         collection,
         query_ids=[collection.query_ids[position] for position in positions],
@@ -124,7 +149,7 @@ def with_queries(collection: Collection, positions: Sequence[int]) -> Collection
 
 
 def first_file(folder: Path, *names: str) -> Path:
-    """The first of the files that is there, plain or .gz."""
+    """Return the first existing file of several names, plain or with the ending ``.gz``."""
     for name in names:
         for ending in _ENDINGS:
             if (path := folder / f"{name}{ending}").is_file():
@@ -133,7 +158,11 @@ def first_file(folder: Path, *names: str) -> Path:
 
 
 def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
-    """Id → text, in the file's order. Raises BadInput for a malformed line, an id that is there twice, and no line."""
+    """Read texts by id, in the order of the file.
+
+    Raises:
+        BadInput: If a line is malformed, an id occurs twice, or the file is empty.
+    """
     texts: dict[str, str] = {}
     for number, record in json_objects(path):
         where = f"{path}, line {number}"

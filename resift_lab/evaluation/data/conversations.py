@@ -1,4 +1,4 @@
-"""Conversations: a BEIR folder whose queries are the turns of people, with their marks on what they were shown."""
+"""Read conversations: a BEIR folder whose queries are turns, with the judgements that people made."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from resift_lab.evaluation.data.lines import json_objects, text_of
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: its ``text``, the ``marks`` that were made then (document position → 1 or -1), and its ``grades``.
+    """One turn of a conversation.
 
-    ``grades`` are the collection's for the query of this id: document position → grade; empty if it has none.
+    Attributes:
+        text: Text of the question.
+        marks: Judgements that were made in this turn: 1 or -1 by the position of the document.
+        grades: Grades of the collection for this query, by the position of the document. Empty if there are none.
     """
 
     text: str
@@ -25,19 +28,27 @@ class Turn:
 
 
 def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Collection, list[list[Turn]]]:
-    """A BEIR folder with ``turns.jsonl``, plain or .gz: its collection, and the turns of each conversation in order.
+    """Read a BEIR folder with ``turns.jsonl``.
 
-    A line of it is {"_id": a query's id, "conversation", "turn": a number, "text", "marks": {document id: 1 | -1}}.
-    Marks on documents that are not in the corpus are left out. With ``rewritten`` the texts are those of
-    ``rewritten.jsonl`` ({"_id", "text"} a line), plain or .gz, for the turns that it has: queries that a language model
-    made of a whole conversation. Raises BadInput for a malformed line, and what
-    :func:`resift_lab.evaluation.data.collection.read_collection` raises.
+    Each line is {"_id": id of a query, "conversation", "turn": a number, "text", "marks": {document id: 1 | -1}}. Marks
+    of documents that are not in the corpus are ignored.
+
+    Args:
+        folder: The folder.
+        rewritten: Whether to take the texts of turns from ``rewritten.jsonl`` ({"_id", "text"} on each line). These are
+            queries that a language model made from the whole conversation.
+
+    Returns:
+        The collection, and the turns of each conversation in order.
+
+    Raises:
+        BadInput: If a line is malformed, and as :func:`resift_lab.evaluation.data.collection.read_collection` raises.
     """
     texts = read_texts(first_file(Path(folder), "rewritten.jsonl")) if rewritten else {}
     collection = read_collection(folder)
     positions = {key: position for position, key in enumerate(collection.document_ids)}
     grades = dict(zip(collection.query_ids, collection.grades, strict=True))
-    found: dict[str, list[tuple[int, Turn]]] = defaultdict(list)
+    conversations: dict[str, list[tuple[int, Turn]]] = defaultdict(list)
     path = first_file(Path(folder), "turns.jsonl")
     for number, record in json_objects(path):
         where = f"{path}, line {number}"
@@ -48,10 +59,14 @@ def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Col
             raise BadInput(f"{where}: marks are {marks!r}", value=marks, expected='{"a document\'s id": 1 | -1}')
         known = {positions[key]: float(mark) for key, mark in marks.items() if key in positions}
         text = texts.get(str(record.get("_id")), text_of(record, "text", where))
-        found[str(record.get("conversation"))].append((turn, Turn(text, known, grades.get(str(record.get("_id")), {}))))
-    if not found:
+        conversations[str(record.get("conversation"))].append(
+            (turn, Turn(text, known, grades.get(str(record.get("_id")), {})))
+        )
+    if not conversations:
         raise BadInput(f"{path} is empty", value=str(path), expected="JSON lines")
-    return collection, [[turn for _, turn in sorted(turns, key=lambda one: one[0])] for turns in found.values()]
+    return collection, [
+        [turn for _, turn in sorted(turns, key=lambda numbered: numbered[0])] for turns in conversations.values()
+    ]
 
 
 def _is_mark(mark: Any) -> bool:

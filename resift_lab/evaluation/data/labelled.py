@@ -1,4 +1,4 @@
-"""Labelled documents: one JSON object a line, with ``text`` and ``label``."""
+"""Read labelled documents: one JSON object with ``text`` and ``label`` on each line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resift_lab.evaluation.data.lines import json_objects, text_of, unfit
 
 @dataclass(frozen=True)
 class Classes:
-    """Documents of one class each: three lists of one length."""
+    """Documents with one class each. The three lists have the same length."""
 
     ids: list[str]
     texts: list[str]
@@ -20,10 +20,13 @@ class Classes:
 
 
 def read_classes(path: str | Path) -> Classes:
-    """Documents of one class each, from JSON lines with ``text``, ``label`` (string or integer) and perhaps ``id``.
+    """Read documents with one class each.
 
-    An empty text is a document. A document without an id is named by its line's number. Raises BadInput if a line is
-    malformed or has no label, and if the file holds no document or cannot be read.
+    Each line is a JSON object with ``text``, ``label`` (a string or an integer) and optionally ``id``. A document
+    without an id is named by its line number. An empty text is a document.
+
+    Raises:
+        BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.
     """
     documents = Classes([], [], [])
     for number, record in json_objects(Path(path)):
@@ -41,9 +44,15 @@ def read_classes(path: str | Path) -> Classes:
 
 
 def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
-    """Texts and labels to train on, two lists of one length; a label may also be an object of classes and weights.
+    """Read texts and labels to train on.
 
-    Labels stay as the file has them, strings, integers or dicts. Raises BadInput as :func:`read_classes` does.
+    A label is a string, an integer, or an object that maps classes to weights.
+
+    Returns:
+        Texts and labels, two lists of the same length.
+
+    Raises:
+        BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.
     """
     texts, labels = [], []
     for number, record in json_objects(Path(path)):

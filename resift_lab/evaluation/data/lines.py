@@ -1,4 +1,4 @@
-"""Numbered lines of text files, plain or gzip: JSON objects, tab-separated cells, numbers and texts in them."""
+"""Read numbered lines of plain or gzipped text files: JSON objects, tab-separated cells, numbers and texts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _A_LINE = "one JSON object a line"
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file that are not blank, each with its number (from 1) and without its line end.
+    """Yield the lines of a UTF-8 file that are not blank, with their numbers, counted from 1.
 
-    Raises BadInput if the file cannot be read, is damaged, or holds a line that is not UTF-8.
+    Raises:
+        BadInput: If the file cannot be read, is damaged, or contains a line that is not UTF-8.
     """
     try:
         with path.open("rb") as probe:
@@ -35,7 +36,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(line: bytes, number: int, path: Path) -> str:
-    """The text of a line, the first one without a byte order mark. Raises BadInput if it is not UTF-8."""
+    """Decode a line, and remove the byte order mark from the first line.
+
+    Raises:
+        BadInput: If the line is not UTF-8.
+    """
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -44,14 +49,19 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
 
 
 def whole_text(path: Path) -> str:
-    """All of a UTF-8 file, plain or gzip. Raises BadInput as :func:`numbered_lines` does."""
+    """Return the whole text of a UTF-8 file, without blank lines.
+
+    Raises:
+        BadInput: As :func:`numbered_lines`.
+    """
     return "\n".join(line for _, line in numbered_lines(path))
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file that holds one a line, each with its line's number.
+    """Yield the JSON objects of a file with one object on each line, with their line numbers.
 
-    Raises BadInput if the file cannot be read or a line is not a JSON object.
+    Raises:
+        BadInput: If the file cannot be read, or a line is not a JSON object.
     """
     for number, line in numbered_lines(path):
         try:
@@ -64,12 +74,16 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def header_of(lines: Iterator[tuple[int, str]]) -> list[str]:
-    """The columns that the first of ``lines`` names; one empty name if there is no line."""
+    """Return the column names in the first line, or one empty name if there is no line."""
     return next(lines, (0, ""))[1].split("\t")
 
 
 def cells_of(line: str, columns: int, where: str) -> list[str]:
-    """The tab-separated cells of a line. Raises BadInput if there are not as many as ``columns``."""
+    """Split a line into tab-separated cells.
+
+    Raises:
+        BadInput: If the number of cells differs from ``columns``.
+    """
     cells = line.split("\t")
     if len(cells) != columns:
         raise BadInput(f"{where}: {len(cells)} columns", value=line, expected=f"{columns}, as the header has")
@@ -77,7 +91,11 @@ def cells_of(line: str, columns: int, where: str) -> list[str]:
 
 
 def finite_number(text: str, where: str) -> float:
-    """A score. Raises BadInput if ``text`` is not a finite number."""
+    """Convert a text to a number.
+
+    Raises:
+        BadInput: If the text is not a finite number.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -88,7 +106,11 @@ def finite_number(text: str, where: str) -> float:
 
 
 def text_of(record: dict[str, Any], key: str, where: str) -> str:
-    """The string of a record. Raises BadInput if there is none."""
+    """Return the string under a key of a record.
+
+    Raises:
+        BadInput: If there is no string.
+    """
     text = record.get(key)
     if not isinstance(text, str):
         raise unfit(record, key, where, f'"{key}": a string')
@@ -96,7 +118,7 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
 
 
 def unfit(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
-    """The error for a record's value that is not as ``expected``, which says what it is, or that there is none."""
+    """Return the error for a missing or invalid value of a record."""
     value = record.get(key)
     message = f"{where}: {key} is {value!r:.60}" if key in record else f"{where}: no {key}"
     return BadInput(message, value=value, expected=expected)

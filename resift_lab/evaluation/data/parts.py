@@ -1,4 +1,4 @@
-"""Collections together with the split of their queries, as trainings on judged queries need them."""
+"""Read collections together with a split of their queries, for training on judged queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ DEFAULT_SHARES = (70.0, 10.0, 20.0)
 class SplitCollection:
     """A collection and the split of its queries.
 
-    ``train_on_all`` says whether a last training may use all queries, once those of the test part have judged.
+    Attributes:
+        collection: The collection.
+        split: The split.
+        train_on_all: Whether the final training may use all queries, after the test queries have judged the method.
     """
 
     collection: Collection
@@ -29,15 +32,23 @@ class SplitCollection:
 
 
 def split_in_blocks(collection: Collection, shares: Sequence[float] | None) -> SplitCollection:
-    """The collection, split by :func:`block_split`; without ``shares`` by DEFAULT_SHARES, and then ``train_on_all``."""
+    """Split a collection by :func:`block_split`.
+
+    Args:
+        collection: The collection.
+        shares: Shares of the three parts. None takes DEFAULT_SHARES, and allows to train on all queries in the end.
+    """
     return SplitCollection(collection, block_split(collection, shares or DEFAULT_SHARES), shares is None)
 
 
 def read_split_collection(folder: str | Path, shares: Sequence[float] | None) -> SplitCollection:
-    """A BEIR folder, split as its ``qrels/train.tsv``, ``dev.tsv`` and ``test.tsv`` say, or else in blocks.
+    """Read a BEIR folder and its split.
 
-    Where there is no ``dev.tsv``, a tenth of the training queries choose. Raises BadInput if ``shares`` are given for a
-    folder with parts of its own.
+    If the folder has ``qrels/train.tsv``, its parts are the split. Without ``dev.tsv``, a tenth of the training queries
+    become validation queries. Otherwise the queries are split in blocks.
+
+    Raises:
+        BadInput: If ``shares`` are given for a folder with its own parts.
     """
     if not has_part(folder, "train"):
         return split_in_blocks(read_collection(folder), shares)
@@ -50,7 +61,7 @@ def read_split_collection(folder: str | Path, shares: Sequence[float] | None) ->
 
 
 def join_parts(parts: dict[str, Collection]) -> SplitCollection:
-    """The parts ``train`` and, where there are such, ``dev`` and ``test`` of one folder as one collection."""
+    """Join the parts ``train`` and, if they exist, ``dev`` and ``test`` of one folder."""
     ends = np.cumsum([0, *(len(part.queries) for part in parts.values())])
     positions: dict[str, Positions] = {
         name: np.arange(start, end) for name, (start, end) in zip(parts, pairwise(ends), strict=True)

@@ -1,4 +1,4 @@
-"""Sentence pairs with gold scores: tab-separated lines."""
+"""Read sentence pairs with gold scores from tab-separated files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ _REQUIRED = ("score", "sentence1", "sentence2")
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """The pairs of a file, four lists of one length; ``tasks`` names the part of the file that each pair belongs to."""
+    """The pairs of a file. The four lists have the same length.
+
+    Attributes:
+        name: Name of the file without its ending.
+        tasks: The task of each pair.
+        scores: Gold scores.
+        left: First sentences.
+        right: Second sentences.
+    """
 
     name: str
     tasks: list[str]
@@ -23,11 +31,13 @@ class SentencePairs:
 
 
 def read_pairs(path: str | Path) -> SentencePairs:
-    """Sentence pairs from tab-separated lines, no quoting, with a header line.
+    """Read sentence pairs from tab-separated lines without quoting, with a header line.
 
-    The columns are ``score``, ``sentence1``, ``sentence2`` and perhaps ``task``, in any order; without ``task`` all
-    pairs are one task, named as the file. Scores are finite numbers of any range. Raises BadInput if a column is
-    missing, a line is malformed, or the file holds no pair or cannot be read.
+    The columns ``score``, ``sentence1`` and ``sentence2`` are required; ``task`` is optional. They may be in any order.
+    Without ``task``, all pairs belong to one task with the name of the file. Scores are finite numbers of any range.
+
+    Raises:
+        BadInput: If a column is missing, a line is malformed, or the file is empty or cannot be read.
     """
     path = Path(path)
     lines = numbered_lines(path)

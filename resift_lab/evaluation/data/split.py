@@ -1,4 +1,4 @@
-"""Splits of a collection's queries into those that are learnt from, that choose and that judge."""
+"""Split the queries of a collection into training, validation and test queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ MIN_QUERIES = 10
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of a collection's queries: ``train`` is learnt from, ``validation`` chooses, ``test`` judges."""
+    """Positions of queries in three parts.
+
+    Attributes:
+        train: Queries to learn from.
+        validation: Queries that choose between models.
+        test: Queries that judge the chosen model.
+    """
 
     train: Positions
     validation: Positions
@@ -25,11 +31,17 @@ class Split:
 
 
 def block_split(collection: Collection, shares: Sequence[float]) -> Split:
-    """Contiguous blocks of queries, ordered by their first relevant document's position in the collection.
+    """Split queries into contiguous blocks.
 
-    ``shares`` of training, validation and test, in any unit (60, 10, 30); that of test may be 0. A block ends where a
-    document's queries end, so that no first document is on two sides. Raises BadInput if the shares are no such numbers
-    or a part that has a share gets fewer than ten queries.
+    Queries are sorted by the position of their first relevant document. A block ends where the queries of a document
+    end, so no first document belongs to two parts.
+
+    Args:
+        collection: The collection.
+        shares: Shares of training, validation and test queries in any unit, such as (60, 10, 30). The last may be 0.
+
+    Raises:
+        BadInput: If the shares are invalid, or a part with a share gets fewer than ten queries.
     """
     if len(shares) != 3 or min(shares) < 0 or shares[0] <= 0 or shares[1] <= 0 or not np.isfinite(shares).all():
         raise BadInput(

@@ -1,7 +1,7 @@
-"""Judgement lists, query sets and search configurations as OpenSearch's Search Relevance Workbench has them.
+"""Judgement lists, query sets and search configurations of OpenSearch's Search Relevance Workbench.
 
-Each is the body of a ``PUT _plugins/_search_relevance/…``. What a query of a set and its fields may hold is what the
-Workbench takes: nothing that its own formats set apart.
+Each is the body of a request ``PUT _plugins/_search_relevance/…``. The texts may contain only the characters that the
+Workbench accepts.
 """
 
 from __future__ import annotations
@@ -23,25 +23,30 @@ Ratings = dict[str, dict[str, float]]
 
 
 def read_judgment_list(path: str | Path) -> Ratings:
-    """The ratings of a judgement list: query → document's id → rating.
+    """Read the ratings of a judgement list.
 
-    The file is the body of an import, or what the Workbench answers to a GET of one list. Raises BadInput for anything
-    else, a rating that is no number, and a query or a document that is there twice.
+    The file is the body of an import, or the Workbench's answer to a GET of one list.
+
+    Returns:
+        Ratings by query text and document id.
+
+    Raises:
+        BadInput: If the file is something else, a rating is not a number, or a query or document occurs twice.
     """
     path = Path(path)
     try:
-        found = json.loads(whole_text(path))
+        content = json.loads(whole_text(path))
     except ValueError as error:
         raise BadInput(f"{path} is not JSON: {error}", value=str(path), expected=_EXPECTED) from error
-    hits = _inner(_inner(found, "hits"), "hits")
+    hits = _inner(_inner(content, "hits"), "hits")
     if isinstance(hits, list) and len(hits) == 1:
-        found = _inner(hits[0], "_source")
-    lists = _inner(found, "judgmentRatings")
+        content = _inner(hits[0], "_source")
+    lists = _inner(content, "judgmentRatings")
     if not isinstance(lists, list) or not lists:
         raise BadInput(f"{path} holds no judgmentRatings", value=str(path), expected=_EXPECTED)
     ratings: Ratings = {}
-    for number, one in enumerate(lists, 1):
-        query, rated = _inner(one, "query"), _inner(one, "ratings")
+    for number, entry in enumerate(lists, 1):
+        query, rated = _inner(entry, "query"), _inner(entry, "ratings")
         where = f"{path}, query {number}"
         if not isinstance(query, str) or not isinstance(rated, list) or query in ratings:
             raise BadInput(f"{where}: {query!r} has no ratings, or has them twice", value=query, expected=_EXPECTED)
@@ -51,8 +56,8 @@ def read_judgment_list(path: str | Path) -> Ratings:
 
 def _ratings(rated: Sequence[Any], where: str) -> dict[str, float]:
     ratings: dict[str, float] = {}
-    for one in rated:
-        document, rating = _inner(one, "docId"), _inner(one, "rating")
+    for entry in rated:
+        document, rating = _inner(entry, "docId"), _inner(entry, "rating")
         if not isinstance(document, str) or document in ratings:
             raise BadInput(f"{where}: docId is {document!r}", value=document, expected="each document's id once")
         if isinstance(rating, bool) or not isinstance(rating, (str, int, float)):
@@ -66,7 +71,11 @@ def _inner(value: Any, key: str) -> Any:
 
 
 def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """The body of an import of ratings. Raises BadInput for a name or a description that the Workbench refuses."""
+    """Return the body of an import of ratings.
+
+    Raises:
+        BadInput: If the Workbench would reject the name or the description.
+    """
     return {
         **_named(name, description),
         "type": "IMPORT_JUDGMENT",
@@ -78,36 +87,52 @@ def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str
 
 
 def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) -> tuple[dict[str, Any], int]:
-    """The body of a query set, each of its ``rows`` a ``queryText`` and further fields; and how many it cannot hold.
+    """Return the body of a query set.
 
-    Raises BadInput for a name or a description that the Workbench refuses.
+    Args:
+        name: Name of the query set.
+        description: Its description.
+        rows: One mapping for each query, with ``queryText`` and further fields.
+
+    Returns:
+        The body, and the number of rows that the Workbench would reject, which are left out.
+
+    Raises:
+        BadInput: If the Workbench would reject the name or the description.
     """
     rows = list(rows)
-    kept = [dict(row) for row in rows if all(_is_text(value, MAX_TEXT) for value in row.values())]
-    return {**_named(name, description), "sampling": "manual", "querySetQueries": kept}, len(rows) - len(kept)
+    accepted = [dict(row) for row in rows if all(_is_text(value, MAX_TEXT) for value in row.values())]
+    return {**_named(name, description), "sampling": "manual", "querySetQueries": accepted}, len(rows) - len(accepted)
 
 
 def search_configuration(name: str, index: str, fields: Sequence[str], pipeline: str, session: bool) -> dict[str, Any]:
-    """The body of a search configuration: the query set's texts in an index's ``fields``, through a search pipeline.
+    """Return the body of a search configuration.
 
-    With ``session`` the queries' field ``session`` names it.
+    The search looks for the texts of a query set in the fields of an index, through a search pipeline.
+
+    Args:
+        name: Name of the configuration.
+        index: Name of the index.
+        fields: The fields to search.
+        pipeline: Name of the search pipeline.
+        session: Whether each query of the set names a session, in its field ``session``.
     """
-    asked = QUERY_AND_FIELDS if session else QUERY
-    body: dict[str, Any] = {"query": {"multi_match": {"query": asked, "fields": list(fields)}}}
+    text = QUERY_AND_FIELDS if session else QUERY
+    body: dict[str, Any] = {"query": {"multi_match": {"query": text, "fields": list(fields)}}}
     if session:
         body["ext"] = {"ml_inference": {"session": "{{session}}"}}
     return {**_named(name), "index": index, "query": json.dumps(body), "searchPipeline": pipeline}
 
 
 def _named(name: str, description: str | None = None) -> dict[str, str]:
-    given = {"name": (name, MAX_NAME)} | (
+    texts = {"name": (name, MAX_NAME)} | (
         {} if description is None else {"description": (description, MAX_DESCRIPTION)}
     )
-    for key, (text, most) in given.items():
-        if not _is_text(text, most):
-            expected = f"1 to {most} characters, none of them a quote, \\ < > # : or the end of a line"
+    for key, (text, limit) in texts.items():
+        if not _is_text(text, limit):
+            expected = f"1 to {limit} characters without quotes, \\ < > # : and line breaks"
             raise BadInput(f"the {key} is {text!r}", value=text, expected=expected)
-    return {key: text for key, (text, _) in given.items()}
+    return {key: text for key, (text, _) in texts.items()}
 
 
 def _is_text(text: str, most: int) -> bool:

@@ -18,7 +18,7 @@ from resift.vectors.similarity import unit_rows
 from resift_lab.evaluation.baselines.bm25 import BM25
 from resift_lab.evaluation.feedback.whole_set import WholeSet
 from resift_lab.evaluation.pairwise import Matrix
-from resift_lab.evaluation.served import Asked, SearchableCollection, Serve, scores_of
+from resift_lab.evaluation.served import SearchableCollection, Serve, SimulatedSearch, scores_of
 from resift_lab.evaluation.system import System, known_by, weights_of
 
 with needs_extra("lab", "Evaluation"):
@@ -34,7 +34,7 @@ class FeedbackBench:
     ``serve`` makes the search. ``idf`` says how rare a word is; if it is not given, the table of the fitted system
     does, or the packaged vectors' where it has none. ``alpha`` is the weight of the similarity before any feedback,
     None the system's own. ``whole``: rankings are of the whole collection, see
-    :class:`resift_lab.evaluation.served.Asked`.
+    :class:`resift_lab.evaluation.served.SimulatedSearch`.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class FeedbackBench:
         """
         text, vector = self.queries[query], self.query_vectors[query]
         known = partial(known_by, self._system) if self._own else None
-        asked = Asked(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
+        asked = SimulatedSearch(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
         return scores_of(self.search.hits(asked).positions, len(self.documents))
 
 
