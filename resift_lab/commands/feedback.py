@@ -66,8 +66,6 @@ _CODEWORDS = 64
 )
 @system_options()
 def feedback(
-    turns: str | None,
-    rewritten: bool,
     topics: bool,
     methods: tuple[str, ...],
     alpha: float | None,
@@ -102,6 +100,7 @@ def feedback(
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
     options, methods = FeedbackOptions(seed=choice.seed, **settings), _checked_methods(methods)
+    turns, rewritten = sources.pop("turns"), sources.pop("rewritten")
     if turns or rewritten:
         if not turns or topics or any(sources.values()):
             raise BadInput(

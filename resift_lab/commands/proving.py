@@ -39,7 +39,7 @@ SEARCHES = 3_000
 # Number of hits among which clicked documents are looked for.
 DEPTH = 100
 # Maximum number of searches that are sent a second time, to count unstable rankings.
-_ASKED_TWICE = 100
+_MAX_REPEATED = 100
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class ReplayedSearch:
         """
         self.clicks.judged = list(judged)
         without, with_session = self._ids([self._body(text, None), self._body(text, "a client")])
-        if len(self.rankings) < _ASKED_TWICE:
+        if len(self.rankings) < _MAX_REPEATED:
             self.rankings[text] = without
         return without, with_session
 

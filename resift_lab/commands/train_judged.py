@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -33,7 +34,8 @@ from resift_lab.evaluation.served import Served, SimulatedSearch, served_by
 from resift_lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift_lab.vectors.mixture import mix_vectors
 
-Sources = list[tuple[str, float]]
+# Folders of word vectors with their weights.
+WeightedVectors = list[tuple[str, float]]
 judged_options = combine_options(
     out_option,
     click.option(
@@ -46,7 +48,7 @@ judged_options = combine_options(
     ),
     click.option(
         "--vectors",
-        "sources",
+        "vectors",
         multiple=True,
         default=[DEFAULT_MODEL],
         show_default=True,
@@ -83,16 +85,7 @@ judged_options = combine_options(
 @set_option(LateInteractionOptions)
 @json_option
 def reranker_command(
-    folder: str | None,
-    of_sessions: str | None,
-    of_ubi: str | None,
-    source: JudgedSource,
-    out: str,
-    shares: tuple[float, ...] | None,
-    sources: Sources,
-    model: str,
-    as_json: bool,
-    settings: dict[str, Any],
+    out: str, vectors: WeightedVectors, model: str, as_json: bool, settings: dict[str, Any], **queries: Any
 ) -> None:
     """Train a reranker on judged queries. The index and its vectors are not changed.
 
@@ -109,27 +102,47 @@ def reranker_command(
     from resift_lab.training.late_interaction_selection import train_reranker
 
     started, options = time.perf_counter(), LateInteractionOptions(**settings)
-    if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
-        raise BadInput(
-            "the source of the judged queries is missing or ambiguous",
-            expected="exactly one of --collection DIR, --from-feedback INDEX and --from-ubi INDEX",
-        )
-    index = of_ubi or of_sessions
-    searched = load_model(model)
+    source = _QuerySource(**queries)
+    source.check()
+    index, searched = source.index, load_model(model)
     with ExitStack() as stack:
         if index is None:
-            data, candidates = read_split_collection(str(folder), shares), None
+            data, candidates = read_split_collection(str(source.folder), source.shares), None
             served = _served(searched, data.collection.documents)
         else:
-            engine = stack.enter_context(engine_at(source.engine))
+            engine = stack.enter_context(engine_at(source.source.engine))
             info = engine.info(index).for_search(searched)
-            data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
+            data, candidates = _judged(source, engine, index, options.pool)
             served = _served_index(engine, info, searched, data.collection.document_ids)
-        table = _mixed(sources, data.collection.documents, SPELLING)
+        table = _mixed(vectors, data.collection.documents, SPELLING)
         with progress_bar("training") as progress:
             reranker, report = train_reranker(data, table, served, options, candidates, progress)
     reranker.info |= {"indices": [] if index is None else [index], "beside": searched.hash}
     _save(reranker, report, out, as_json, time.perf_counter() - started)
+
+
+@dataclass(frozen=True)
+class _QuerySource:
+    """The options of ``resift train reranker`` that determine the judged queries."""
+
+    folder: str | None
+    of_sessions: str | None
+    of_ubi: str | None
+    source: JudgedSource
+    shares: tuple[float, ...] | None
+
+    @property
+    def index(self) -> str | None:
+        """The index with judgements, or None for a folder of judged queries."""
+        return self.of_ubi or self.of_sessions
+
+    def check(self) -> None:
+        """Raise BadInput unless exactly one source of judged queries is set."""
+        if sum(source is not None for source in (self.folder, self.of_sessions, self.of_ubi)) != 1:
+            raise BadInput(
+                "the source of the judged queries is missing or ambiguous",
+                expected="exactly one of --collection DIR, --from-feedback INDEX and --from-ubi INDEX",
+            )
 
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
@@ -181,17 +194,22 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     )
 
 
-def _judged(
-    source: JudgedSource, engine: Engine, index: str, from_ubi: bool, pool: int, shares: tuple[float, ...] | None
-) -> tuple[SplitCollection, list[Any]]:
+def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tuple[SplitCollection, list[Any]]:
     """Read judgements and print their number.
+
+    Args:
+        source: The places of the judgements, and the shares of training, validation and test queries.
+        engine: The engine with the index.
+        index: The name of the index.
+        pool: The number of candidates for each query.
 
     Returns:
         The judged queries, divided into training, validation and test queries, and the candidates of each query.
     """
     from resift_lab.evaluation.judged_collection import judged_collection
 
-    judgements = [judgement for _, judgement in source.judgements(engine, index, from_ubi)]
+    from_ubi = source.of_ubi is not None
+    judgements = [judgement for _, judgement in source.source.judgements(engine, index, from_ubi)]
     judged = judged_collection(engine, judgements, index, pool)
     collection = judged.collection
     click.echo(
@@ -199,20 +217,20 @@ def _judged(
         f"relevant document, {judged.missing} judgements of deleted documents)",
         err=True,
     )
-    return split_in_blocks(collection, shares), judged.candidates
+    return split_in_blocks(collection, source.shares), judged.candidates
 
 
-def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
+def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
     """Mix word vectors with their weights, the documents' idf, and dimensions from the spelling of words.
 
     Args:
-        sources: The folders of word vectors, with their weights.
+        vectors: The folders of word vectors, with their weights.
         documents: The texts of the documents, which determine the idf.
         spelling: The number of dimensions and the weight of the spelling.
     """
-    tables = [load_vectors(name) for name, _ in sources]
+    tables = [load_vectors(name) for name, _ in vectors]
     idf = DocumentFrequencies.from_texts(documents)
-    return mix_vectors(tables, [weight for _, weight in sources], idf=idf, spelling=spelling)
+    return mix_vectors(tables, [weight for _, weight in vectors], idf=idf, spelling=spelling)
 
 
 def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
@@ -244,7 +262,7 @@ def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
-    sources: Sources,
+    vectors: WeightedVectors,
     settings: dict[str, Any],
 ) -> None:
     """Train an encoder on judged queries: EmBoost's residual network.
@@ -263,8 +281,8 @@ def emboost_command(
 
     started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
-    table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
-    blocks = [load_vectors(name).dim for name, _ in sources]
+    table = _mixed(vectors, data.collection.documents, EMBOOST_SPELLING)
+    blocks = [load_vectors(name).dim for name, _ in vectors]
     # The remaining dimensions of the mixture are those of the spelling.
     blocks.append(table.dim - sum(blocks))
     with progress_bar("training") as progress:

@@ -286,13 +286,13 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
     }
     systems = {name: {measure: run.means()[measure] for measure in MEASURES} for name, run in runs.items()}
     quality = {name: means[CHOSEN_BY] for name, means in systems.items()}
-    kept = "trained" if quality["trained"] > quality["untrained"] else "untrained"
-    p = {name: runs[kept].against(runs[name], 0) for name in ("vectors", "untrained")}
+    best = "trained" if quality["trained"] > quality["untrained"] else "untrained"
+    p = {name: runs[best].against(runs[name], 0) for name in ("vectors", "untrained")}
     return {
         "judges": len(hits.collection.queries),
         "systems": systems,
-        "kept": kept,
-        "better": is_better(runs[kept].values[CHOSEN_BY], runs["vectors"].values[CHOSEN_BY]),
+        "kept": best,
+        "better": is_better(runs[best].values[CHOSEN_BY], runs["vectors"].values[CHOSEN_BY]),
         "p": {name: {measure: values[measure] for measure in MEASURES} for name, values in p.items()},
     }
 
