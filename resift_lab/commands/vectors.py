@@ -57,7 +57,7 @@ def _save(table: WordVectors, out: str) -> None:
     click.echo(f"{len(table)} words of {table.dim} dimensions in {out}")
 
 
-@vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --dim 100 --out own-vectors")
+@vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --set dim=100 --out own-vectors")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @fields_option
 @set_option(train_word2vec)

@@ -34,7 +34,7 @@ def remaining_rate(step: int, total: int) -> float:
 
 
 class Adam:
-    """Adam for some rows of an array at a time.
+    """The Adam optimiser, applied to some rows of an array at a time.
 
     The moments of rows that a step does not touch stay unchanged. The bias correction counts every step.
 

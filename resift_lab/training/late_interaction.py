@@ -32,7 +32,7 @@ _MAX_LENGTH = 10
 
 
 class Trainer:
-    """The training of a reranker.
+    """A trainer that improves a reranker on judged queries.
 
     Args:
         start: The reranker to start from.

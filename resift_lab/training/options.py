@@ -148,7 +148,7 @@ class AdaptOptions:
             closer to each other.
         dim: The number of dimensions of the result; by default that of the original word vectors.
         spectral: The number of dimensions from latent semantic indexing that word vectors initially have besides
-            the original ones.
+            the original dimensions.
         min_count: The smallest frequency in the corpus of a word that is trained.
         limit: The maximum number of documents to train on. From a larger corpus, a random sample is drawn.
         held_back: The share of the documents, up to 0.5, that is held back for evaluation.

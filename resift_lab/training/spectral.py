@@ -35,7 +35,7 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
         seed: The seed of the noise.
 
     Returns:
-        Vectors of shape (V, D), scaled to length 1.
+        Vectors of shape (V, D). Words that the table knows have vectors of length 1.
 
     Raises:
         BadInput: If the table knows none of the words.
