@@ -34,7 +34,7 @@ from resift.library import Index
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.porter import stem
 from resift.reranker import Config, create_app
-from resift.rewriting.clauses import WIDENED
+from resift.rewriting.clauses import WIDENED_NAME
 from resift.text import FUNCTION_WORDS, tokenize
 from resift_lab.evaluation.data import read_collection
 from resift_lab.evaluation.metrics import ndcg_at
@@ -220,7 +220,7 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
                         taken.setdefault(kind, []).append(spent)
         medians = {kind: float(np.median(spent)) for kind, spent in taken.items()}
         return {
-            "widened": sum(WIDENED in str(body) for body in bodies) / len(bodies),
+            "widened": sum(WIDENED_NAME in str(body) for body in bodies) / len(bodies),
             "plain ms": round(1000 * medians["plain"], 2),
             "ratio": round(medians["other words"] / medians["plain"], 3),
         }

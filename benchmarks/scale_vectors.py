@@ -16,7 +16,7 @@ from resift.arrays import Floats, batched
 from resift.contracts.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.clauses import similarity_clause
+from resift.rewriting.similarity import similarity_clause
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import read_collection
 from resift_lab.evaluation.protocol import run_hybrid

@@ -27,7 +27,7 @@ from resift import load_model
 from resift.contracts.documents import Document
 from resift.embedded.analysis import terms_of
 from resift.embedded.engine import SqliteEngine
-from resift.rewriting import clauses
+from resift.query import questions
 from resift.text import FUNCTION_WORDS
 from resift_lab.corpus import lucene_idf
 from resift_lab.evaluation.data import Collection, read_collection
@@ -55,14 +55,14 @@ class Index:
         nothing = np.zeros(model.dim, np.float32)
         self._engine.bulk("documents", [Document(str(place), dict(row), nothing) for place, row in enumerate(rows)])
 
-    def ranking(self, query: str, fields: Sequence[str] = (), part: float = clauses.TIE_BREAKER) -> Ranking:
+    def ranking(self, query: str, fields: Sequence[str] = (), part: float = questions.TIE_BREAKER) -> Ranking:
         """What a query finds in ``fields``; other fields than the best count by ``part``."""
-        with patch.object(clauses, "TIE_BREAKER", part):
-            clause = clauses.question_clause(query, fields or self.fields)
+        with patch.object(questions, "TIE_BREAKER", part):
+            clause = questions.question_clause(query, fields or self.fields)
         found = self._engine.search("documents", {"query": clause, "size": RANKED, "_source": False}).hits
         return np.array([int(hit["_id"]) for hit in found], np.int64), np.array([hit["_score"] for hit in found])
 
-    def figure(self, collection: Collection, fields: Sequence[str] = (), part: float = clauses.TIE_BREAKER) -> float:
+    def figure(self, collection: Collection, fields: Sequence[str] = (), part: float = questions.TIE_BREAKER) -> float:
         """Mean nDCG@10 × 100 of the collection's queries."""
         return mean_of(collection, [self.ranking(query, fields, part)[0] for query in collection.queries])
 
@@ -136,7 +136,7 @@ def boosts(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[fl
     index = Index(rows, FIELDS)
     return [
         index.figure(collection, [f"title^{weight}", "text"], part)
-        for part in (1.0, clauses.TIE_BREAKER)
+        for part in (1.0, questions.TIE_BREAKER)
         for weight in TITLE_WEIGHTS
     ]
 

@@ -17,6 +17,7 @@ import msgspec
 from resift import errors
 from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
+from resift.query.limits import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import OPEN, SCOPES, scope_of
 from resift.reranker.api import MAX_CONTAINERS, MAX_VALUES
@@ -31,7 +32,6 @@ from resift.reranker.request_bodies import (
     RewriteRequest,
     UndoRequest,
 )
-from resift.rewriting.request import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.schema import fields_of, schema_of, without_links
 from resift.service.config import Config
 from resift.version import __version__

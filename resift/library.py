@@ -25,9 +25,9 @@ from resift.ingest.indexing import Indexer
 from resift.ingest.tables import Added as Added
 from resift.ingest.tables import Refusals, records_of, rows_in
 from resift.notebook import NotebookTable, NotebookText, progress_bar
+from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
-from resift.rewriting.request import find_text
 from resift.schema import check_text, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
@@ -330,7 +330,7 @@ class Session:
     def search(self, options: SearchOptions) -> Hits:
         """Search with the relevance feedback of this session. The arguments are those of :meth:`Index.search`."""
         hits, query = self.index._search(options, self.id), options.query
-        self._query = query if isinstance(query, str) else find_text(query.get("query", query))
+        self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text
         return hits
 
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:

@@ -23,8 +23,9 @@ from resift.cli.output import display_width, truncate
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
+from resift.query.body import parse
 from resift.query.dsl import document_text
-from resift.service.bodies import Search, asked_by, search_body
+from resift.service.bodies import Search, options_of, search_body
 from resift.service.words import COMMAND_WAIT_SECONDS
 from resift.text import plain_text
 
@@ -127,8 +128,8 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
     """Print the rewritten body of a search, and on standard error why parts of the rewriting were left out."""
     service = opened_library.service
     info = service.info(search.index)
-    body = search_body(search, info, service.model.table.idf)
-    rewritten = service.in_session(info, body, asked_by(search, body))
+    query = parse(search_body(search, info, service.model.table.idf))
+    rewritten = service.rewritten(info, query, options_of(search, query))
     printed = rewritten.body if complete else _shortened(rewritten.body)
     click.echo(json.dumps(printed, ensure_ascii=False, indent=2))
     if rewritten.reason:

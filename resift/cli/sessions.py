@@ -11,8 +11,9 @@ import click
 
 from resift.cli.options import STORE_HINT, combine_options, engine_option, session_store_at, store_option, ubi_log_at
 from resift.cli.output import print_table, require_confirmation
+from resift.contracts.search_options import is_session_id
 from resift.errors import BadInput, SessionNotFound
-from resift.sessions.sessions import Sessions, is_id
+from resift.sessions.sessions import Sessions
 
 
 @click.group(epilog="Example: resift sessions list")
@@ -85,7 +86,7 @@ client_options = combine_options(
 def export(client: str, engine: str, store: str) -> None:
     """Print all stored data of a person as JSON: the session, and the entries of the UBI log with the same id."""
     with session_store_at(store) as session_store, ubi_log_at(engine, store) as log:
-        session = Sessions(session_store).peek(client) if is_id(client) else None
+        session = Sessions(session_store).peek(client) if is_session_id(client) else None
         documents = log.client_documents(client)
     data = {"client": client, "session": asdict(session) if session else None, **documents}
     click.echo(json.dumps(data, ensure_ascii=False, indent=2))
@@ -100,7 +101,7 @@ def forget(client: str, engine: str, store: str, yes: bool) -> None:
     Backups, snapshots and exported data are not deleted.
     """
     with session_store_at(store) as session_store, ubi_log_at(engine, store) as log:
-        sessions = int(is_id(client) and session_store.read(client) is not None)
+        sessions = int(is_session_id(client) and session_store.read(client) is not None)
         logged = sum(map(len, log.client_documents(client).values()))
         require_confirmation(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
         sessions = int(bool(sessions) and session_store.delete(client))

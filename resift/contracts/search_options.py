@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -17,6 +18,7 @@ Text = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TEXT})]
 SessionId = Annotated[
     str, Meta(title="1 to 128 letters, digits and _ . : -", extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{1,128}$"})
 ]
+_SESSION_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 Alpha = Annotated[float, Meta(ge=0, le=1)]
 Window = Annotated[int, Meta(ge=1, le=MAX_WINDOW)]
 Nearest = Annotated[int, Meta(ge=0, le=MAX_WINDOW)]
@@ -75,9 +77,9 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
     """What a search body may say in ``ext.ml_inference``; other names in it are those of other processors."""
 
-    query: Annotated[
+    text: Annotated[
         str | None, documented("the text that is asked for, where the body's own clauses do not say it")
-    ] = None
+    ] = field(default=None, name="query")
     session: Annotated[str | None, documented("the session whose judgements count")] = None
 
 
@@ -156,3 +158,8 @@ class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fie
     session: Annotated[
         SessionId | None, documented("moves the query and adds words to it, by what this session has learned")
     ] = None
+
+
+def is_session_id(value: object) -> bool:
+    """Return whether a value can be the id of a session."""
+    return isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None

@@ -26,7 +26,7 @@ from resift.cache import TtlCache
 from resift.embedded.tables import IndexTables, Matches, Rows, Scores, stored_vector
 from resift.errors import BadInput, UnsupportedQuery
 from resift.query.dsl import VECTOR_FIELD
-from resift.rewriting.clauses import script_source
+from resift.rewriting.similarity import script_source
 from resift.schema import convert, read_struct
 from resift.vectors.weights import MAX_BETA
 

@@ -1,11 +1,20 @@
-"""What a key of scope ``search`` may ask: the clauses, aggregations and options that allow_list.json names.
+"""The allow-list: what a caller with an API key of scope ``search`` may send.
 
-A body is walked by its structure: what a value may be follows from where it stands. So a name that a caller chose (of
-a field, an aggregation, a filter) is only ever a name, whatever it looks like.
+``allow_list.json`` lists the clauses, aggregations and options. Everything that is not in the list is refused.
 
-In the list a shape is an object of the keys that may stand in it, or a text of alternatives: a scalar (``text``,
-``value``, ``number <= 100``, ``= one constant``), ``[shape]``, a list; ``{shape}``, an object of any names; or the name
-of another shape. In an object ``"*"`` stands for any other name, and ``"..."`` takes in the keys of another shape.
+The list is checked by a walk of its own, and not on the tree of clauses (:mod:`resift.query.tree`). The tree divides
+only the query of a body into clauses, and does not look into their settings. The allow-list must know every
+key and every value, also in aggregations, highlights, sorts and the settings of a clause. What a value may be follows
+from the place where it occurs. So a name that the caller chose (of a field, an aggregation or a filter) is only a name,
+whatever it looks like.
+
+In the list, a *shape* says what a value may be. It is one of these:
+
+- an object with the keys that may occur. ``"*"`` stands for any other key, and ``"..."`` includes the keys of another
+  shape;
+- a string with alternatives, separated by ``|``. An alternative is a scalar (``text``, ``value``, ``number <= 100``,
+  ``= constant``), a list ``[shape]``, an object ``{shape}`` with names that the caller chose, or the name of another
+  shape.
 """
 
 from __future__ import annotations
@@ -21,200 +30,241 @@ from typing import Any
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 from resift.query.dsl import MAX_RESULTS
 
-# shapes that are one entry of a table: {"match": …}, but not {"match": …, "term": …}
-_TABLES = {"clause": "clauses", "interval": "intervals"}
-_LEVELS = {"clause": "clause", "interval": "clause", "aggregation": "aggregation"}  # what is counted, and its levels
-_LIMITS = {"pattern": "a pattern", "query string text": "a query string", "name": "a name", "place": "a name"}
-_EXPENSIVE = ("pattern", "query string text")  # of which each may match any number of words
-# OpenSearch reads query strings by functions that call themselves; a place with brackets is a shape in WKT
-_BRACKETS = {"query string text": 50, "place": 0}
-_LABELLED = ("{aggregation}", "{clause}", "{value}")  # objects whose names are the caller's own, and no fields
-_SCALARS = ("text", "number", "boolean", "null")
-_SEPARATOR = re.compile(r" \| (?![^\[{]*[\]}])")  # of alternatives, outside of brackets
 Shape = str
+# Shapes with exactly one key out of a table: {"match": …}, but not {"match": …, "term": …}.
+_TABLES = {"clause": "clauses", "interval": "intervals"}
+# What is counted, and whose levels are counted, in objects of these shapes.
+_COUNTED = {"clause": "clause", "interval": "clause", "aggregation": "aggregation"}
+# The bound on the length of a text of these shapes.
+_LENGTH_BOUNDS = {
+    "pattern": "characters of a pattern",
+    "query string text": "characters of a query string",
+    "name": "characters of a name",
+    "place": "characters of a name",
+}
+_ANY_LENGTH_BOUND = "characters of a text"
+# Texts that may match any number of words.
+_EXPENSIVE = ("pattern", "query string text")
+# The number of opening brackets in a text. OpenSearch parses query strings with recursive functions, and a place with
+# brackets is a shape in the format WKT.
+_BRACKET_BOUNDS = {"query string text": 50, "place": 0}
+# Objects whose keys are names that the caller chose, and no fields.
+_LABELLED = ("{aggregation}", "{clause}", "{value}")
+_SCALARS = ("text", "number", "boolean", "null")
+_SEPARATOR = re.compile(r" \| (?![^\[{]*[\]}])")  # between alternatives, but not inside brackets
+_LARGEST_BUCKET_COUNT = 1e9
 
 
 @cache
 def search_list() -> dict[str, Any]:
-    """The list, as allow_list.json has it."""
-    listed: dict[str, Any] = json.loads((files("resift.query") / "allow_list.json").read_text("utf-8"))
-    return listed
+    """Return the content of allow_list.json."""
+    content: dict[str, Any] = json.loads((files("resift.query") / "allow_list.json").read_text("utf-8"))
+    return content
 
 
-def check_listed(name: str, asked: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
-    """Raise ClauseNotAllowed, BadInput or TextTooLong, with the path, unless a request's field ``name`` is listed.
+def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
+    """Check that the allow-list contains everything in a clause or a body, and that it is not too much.
 
-    ``shape``: ``clause``, or ``body`` for a whole search body. ``size``: how many hits are asked for, where a body does
-    not say so itself.
+    Args:
+        name: The name of the field of the request. Error messages begin with it.
+        value: The clause or the body.
+        shape: ``clause`` for a clause, ``body`` for a whole search body.
+        size: The number of hits, if the body does not state it.
+
+    Raises:
+        ClauseNotAllowed: The allow-list does not contain a key or a value.
+        BadInput: A value has the wrong form, or too many hits are requested.
+        TextTooLong: A text is too long, or there is too much of something.
     """
-    walk = _Walk()
-    walk.check(asked, shape, name)
-    size = asked.get("size", size) if shape == "body" else size
-    if size > walk.hits:
-        expected = f"at most {walk.hits} with what is asked of each"
-        raise BadInput(f"{size} hits are asked for", value=size, expected=expected)
+    check = _Check()
+    check.value(value, shape, name)
+    size = value.get("size", size) if shape == "body" else size
+    if size > check.max_hits:
+        expected = f"at most {check.max_hits} with what is requested for each hit"
+        raise BadInput(f"{size} hits are requested", value=size, expected=expected)
 
 
-class _Walk:
-    """One walk through a body, which counts what there is in it."""
+class _Check:
+    """Checks one clause or body, and counts what is in it.
+
+    Attributes:
+        max_hits: The number of hits that may be requested, which depends on what is requested for each hit.
+    """
 
     def __init__(self) -> None:
-        self.bounds: dict[str, int] = search_list()["bounds"]
-        self.counts: Counter[str] = Counter()
-        self.hits = MAX_RESULTS
-        self.buckets = 1  # of the aggregations around the place that is looked at
+        self.max_hits = MAX_RESULTS
+        self._bounds: dict[str, int] = search_list()["bounds"]
+        self._counts: Counter[str] = Counter()
+        self._buckets = 1  # of all aggregations around the value that is checked
 
-    def check(self, value: Any, shape: Shape, path: str) -> None:
-        """Check a value, which may be any of a shape's alternatives."""
+    def value(self, value: Any, shape: Shape, path: str) -> None:
+        """Check a value, which may be any of the alternatives of its shape."""
         self._count("values", path)
-        kinds, kind = _alternatives(shape), _kind(value)
-        if kind not in kinds:
-            raise BadInput(f"{path} is not {_described(kinds)}", value=value, expected=_described(kinds))
+        shapes, kind = _alternatives(shape), _kind(value)
+        if kind not in shapes:
+            raise BadInput(f"{path} is not {_described(shapes)}", value=value, expected=_described(shapes))
         if kind == "text":
-            self._check_text(value, kinds[kind], path)
+            self._text(value, shapes[kind], path)
         elif kind == "number":
-            _check_number(value, kinds[kind], path)
-        elif kind == "list" and kinds[kind] == "number" and {int, float}.issuperset(map(type, value)):
-            self._count("values", path, len(value))  # a vector, which is looked at as a whole
+            _check_number(value, shapes[kind], path)
         elif kind == "list":
-            for position, item in enumerate(value):
-                self.check(item, kinds[kind], f"{path}[{position}]")
+            self._list(value, shapes[kind], path)
         elif kind == "object":
-            self._check_object(value, kinds[kind], path)
+            self._object(value, shapes[kind], path)
 
-    def _check_text(self, text: str, shape: Shape, path: str) -> None:
+    def _text(self, text: str, shape: Shape, path: str) -> None:
         if shape.startswith("="):
             if text != shape[2:]:
                 raise ClauseNotAllowed(f"{path} is {text!r}", value=path, expected=shape[2:])
             return
-        name = f"characters of {_LIMITS.get(shape, 'a text')}"
-        if len(text) > self.bounds[name]:
-            raise TextTooLong(
-                f"{path} has {len(text)} characters", value=len(text), expected=f"at most {self.bounds[name]}"
-            )
+        longest = self._bounds[_LENGTH_BOUNDS.get(shape, _ANY_LENGTH_BOUND)]
+        if len(text) > longest:
+            raise TextTooLong(f"{path} has {len(text)} characters", value=len(text), expected=f"at most {longest}")
         self._count("characters of all texts", path, len(text))
         if shape in _EXPENSIVE:
             self._count("patterns", path)
             self._count("characters of all patterns", path, len(text))
         brackets = text.count("(")
-        if brackets > _BRACKETS.get(shape, brackets):
-            expected = f"at most {_BRACKETS[shape]} opening brackets"
+        if brackets > _BRACKET_BOUNDS.get(shape, brackets):
+            expected = f"at most {_BRACKET_BOUNDS[shape]} opening brackets"
             raise BadInput(f"{path} has {brackets} opening brackets", value=text, expected=expected)
 
-    def _check_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        level = f"{_LEVELS.get(shape, 'other')} levels"
+    def _list(self, items: list[Any], shape: Shape, path: str) -> None:
+        if shape == "number" and {int, float}.issuperset(map(type, items)):
+            self._count("values", path, len(items))  # a vector, whose numbers need no check
+            return
+        for position, item in enumerate(items):
+            self.value(item, shape, f"{path}[{position}]")
+
+    def _object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
+        level, buckets = f"{_COUNTED.get(shape, 'other')} levels", self._buckets
         self._count(level, path)
-        buckets = self.buckets
-        if shape == "aggregation":
-            self.buckets *= _buckets(value)
-            self._count("buckets", path, self.buckets)
-        self._count(shape, path)
-        self.hits = min(self.hits, search_list()["hit counts"].get(shape, self.hits))
-        if shape in _LEVELS:
-            self._count(f"{_LEVELS[shape]}s", path)
-        if shape in _TABLES and len(value) != 1:
-            raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
+        self._count_object(value, shape, path)
         keys = _keys(shape)
-        if (required := search_list()["required"].get(shape)) and required not in value:
-            # empty buckets may be more than a node can hold, which ends it
-            raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=keys[required])
+        self._check_keys(value, shape, path)
         if "fuzziness" in value and "query" in keys:
-            keys = {**keys, "query": "query string text"}  # of which each word may match many others
+            keys = {**keys, "query": "query string text"}  # each of its words may match many others
         for name, inner in value.items():
             self._count("characters of all texts", path, len(name))
             is_field = shape not in _LABELLED and name in search_list()["refused names"]
-            expected = keys.get(name, None if is_field else keys.get("*"))
-            if expected is None:
+            inner_shape = keys.get(name, None if is_field else keys.get("*"))
+            if inner_shape is None:
                 raise ClauseNotAllowed(
-                    f"{path}.{name} is not among what may be asked",
+                    f"{path}.{name} is not in the allow-list",
                     value=f"{path}.{name}",
                     expected="a clause or option of the list (docs/http.md), or a key of the scope body",
                 )
-            self.check(inner, expected, f"{path}.{name}")
-        self.counts[level] -= 1
-        self.buckets = buckets
+            self.value(inner, inner_shape, f"{path}.{name}")
+        self._counts[level] -= 1
+        self._buckets = buckets
+
+    def _count_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
+        """Count an object, the buckets that an aggregation can make, and what reduces the number of hits."""
+        if shape == "aggregation":
+            self._buckets *= _bucket_count(value)
+            self._count("buckets", path, self._buckets)
+        self._count(shape, path)
+        self.max_hits = min(self.max_hits, search_list()["hit counts"].get(shape, self.max_hits))
+        if shape in _COUNTED:
+            self._count(f"{_COUNTED[shape]}s", path)
+
+    def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
+        """Check that a clause has one key, and that no required key is missing."""
+        if shape in _TABLES and len(value) != 1:
+            raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
+        required = search_list()["required"].get(shape)
+        if required and required not in value:
+            # A histogram with empty buckets can have more of them than a node can hold, which ends the node.
+            raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=_keys(shape)[required])
 
     def _count(self, name: str, path: str, count: int = 1) -> None:
-        self.counts[name] += count
-        limit = self.bounds.get(name)
-        if limit is not None and self.counts[name] > limit:
-            raise TextTooLong(f"too many {name}, at {path}", value=path, expected=f"at most {limit} {name}")
+        """Add to a count, and raise ``TextTooLong`` if it exceeds its bound."""
+        self._counts[name] += count
+        bound = self._bounds.get(name)
+        if bound is not None and self._counts[name] > bound:
+            raise TextTooLong(f"too many {name}, at {path}", value=path, expected=f"at most {bound} {name}")
 
 
 def _check_number(number: float, shape: Shape, path: str) -> None:
-    _, sign, limit = shape.rpartition("number")[2].partition("= ")
-    if sign and (number > float(limit) if "<" in shape else number < float(limit)):
+    _, sign, bound = shape.rpartition("number")[2].partition("= ")
+    if sign and (number > float(bound) if "<" in shape else number < float(bound)):
         raise BadInput(f"{path} is {number}", value=number, expected=shape)
 
 
-def _buckets(aggregation: Mapping[str, Any]) -> int:
-    """How many buckets an aggregation may make in each one around it."""
-    for kind, usual in search_list()["bucket counts"].items():
+def _bucket_count(aggregation: Mapping[str, Any]) -> int:
+    """Return the number of buckets that an aggregation can make in each bucket around it."""
+    for kind, default in search_list()["bucket counts"].items():
         if isinstance(settings := aggregation.get(kind), dict):
-            asked = settings.get("size", settings.get("buckets", usual))
-            return max(1, int(asked)) if isinstance(asked, (int, float)) and abs(asked) < 1e9 else usual
+            count = settings.get("size", settings.get("buckets", default))
+            if not isinstance(count, (int, float)) or abs(count) >= _LARGEST_BUCKET_COUNT:
+                return int(default)
+            return max(1, int(count))
     return 1
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls a value."""
+    """Return the name that JSON has for the type of a value."""
     if isinstance(value, bool):
         return "boolean"
     kinds = {str: "text", int: "number", float: "number", list: "list", dict: "object"}
     return kinds.get(type(value), "null")
 
 
-def _described(kinds: Mapping[str, Shape]) -> str:
-    """What a value may be, in words."""
-    return " or ".join(kinds[kind] if kind in _SCALARS else kind for kind in kinds)
+def _described(shapes: Mapping[str, Shape]) -> str:
+    """Return a description of the values that a shape allows."""
+    return " or ".join(shapes[kind] if kind in _SCALARS else kind for kind in shapes)
 
 
 @cache
 def _alternatives(shape: Shape) -> dict[str, Shape]:
-    """For each kind of value that a shape may have, the shape of it."""
+    """Return the shape of a value for each type that the value may have."""
     if shape in _TABLES or shape in _objects():
         return {"object": shape}
-    found: dict[str, Shape] = {}
-    for one in _SEPARATOR.split(shape):
-        if one[0] in "[{":
-            found |= {"list": one[1:-1]} if one[0] == "[" else {"object": one}
-        elif one == "value":
-            found |= {kind: kind for kind in ("text", "number", "boolean")}
-        elif one != shape:
-            found |= _alternatives(one)
-        elif one in search_list()["shapes"]:
-            found |= _alternatives(search_list()["shapes"][one])
+    shapes: dict[str, Shape] = {}
+    for alternative in _SEPARATOR.split(shape):
+        if alternative.startswith("["):
+            shapes["list"] = alternative[1:-1]
+        elif alternative.startswith("{"):
+            shapes["object"] = alternative
+        elif alternative == "value":
+            shapes |= {kind: kind for kind in ("text", "number", "boolean")}
+        elif alternative != shape:
+            shapes |= _alternatives(alternative)
+        elif alternative in search_list()["shapes"]:
+            shapes |= _alternatives(search_list()["shapes"][alternative])
         else:
-            found[one.split()[0] if one.split()[0] in _SCALARS else "text"] = one
-    return found
+            first_word = alternative.split()[0]
+            shapes[first_word if first_word in _SCALARS else "text"] = alternative
+    return shapes
 
 
 @cache
 def _keys(shape: Shape) -> dict[str, Shape]:
-    """The keys that an object of a shape may have, each with its own shape; under * that of any other key."""
+    """Return the shape of each key that an object may have. The key ``*`` stands for any other key."""
     return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
 
 
 @cache
 def _objects() -> dict[str, dict[str, Shape]]:
-    """The keys of each object in the list, those that stand inside of others by their paths."""
-    listed, objects = search_list(), dict[str, dict[str, Shape]]()
+    """Return the keys of each object in the list. An object inside another is named by its path."""
+    content, objects = search_list(), dict[str, dict[str, Shape]]()
 
     def add(name: str, keys: Mapping[str, Any], is_table: bool = False) -> None:
-        taken = keys.get("...")
-        found = {**(listed.get(taken) or listed["shapes"][taken])} if taken else {}
-        found |= {} if is_table or "*" in keys or "*" in found else listed["everywhere"]
-        found |= {key: inner for key, inner in keys.items() if key != "..."}
+        included = keys.get("...")
+        shapes = {**(content.get(included) or content["shapes"][included])} if included else {}
+        if not is_table and "*" not in keys and "*" not in shapes:
+            shapes |= content["everywhere"]
+        shapes |= {key: inner for key, inner in keys.items() if key != "..."}
         objects[name] = {}
-        for key, inner in found.items():
+        for key, inner in shapes.items():
             if isinstance(inner, dict):
                 add(f"{name}.{key}", inner)
             objects[name][key] = f"{name}.{key}" if isinstance(inner, dict) else inner
 
-    for name in _TABLES.values():
-        add(name, listed[name], is_table=True)
-    add("body", listed["body"])
-    for name, inner in listed["shapes"].items():
+    for table in _TABLES.values():
+        add(table, content[table], is_table=True)
+    add("body", content["body"])
+    for name, inner in content["shapes"].items():
         if isinstance(inner, dict):
             add(name, inner)
     return objects

@@ -1,4 +1,4 @@
-"""What Resift says in OpenSearch's query language, and how it reads the text of documents."""
+"""Names, limits and helpers for OpenSearch's query language and for the ``_source`` of documents."""
 
 from __future__ import annotations
 
@@ -9,42 +9,64 @@ from typing import Any
 
 from resift.errors import BadInput
 
-Body = dict[str, Any]  # a search body, or a clause of one
-VECTOR_FIELD = "resift_vector"  # where nothing says otherwise
-COMPACT_FIELD = f"{VECTOR_FIELD}_int8"  # where attaching puts one (resift.vectors.compact)
-# The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
-# vector would become a plain list of numbers, which no search finds.
+Body = dict[str, Any]
+"""A search body, or a clause of a query."""
+VECTOR_FIELD = "resift_vector"
+"""The default field of the vectors that Resift gives to documents."""
+COMPACT_FIELD = f"{VECTOR_FIELD}_int8"
+"""The default field of vectors with one byte for each number. See :mod:`resift.vectors.compact`."""
 GUARD_FIELD = "resift_needs_mapping"
-PLAIN = {"search_pipeline": "_none"}  # of a body that Resift asks for itself, by no search pipeline
-PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its own name
-# Patterns of what documents show nobody who does not ask; an earlier version of Resift wrote resift_code.
+"""A field that the ingest pipeline writes, and that OpenSearch refuses in an index whose mapping lacks it.
+
+In such an index the vector would become a plain list of numbers, which no search uses.
+"""
 HIDDEN = [f"{VECTOR_FIELD}*", "resift_code", GUARD_FIELD]
-_VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
-_STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
-MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
-MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
+"""Patterns of the fields that hits show only if a search names them. Early versions of Resift wrote ``resift_code``."""
+PLAIN = {"search_pipeline": "_none"}
+"""The part of a search body that skips the search pipeline of the index."""
+PIPELINE_PREFIX = "resift-"
+"""The beginning of the names of an index's pipelines. The name of the index follows."""
+REWRITTEN_NAME = "resift"
+"""The ``_name`` of a clause around each rewritten query. Hits show it in ``matched_queries``."""
+MAX_CLAUSES = 1000
+"""The number of words that a query may have, times the number of its fields. OpenSearch refuses more than 1024."""
+MAX_WINDOW = 1000
+"""The largest rescore window, and the largest number of nearest documents, of a search."""
+MAX_RESULTS = 10_000
+"""The largest ``from`` + ``size``: OpenSearch's default of ``index.max_result_window``."""
+_OWN_VECTOR_FIELD = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
+_SEVERAL_STARS = re.compile(r"\*{2,}")
+_OTHER_WILDCARDS = re.compile(r"[\[?]")
 
 
 class NestedField(str):
-    """The name of a field of nested objects, which a query reaches only by the ``path`` of these objects."""
+    """The name of a field of nested objects. A query reaches the field only through the path of these objects.
+
+    Attributes:
+        path: The path of the nested objects.
+    """
 
     path: str
 
     def __new__(cls, name: str, path: str) -> NestedField:
-        """The field of a ``name`` in the objects at a ``path``."""
+        """Return the name of a field, with the path of its nested objects."""
         field = super().__new__(cls, name)
         field.path = path
         return field
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """The text of a document that is encoded: the values of its ``fields`` in order, one to a line.
+    r"""Return the text of a document that is encoded, with each value on a line of its own.
 
-    Lists are flattened and objects are left out. A name with dots stands for an inner field. If ``fields`` is empty,
-    all top-level strings of the document are taken.
+    Lists are flattened and objects are left out.
+
+    Args:
+        source: The document.
+        fields: The text fields, in order. A name with dots is that of an inner field. If empty, all top-level strings
+            of the document are taken.
 
     >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
-    'A\\nb\\nc'
+    'A\nb\nc'
     """
     if fields:
         values = [value for name in fields for value in values_of(source, name)]
@@ -54,7 +76,9 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def values_of(source: Any, name: str) -> Iterator[Any]:
-    """Each value of a field, lists flattened; a name with dots stands for an inner field, in each item of a list.
+    """Yield each value of a field.
+
+    Lists are flattened. A name with dots is that of an inner field, in each item of a list.
 
     >>> list(values_of({"a": [{"b": 1}, {"b": [2, None]}], "a.b": {"c": 3}}, "a.b"))
     [{'c': 3}, 1, 2, None]
@@ -67,15 +91,20 @@ def values_of(source: Any, name: str) -> Iterator[Any]:
     elif isinstance(source, Mapping):
         if name in source:
             yield from values_of(source[name], "")
-        for at, sign in enumerate(name):  # {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch
-            if sign == "." and name[:at] in source:
-                yield from values_of(source[name[:at]], name[at + 1 :])
+        for position, character in enumerate(name):  # {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch
+            if character == "." and name[:position] in source:
+                yield from values_of(source[name[:position]], name[position + 1 :])
 
 
 def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
-    """The query clause that asks for a text in an index's ``fields``, in all of them if it names none.
+    """Return a query clause that searches for a text.
 
-    Nested objects are documents of their own to the engine: of those at one path the best one counts.
+    OpenSearch indexes nested objects as documents of their own. The best of the objects at the same path counts.
+
+    Args:
+        text: The text.
+        fields: The fields that are searched. All fields if empty.
+        **settings: Further settings of ``multi_match``.
     """
     nested: dict[str, list[str]] = {}
     for field in fields:
@@ -85,7 +114,7 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
     clauses = [_multi_match(text, flat or ["*"], settings)] if flat or not fields else []
     for path, inner in nested.items():
         query = _multi_match(text, inner, settings)
-        # of several indices one may have no such objects
+        # ignore_unmapped: one of several indices may have no such objects.
         clauses.append({"nested": {"path": path, "query": query, "score_mode": "max", "ignore_unmapped": True}})
     if len(clauses) == 1:
         return clauses[0]
@@ -93,15 +122,20 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
 
 
 def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
-    # lenient: of several indices one may have a number or a date where others have a text, and would refuse words
+    # lenient: one of several indices may have a number or a date where the others have a text, and would refuse words.
     return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
 
 
 def filter_source(source: Body, spec: Any) -> Body | None:
-    """The fields of a document that a search body's ``_source`` asks for; None if it asks for none at all.
+    """Return the fields of a document that the ``_source`` of a search body includes, or None if it is False.
 
-    ``spec`` is a boolean, a pattern, a list of patterns, or an object with ``includes`` and ``excludes``. A pattern
-    with dots stands for inner fields, and the name of an object for all that is in it.
+    Args:
+        source: The document.
+        spec: The ``_source`` of the body: a boolean, a pattern, a list of patterns, or an object with ``includes`` and
+            ``excludes``. A pattern with dots is that of inner fields. The name of an object includes all its fields.
+
+    Raises:
+        BadInput: ``spec`` is malformed.
 
     >>> filter_source({"title": "A", "meta": {"tags": ["b"], "n": 1}}, {"includes": ["meta.*"], "excludes": "*.n"})
     {'meta': {'tags': ['b']}}
@@ -114,58 +148,78 @@ def filter_source(source: Body, spec: Any) -> Body | None:
 
 
 def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """What is left of a value at a ``path`` ("" or ending in a dot); without ``includes`` all that is not excluded.
+    """Return the included part of a value, {} if there is none.
 
-    Items of lists of which nothing is left are left out, unless there was nothing in them.
+    Items of lists without an included part are left out, unless they were empty before.
+
+    Args:
+        value: The value.
+        path: The path of the value: "" for the document, otherwise with a dot at the end.
+        includes: Included patterns. If empty, everything is included that is not excluded.
+        excludes: Excluded patterns.
     """
     if isinstance(value, list):
-        items = [(one, _filtered(one, path, includes, excludes)) for one in value]
-        return [left for one, left in items if left or left == one]
+        pairs = [(item, _filtered(item, path, includes, excludes)) for item in value]
+        return [part for item, part in pairs if part or part == item]
     if not isinstance(value, Mapping):
-        return {} if includes else value  # {}: nothing
-    kept: Body = {}
+        return {} if includes else value
+    included: Body = {}
     for key, inner in value.items():
         name = f"{path}{key}"
         if _matches(name, excludes):
             continue
-        whole = not includes or _matches(name, includes)
-        # what is inside an included object is included, whatever the patterns say of its name
-        left = _filtered(inner, f"{name}.", () if whole else includes, excludes)
-        if whole or left:
-            kept[key] = left
-    return kept
+        is_included = not includes or _matches(name, includes)
+        # All fields of an included object are included.
+        part = _filtered(inner, f"{name}.", () if is_included else includes, excludes)
+        if is_included or part:
+            included[key] = part
+    return included
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    # of fnmatch's signs OpenSearch knows the star alone
+    # fnmatch has further wildcards, which are plain characters to OpenSearch.
     return any(
-        name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_SIGNS.sub(r"[\g<0>]", pattern)))
+        name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_WILDCARDS.sub(r"[\g<0>]", pattern)))
         for pattern in patterns
     )
 
 
 def source_parts(spec: Any) -> tuple[list[str], list[str]]:
-    """The names and patterns of fields that a ``_source`` includes and excludes; none includes all.
+    """Return the patterns of fields that a ``_source`` includes, and those that it excludes.
 
-    Raises BadInput for a malformed one. Several stars in a row are one: OpenSearch builds an automaton of them all, and
-    of some thousand runs out of memory.
+    An empty list of included patterns includes all fields. Several stars in a row become one star: OpenSearch builds an
+    automaton for the pattern, and some thousand stars would exhaust its memory.
+
+    Args:
+        spec: The ``_source`` of a search body.
+
+    Raises:
+        BadInput: ``spec`` is malformed.
     """
     if spec is None or isinstance(spec, bool):
         return [], []
-    parts = []
-    for kind in ("includes", "excludes"):
-        value = spec.get(kind) or [] if isinstance(spec, Mapping) else spec if kind == "includes" else []
-        found = [value] if isinstance(value, str) else value
-        if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
-            expected = "a field's name or pattern, or a list of them"
-            raise BadInput(f"malformed _source {kind}", value=value, expected=expected)
-        parts.append([_STARS.sub("*", pattern) for pattern in found])
-    includes, excludes = parts
-    return includes, excludes
+    if not isinstance(spec, Mapping):
+        return _patterns("includes", spec), []
+    return _patterns("includes", spec.get("includes") or []), _patterns("excludes", spec.get("excludes") or [])
+
+
+def _patterns(part: str, value: Any) -> list[str]:
+    """Return the patterns in one part of a ``_source``."""
+    patterns = [value] if isinstance(value, str) else value
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
+        expected = "a field's name or pattern, or a list of them"
+        raise BadInput(f"malformed _source {part}", value=value, expected=expected)
+    return [_SEVERAL_STARS.sub("*", pattern) for pattern in patterns]
 
 
 def without_vector(spec: Any) -> Any:
-    """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field.
+    """Return a ``_source`` without Resift's own fields, unless the ``_source`` names one of them.
+
+    Args:
+        spec: The ``_source`` of a search body.
+
+    Raises:
+        BadInput: ``spec`` is malformed.
 
     >>> without_vector("t***")
     {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}
@@ -173,24 +227,30 @@ def without_vector(spec: Any) -> Any:
     if spec is False:
         return spec
     includes, excludes = source_parts(spec)
-    # Only what is no plain name can match it: beside thousands of names OpenSearch finds another pattern too complex.
-    matchable = not includes or any("*" in name for name in includes)
-    hidden = HIDDEN if matchable and not any(map(is_ours, includes)) else []
+    # Plain names cannot match Resift's fields. A further pattern besides thousands of names is too complex for
+    # OpenSearch.
+    may_match = not includes or any("*" in name for name in includes)
+    hidden = HIDDEN if may_match and not any(map(is_ours, includes)) else []
     return {"includes": includes, "excludes": [*excludes, *hidden]}
 
 
 def is_ours(field: str) -> bool:
-    """Whether a field holds what belongs to a vector of ours: other models' vectors are in ``resift_vector_HASH``."""
-    return field in HIDDEN or bool(_VECTOR.fullmatch(field))
+    """Return whether Resift writes a field. The vectors of a second model are in ``resift_vector_HASH``."""
+    return field in HIDDEN or bool(_OWN_VECTOR_FIELD.fullmatch(field))
 
 
 def is_compact(field: str) -> bool:
-    """Whether a field is one of vectors in a byte a number: each model has one, as it has of other vectors."""
+    """Return whether a field contains vectors with one byte for each number. Each model has a field of its own."""
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a body by their full names, however they are nested; those of a list have its name."""
+    """Yield the path and the value of each scalar in a JSON value. The items of a list have the path of the list.
+
+    Args:
+        value: The JSON value.
+        path: The path of the value.
+    """
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from leaves(inner, f"{path}.{name}" if path else name)

@@ -1,1 +1,14 @@
-"""A search is a rewritten query: what vectors and sessions know, said in the engine's own language."""
+"""Rewriting: a parsed search body, knowledge and options → the body that the engine runs.
+
+:func:`resift.rewriting.rewrite.rewrite` is a pure function. The modules in the order in which one rewriting uses them:
+
+1. ``options``: what a request states about its rewriting.
+2. ``knowledge``: what is known about the query, its session and its index. :mod:`resift.sessions` loads it.
+3. ``rewrite``: decides whether and how the body is rewritten.
+4. ``rescored``: for queries that search for words. The query stays as it is, or is widened; expansion words, the
+   similarity and demotions become rescore stages.
+5. ``in_place``: for queries that rank by meaning already (``hybrid``, ``knn``, ``neural``, ``neural_sparse``). Their
+   own clauses change, and ``moving`` moves vectors and tokens.
+6. ``clauses``, ``words`` and ``similarity``: the clauses of which rewritten queries are made.
+7. ``outcome``: the rewritten body, and what became of it.
+"""

@@ -1,38 +1,47 @@
-"""Outcomes: what became of a search that was to be rewritten."""
+"""The result of a rewriting."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from resift.feedback.feedback import Feedback
+from resift.query.dsl import Body
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.options import Options
+
 
 class Outcome(Enum):
-    """What became of a search: a stable ``code``, which answers and metrics share, and ``english`` for people.
+    """The outcome of a rewriting.
 
-    Where something belongs into the sentence, it stands in braces; it is "" where there is nothing to tell.
+    Attributes:
+        code: A stable code. Answers and metrics use it.
+        english: A sentence for people, with braces for a detail, or "" if there is nothing to report.
     """
 
     REWRITTEN = "rewritten", ""
-    IN_PART = "in_part", ""  # rewritten, and notes say what was left out
+    IN_PART = "in_part", ""  # rewritten, but notes say that something was left out
     NOTHING_TO_ADD = "nothing_to_add", "there is nothing to add"
     NO_TEXT = "no_text", "the query has no text"
     NO_QUERY = "no_query", "there is no query"
     NO_HITS = "no_hits", "no hits were asked for"
     MALFORMED = "malformed_query", "the query is malformed"
     SLICED = "sliced_scroll", "OpenSearch rescores no scroll"
-    # by the service, where the index has our pipeline as its default
+    # By the service. The search pipeline of the index then hands the body on to it once more.
     ALREADY_REWRITTEN = "already_rewritten", "it is rewritten already"
-    # of these hits the words alone may count, and what is hidden stays hidden
+    # OpenSearch does not rescore these searches. Only the expansion words count, and hidden documents stay hidden.
     COLLAPSED = "collapsed", "the search has 'collapse'"
     SEARCH_AFTER = "search_after", "the search has 'search_after'"
     SORTED = "sorted", "the search has 'sort'"
-    # of a clause that ranks by vectors or tokens of the index's own, which stays as it came
+    # A clause that ranks by vectors or tokens of the index stays as it came.
     THRESHOLD = "threshold", "a smallest score or a largest distance decides what matches"
     NOT_MOVED = "vectors_not_moved", "the vectors of {!r} are nested, binary, or not in the mapping"
     NO_VECTORS = "no_vectors", "no marked document has anything in {!r}"
     OTHER_DIMENSION = "other_dimension", "the query's vector has another dimension than those of {!r}"
     MODEL_UNAVAILABLE = "model_unavailable", "what the query's model makes of it for {!r} could not be had"
-    # of what the search has otherwise
+    # Another part of the search could not be rewritten.
     NOT_DEMOTED = "not_demoted", "judged documents cannot be put last where lists are mixed"
     MARKS_GONE = "marks_gone", "marked documents that are gone: {}"
     FAILED = "failed", "failed: {}"
@@ -42,7 +51,70 @@ class Outcome(Enum):
 
 
 class Note(NamedTuple):
-    """What could not be done, and the ``detail`` that belongs into its sentence, such as the name of a field."""
+    """A part of a rewriting that was not possible.
+
+    Attributes:
+        outcome: The reason.
+        detail: The detail in its sentence, such as the name of a field.
+    """
 
     outcome: Outcome
     detail: object = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """A rewritten search body.
+
+    Attributes:
+        body: The search body. The original object if nothing changed.
+        outcome: The outcome.
+        knowledge: The knowledge that was used.
+        options: The options that were used.
+        notes: What was not possible, besides the notes of ``knowledge``.
+        in_place: Whether the query ranks by meaning itself, so that its own clauses were changed, if anything was.
+        is_changed: Whether anything was changed in a query that ranks by meaning itself.
+        widened: The words of the index that find further documents.
+    """
+
+    body: Body
+    outcome: Outcome
+    knowledge: Knowledge
+    options: Options
+    notes: Sequence[Note] = ()
+    in_place: bool = False
+    is_changed: bool = True
+    widened: Sequence[str] = ()
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether Resift computed the scores of the hits."""
+        return not self.in_place and self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the hits are in the order of their scores, so that a trained reranker may reorder them."""
+        return self.is_scored or (self.outcome is Outcome.NOTHING_TO_ADD and not self.in_place)
+
+    @property
+    def is_reranked(self) -> bool:
+        """Whether Resift decided the order of the hits."""
+        return self.is_scored or (self.in_place and self.is_changed)
+
+    @property
+    def moved_field(self) -> tuple[str, Feedback] | None:
+        """The first field of the index in which a query vector was moved, and the feedback that moved it."""
+        if not (self.in_place and self.is_changed):
+            return None
+        return next(((name, vectors.feedback) for name, vectors in self.knowledge.own_fields.vectors.items()), None)
+
+    @property
+    def obstacle(self) -> str:
+        """The reason why the body was not rewritten, or only in part, or "" if nothing was in the way."""
+        sentences = [note.outcome.english.format(note.detail) for note in self.notes]
+        return "; ".join(dict.fromkeys(sentences)) or self.outcome.english
+
+    @property
+    def reason(self) -> str:
+        """The obstacle, and what the knowledge lacks."""
+        return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

@@ -1,5 +1,7 @@
-"""The answer to a search: the engine's own, ordered anew by a trained reranker if there is one in service, with
-similarities and reasons beside its hits where they are asked for."""
+"""The answer to a search: the response of the engine, with Resift's scores and reasons in its hits.
+
+A trained reranker may reorder the hits first (:func:`reranked_page`). The other functions add details to each hit.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,42 @@ from resift.encoders.late_interaction import RERANKER_FILE, LateInteraction, sco
 from resift.encoders.model import Model
 from resift.errors import ModelNotFound
 from resift.feedback.explain import explain_moves
+from resift.query.body import Query
 from resift.query.dsl import document_text
-from resift.rewriting.request import Rewritten
+from resift.rewriting.outcome import Rewritten
 from resift.service.bodies import Search
 from resift.service.cards import CardFields
 
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]
+"""The index and the id of a hit. In a search of several indices, each can have a document with the same id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedSearch:
+    """A search, its index and its parsed body.
+
+    Attributes:
+        search: The search.
+        info: The index.
+        query: The parsed body that the search stands for.
+    """
+
+    search: Search
+    info: IndexInfo
+    query: Query
 
 
 class ServedReranker:
-    """The reranker in ``folder`` when the service starts, if there is one. Raises CorruptModel if it is damaged.
+    """The trained reranker in service, if there is one.
 
-    It is read into memory, so that whatever becomes of the files does no harm to the one in service.
+    The model is read into memory, so later changes of its files do not affect the service.
+
+    Args:
+        folder: The folder of the model. It may be missing.
+
+    Raises:
+        CorruptModel: The model is damaged.
     """
 
     def __init__(self, folder: str) -> None:
@@ -39,147 +64,183 @@ class ServedReranker:
         self._reranker = LateInteraction.load(folder) if (self.folder / RERANKER_FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
-        """The reranker in service for a search's ``method``: ``late``, or ``auto``, which is None if there is none, or
-        none for the index that ``info`` is of; None for any other. Raises ModelNotFound where ``late`` has none."""
-        found = self._reranker
-        if method == "late" and found is None:
+        """Return the reranker for a search, or None if the search does without.
+
+        Args:
+            method: The method of the search. ``late`` requires a reranker. ``auto`` uses one that was trained for the
+                index. Other methods use none.
+            info: The index, or None for any index.
+
+        Raises:
+            ModelNotFound: The method is ``late``, and there is no reranker.
+        """
+        reranker = self._reranker
+        if method == "late" and reranker is None:
             expected = "resift reranker use DIR before the service starts, or another method"
             raise ModelNotFound(f"no trained reranker in {self.folder}", value=method, expected=expected)
-        fits = method == "late" or (method == "auto" and (found is None or info is None or _is_for(found, info)))
-        return found if fits else None
+        if method == "late" or reranker is None:
+            return reranker
+        return reranker if method == "auto" and (info is None or _is_trained_for(reranker, info)) else None
 
 
-def _is_for(reranker: LateInteraction, info: IndexInfo) -> bool:
-    """Whether a reranker may order hits of what is searched: all of its indices, or their common name, are its own."""
-    own = set(reranker.indices)
-    return not own or info.name in own or own.issuperset(info.indices)
+def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
+    """Return whether a reranker is for a searched name, or for all indices behind it."""
+    indices = set(reranker.indices)
+    return not indices or info.name in indices or indices.issuperset(info.indices)
 
 
 def reranked_page(
-    engine: Engine,
-    late: LateInteraction,
-    search: Search,
-    info: IndexInfo,
-    body: dict[str, Any],
-    query: Rewritten,
-    result: SearchResult,
+    engine: Engine, late: LateInteraction, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult
 ) -> SearchResult:
-    """The page that ``body`` asks for, of a ``result`` for the whole window, as a trained reranker orders it: hits of
-    the window have their scores times its factors, and in ``resift`` as ``reranker`` by how much it is for them, 0 to
-    1."""
-    window = query.settings.window
-    hits = result.hits[:window]
-    support = late.trusted_scores(query.knowledge.text, _texts(engine, search, info, body, hits))
-    support[_demoted(query, hits)] = 0
+    """Return the page of a search as a trained reranker orders it.
+
+    The scores of the hits in the window are multiplied by the factors of the reranker. Each of these hits gets the
+    reranker's own score, from 0 to 1, as ``reranker`` in ``resift``.
+
+    Args:
+        engine: The engine.
+        late: The reranker.
+        parsed: The search.
+        rewritten: The rewritten search.
+        result: The hits of the whole window.
+    """
+    body, window_size = parsed.query.body, rewritten.options.window_size
+    hits = result.hits[:window_size]
+    support = late.trusted_scores(rewritten.knowledge.text, _texts(engine, parsed, hits))
+    support[_demoted(rewritten, hits)] = 0
     scores = np.array([hit["_score"] for hit in hits], np.float64) * score_factors(support, late.alpha)
     order = np.argsort(-scores, kind="stable").tolist()
-    ranked = [
-        {
-            **hits[row],
-            "_score": float(scores[row]),
-            "resift": {**hits[row].get("resift", {}), "reranker": round(float(support[row]), 4)},
-        }
-        for row in order
-    ]
-    ranked += result.hits[window:]
-    ranked_vectors = [*(result.vectors[row] for row in order), *result.vectors[window:]]
+    reranked_hits = [_reranked_hit(hits[row], float(scores[row]), float(support[row])) for row in order]
+    reranked_hits += result.hits[window_size:]
+    vectors = [*(result.vectors[row] for row in order), *result.vectors[window_size:]]
     start, end = body["from"], body["from"] + body["size"]
-    response = {**result.response, "hits": {**result.response["hits"], "hits": ranked[start:end]}}
+    response = {**result.response, "hits": {**result.response["hits"], "hits": reranked_hits[start:end]}}
     response["hits"]["max_score"] = float(scores.max()) if len(scores) else None
-    return SearchResult(response, ranked_vectors[start:end])
+    return SearchResult(response, vectors[start:end])
 
 
-def _texts(
-    engine: Engine, search: Search, info: IndexInfo, body: dict[str, Any], hits: Sequence[dict[str, Any]]
-) -> list[str]:
-    """The encoded texts of hits; fetched where the search leaves fields out of them."""
-    if body.keys().isdisjoint(("_source", "stored_fields")):
+def _reranked_hit(hit: dict[str, Any], score: float, support: float) -> dict[str, Any]:
+    return {**hit, "_score": score, "resift": {**hit.get("resift", {}), "reranker": round(support, 4)}}
+
+
+def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the texts of hits. They are fetched if the search leaves fields out of its hits."""
+    info = parsed.info
+    if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
         return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
     sources: dict[HitKey, dict[str, Any]] = {}
-    # from each index by itself: in several of them an id may be found
     for index in dict.fromkeys(hit["_index"] for hit in hits):
         ids = [hit["_id"] for hit in hits if hit["_index"] == index]
-        documents = engine.documents(index, ids, search.headers, info.vector_field)
+        documents = engine.documents(index, ids, parsed.search.headers, info.vector_field)
         sources |= {(index, id): source for id, (source, _) in documents.items()}
     return [document_text(sources.get(hit_key(hit), {}), info.fields) for hit in hits]
 
 
-def _demoted(query: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
-    """Which hits (n,) are shown last, behind all others however much the reranker is for them."""
-    judged = set(query.knowledge.judged) if query.settings.judged == "demote" else set()
+def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
+    """Return which hits are demoted, of shape (n,). They stay behind all others, whatever the reranker says."""
+    judged = set(rewritten.knowledge.judged) if rewritten.options.judged == "demote" else set()
     return np.array([hit["_id"] in judged for hit in hits], bool)
 
 
 def hit_key(hit: Mapping[str, Any]) -> HitKey:
-    """A hit's index and id: a search over several indices may find the same id in each."""
+    """Return the index and the id of a hit."""
     return hit["_index"], hit["_id"]
 
 
 @dataclass
 class Answer:
-    """The engine's ``result``, and what is said of it as ``resift``."""
+    """The answer to a search.
+
+    Attributes:
+        result: The result of the engine.
+        resift: What Resift says about the search. The answer has it under the key ``resift``.
+    """
 
     result: SearchResult
     resift: dict[str, Any]
 
     @property
     def body(self) -> dict[str, Any]:
-        """Both in one."""
+        """The response of the engine with the key ``resift``."""
         return {**self.result.response, "resift": self.resift}
 
     def json(self) -> bytes | None:
-        """The same as JSON, if the engine's own text can be handed on; its hits are most of the answer."""
+        """Return the body as JSON without parsing the response, or None if the response is parsed already."""
         text = self.result.text
         if text is None:
             return None
-        own = text.rstrip().removesuffix("}").encode("utf-8", "surrogatepass")
-        return b'%b,"resift":%b}\n' % (own, orjson.dumps(self.resift))
+        response = text.rstrip().removesuffix("}").encode("utf-8", "surrogatepass")
+        return b'%b,"resift":%b}\n' % (response, orjson.dumps(self.resift))
 
 
-def add_similarities(model: Model, query: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
-    """Give each hit, as ``resift``, its similarity with the query as the session moved it.
+def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
+    """Add to each hit its similarity with the query vector that the session moved, as ``similarity`` in ``resift``.
 
-    ``vectors`` are the hits' (K,), None for one without.
+    It is None for a hit without a vector, and for vectors that the index had before Resift, which the engine compares.
+
+    Args:
+        model: The model.
+        rewritten: The rewritten search.
+        hits: The hits.
+        vectors: The vector of each hit, of shape (K,), or None.
     """
-    # those of an index's own are compared by the engine
-    held = {row: vector for row, vector in enumerate(vectors) if vector is not None and not query.in_place}
-    by_row = dict(zip(held, _similarities(model, query, list(held.values())).tolist(), strict=True))
+    vectors_by_row = {row: vector for row, vector in enumerate(vectors) if vector is not None}
+    if rewritten.in_place:
+        vectors_by_row = {}
+    similarities = _similarities(model, rewritten, list(vectors_by_row.values())).tolist()
+    by_row = dict(zip(vectors_by_row, similarities, strict=True))
     for row, hit in enumerate(hits):
         hit["resift"] = {"similarity": round(by_row[row], 4) if row in by_row else None}
 
 
-def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain: Hits) -> None:
-    """In a session that has learned something give each hit the judgement that moved it, or None.
+def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats]) -> Floats:
+    knowledge = rewritten.knowledge
+    if knowledge.vector is None or not vectors:
+        return np.zeros(len(vectors), np.float32)
+    return model.score(knowledge.vector, np.stack(vectors), knowledge.mask)
 
-    ``vectors`` are those of :func:`add_similarities`; ``start`` is the position of the first hit in the ranking, and
-    ``plain`` are the first hits of the engine's own answer.
+
+def add_reasons(
+    rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain_hits: Hits
+) -> None:
+    """Add to each hit the judgement that moved it, as ``because`` in ``resift``. None if no judgement did.
+
+    Args:
+        rewritten: The rewritten search.
+        hits: The hits, with ``resift``.
+        vectors: The vector of each hit, of shape (K,), or None.
+        start: The rank of the first hit, from 0.
+        plain_hits: The first hits of the same search without rewriting.
     """
     for hit in hits:
         hit["resift"]["because"] = None
-    held = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
-    feedback = query.knowledge.feedback if query.field is None else query.field[1]
-    if feedback is None or not held or (query.in_place and query.field is None):
+    rows = [row for row, vector in enumerate(vectors) if vector is not None]
+    moved_field = rewritten.moved_field
+    if rewritten.in_place and moved_field is None:
         return
-    ranks = _ranks(plain)
-    # what is not among the engine's first hits comes from behind them
-    moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
-    matrix = np.stack([vector for _, vector in held])
-    why = explain_moves(feedback, query.knowledge.documents, matrix, moved)
-    for (row, _), reason in zip(held, why, strict=True):
+    feedback = rewritten.knowledge.feedback if moved_field is None else moved_field[1]
+    if feedback is None or not rows:
+        return
+    plain_ranks = {hit_key(hit): rank for rank, hit in enumerate(plain_hits, 1)}
+    gained_ranks = []
+    for row in rows:
+        rank = start + row + 1
+        # A hit that is not among the plain hits was at least behind all of them.
+        worst_rank = max(len(plain_hits), rank) + 1
+        gained_ranks.append(plain_ranks.get(hit_key(hits[row]), worst_rank) - rank)
+    matrix = np.stack([vector for vector in vectors if vector is not None])
+    reasons = explain_moves(feedback, rewritten.knowledge.documents, matrix, gained_ranks)
+    for row, reason in zip(rows, reasons, strict=True):
         hits[row]["resift"]["because"] = reason
 
 
-def _similarities(model: Model, query: Rewritten, vectors: Sequence[Floats]) -> Floats:
-    if query.knowledge.vector is None or not vectors:
-        return np.zeros(len(vectors), np.float32)
-    return model.score(query.knowledge.vector, np.stack(vectors), query.knowledge.mask)
-
-
-def _ranks(hits: Hits) -> dict[HitKey, int]:
-    return {hit_key(hit): rank for rank, hit in enumerate(hits, 1)}
-
-
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
-    """Give each hit a card in place of its document. ``fields`` are the index's text fields."""
+    """Replace the document of each hit by a card, as ``card`` in ``resift``.
+
+    Args:
+        hits: The hits.
+        card_fields: The fields that cards show.
+        fields: The text fields of the index.
+    """
     for hit in hits:
         hit.setdefault("resift", {})["card"] = card_fields.card(hit.pop("_source", {}), fields)

@@ -1,30 +1,36 @@
-"""A search as a caller asks for it, and the body that the engine is asked before it is rewritten."""
+"""Searches as callers state them, and the search bodies that they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from resift.contracts.documents import IndexInfo
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.query.allow_list import check_listed
-from resift.rewriting.clauses import question_clause
-from resift.rewriting.request import Asked, asked_in, check_clause, telling_words
+from resift.query.body import Query
+from resift.query.dsl import Body
+from resift.query.limits import check_limits
+from resift.query.lookups import named_indices
+from resift.query.questions import distinctive_words, question_clause
+from resift.rewriting.options import Options, options_in
 
-# Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
-# a million, unless it is told how far to look.
-_HIGHLIGHTED = 100_000
-# What a body may hold alone that is not about a query. Whatever else is alone is taken for a query clause.
-_WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
+# Characters of a field that are searched for highlights. For a document with a million characters OpenSearch fails the
+# whole search, unless a limit is stated.
+_HIGHLIGHTED_CHARACTERS = 100_000
+# Keys of a search body without a query. An object with any other single key is a query clause.
+_KEYS_WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
 
 
 class Search(SearchRequest, frozen=True, kw_only=True):
-    """A search with what its caller may do.
+    """A search and the rights of its caller.
 
-    ``listed_only``: whether clauses and bodies may hold only what :mod:`resift.query.allow_list` lists.
-    ``headers``: the caller's own HTTP headers, which the engine is asked with.
+    Attributes:
+        listed_only: Whether clauses and bodies may contain only what :mod:`resift.query.allow_list` lists.
+        headers: The HTTP headers of the caller, which the engine gets as well.
     """
 
     listed_only: bool = False
@@ -32,28 +38,29 @@ class Search(SearchRequest, frozen=True, kw_only=True):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether all of it is within bounds, so that it may be sent to another node after one failed: texts, and what
-        is listed."""
+        """Whether the search is limited, so that it may be sent to another node after a node failed.
+
+        A text is limited, and so is everything in the allow-list.
+        """
         return self.listed_only or (isinstance(self.query, str) and self.filter is None)
 
 
-def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> dict[str, Any]:
-    """The search body that a search stands for.
+def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
+    """Return the search body that a search stands for.
 
-    ``rarity`` says which words of a text are kept that is too long for the engine, as
-    :func:`resift.rewriting.request.telling_words` has it.
+    Args:
+        search: The search.
+        info: The index.
+        rarity: A function that returns how rare a word is. It decides which words of a text are searched that is too
+            long for the engine. See :func:`resift.query.questions.distinctive_words`.
 
-    Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
-    for a clause or body with ``documents``.
+    Raises:
+        BadInput: The ``query`` of a body is no clause, its ``size`` or ``from`` is no whole number, or ``documents`` is
+            stated for a clause or a body.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
-        clause = question_clause(telling_words(search.query, len(info.fields), rarity), info.fields)
-        query = {"bool": {"must": [clause], "filter": [search.filter]}} if search.filter else clause
-        highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
-        how = {"fields": highlighted, "encoder": "html", "max_analyzer_offset": _HIGHLIGHTED}
-        highlight = {"highlight": how} if search.highlight else {}
-        return {**page, "query": query, **highlight, **({"_source": False} if search.documents == "none" else {})}
+        return {**page, **_text_body(search, search.query, info, rarity)}
     if search.documents != "source":
         expected = "source: a body says by _source what comes back"
         raise BadInput(f"documents is {search.documents!r}", value=search.documents, expected=expected)
@@ -69,40 +76,86 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     return {**page, **body}
 
 
-def filtered(query: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
-    """A query that finds only what meets a condition; ``hybrid`` stands inside no other, and has conditions itself."""
-    inner = query.get("hybrid")
-    if not isinstance(inner, dict):
-        return {"bool": {"must": [query], "filter": [condition]}}
-    own = [inner["filter"]] if "filter" in inner else []
-    return {"hybrid": {**inner, "filter": {"bool": {"filter": [*own, condition]}} if own else condition}}
+def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
+    """Return the search body for a text, without its page."""
+    query = question_clause(distinctive_words(text, len(info.fields), rarity), info.fields)
+    if search.filter:
+        query = {"bool": {"must": [query], "filter": [search.filter]}}
+    body: Body = {"query": query}
+    if search.highlight:
+        fields: Body = {name: {} for name in info.fields or ["*"]}
+        body["highlight"] = {"fields": fields, "encoder": "html", "max_analyzer_offset": _HIGHLIGHTED_CHARACTERS}
+    if search.documents == "none":
+        body["_source"] = False
+    return body
 
 
-def is_clause(query: dict[str, Any]) -> bool:
-    """Whether an object that is asked for is a query clause, and no whole search body."""
-    return len(query) == 1 and query.keys().isdisjoint(("query", *_WITHOUT_QUERY))
+def filtered(query: Body, condition: Body) -> Body:
+    """Return a query that finds only documents that match a condition.
 
-
-def check_asked(search: Search, max_text: int, listed_only: bool) -> None:
-    """Raise BadInput, TextTooLong or ClauseNotAllowed for a query or filter that is too much, or not listed."""
-    for name, asked in (("query", search.query), ("filter", search.filter)):
-        if isinstance(asked, dict) and listed_only:
-            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body", search.size)
-        elif isinstance(asked, dict):
-            check_clause(name, asked, max_text)
-
-
-def asked_by(search: Search, body: dict[str, Any]) -> Asked:
-    """What a search asks of its rewriting; where it says nothing, what its ``body`` would ask through a pipeline.
-
-    Raises BadInput for a malformed ``ext.ml_inference`` of the body.
+    A ``hybrid`` query cannot be inside another query, but has a filter itself.
     """
-    named = {name: getattr(search, name) for name in ("session", "alpha", "window", "widen", "knn")}
-    said: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    hybrid = query.get("hybrid")
+    if not isinstance(hybrid, dict):
+        return {"bool": {"must": [query], "filter": [condition]}}
+    if "filter" in hybrid:
+        condition = {"bool": {"filter": [hybrid["filter"], condition]}}
+    return {"hybrid": {**hybrid, "filter": condition}}
+
+
+def is_clause(query: Body) -> bool:
+    """Return whether an object is a query clause. Otherwise it is a whole search body."""
+    return len(query) == 1 and query.keys().isdisjoint(("query", *_KEYS_WITHOUT_QUERY))
+
+
+def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
+    """Check the size of a search's query and filter, or check both against the allow-list.
+
+    Args:
+        search: The search.
+        max_text: The largest number of characters that a text in the query or the filter may have.
+        listed_only: Whether only what the allow-list contains is allowed.
+
+    Returns:
+        The names of other indices in which the query or the filter looks something up. Empty with ``listed_only``,
+        because the allow-list contains no such clause.
+
+    Raises:
+        BadInput: The query or the filter is too large, or malformed.
+        TextTooLong: A text in the query or the filter is too long.
+        ClauseNotAllowed: The query or the filter contains something that the allow-list does not contain.
+    """
+    indices: list[str] = []
+    for name, value in (("query", search.query), ("filter", search.filter)):
+        if not isinstance(value, dict):
+            continue
+        if listed_only:
+            shape = "clause" if name == "filter" or is_clause(value) else "body"
+            check_listed(name, value, shape, search.size)
+        else:
+            indices.extend(named_indices(check_limits(name, value, max_text)))
+    return indices
+
+
+def options_of(search: Search, query: Query) -> Options:
+    """Return the options of a search. The options in its body count where the search states none.
+
+    Args:
+        search: The search.
+        query: The parsed body of the search.
+
+    Raises:
+        BadInput: The body has a malformed ``ext.ml_inference``.
+    """
+    options = structs.replace(options_in(query), through_cluster=False)
+    stated: dict[str, Any] = {}
     if isinstance(search.query, str):
-        said = {"text": search.query, "widen": True, **said}
+        stated |= {"text": search.query, "widen": True}
+    for name in ("session", "alpha", "window", "widen", "knn"):
+        if getattr(search, name) is not None:
+            stated[name] = getattr(search, name)
     if search.judged != "keep":
-        said["judged"] = search.judged
+        stated["judged"] = search.judged
     if search.without:
-        said["without"] = search.without
-    return replace(asked_in(body), through_cluster=False, **said)
+        stated["without"] = search.without
+    return structs.replace(options, **stated)

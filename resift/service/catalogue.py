@@ -16,7 +16,7 @@ from resift.contracts.engine import Engine, Headers
 from resift.errors import BadInput, EngineError, ModelMismatch, NotFound
 from resift.feedback.explain import title_of
 from resift.query.dsl import Body, document_text, values_of
-from resift.rewriting.clauses import question_clause
+from resift.query.questions import question_clause
 from resift.service.bodies import filtered
 from resift.service.cards import ROLES, Bound, CardFields, choose_card_fields
 from resift.service.served_indices import ServedIndices

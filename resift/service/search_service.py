@@ -1,4 +1,9 @@
-"""Searching with a model and sessions: the engine's hits, reranked. The facade over the steps in this folder."""
+"""The service that joins an engine, a model and sessions.
+
+:class:`SearchService` is the entrance for HTTP, the library, the command line and search pipelines. A search goes
+through its methods in this order: ``search`` checks the search and makes its body, ``rewritten`` loads what the session
+knows and rewrites the body, and ``_answer`` runs it and adds details to the hits.
+"""
 
 from __future__ import annotations
 
@@ -13,72 +18,73 @@ from msgspec import structs
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, retryable
-from resift.contracts.tuning import Tuning
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
 from resift.feedback.explain import explain
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import Judgement, Mark
-from resift.query.dsl import MAX_RESULTS
+from resift.query.body import Query, parse
+from resift.query.dsl import MAX_RESULTS, Body
+from resift.query.limits import check_limits
+from resift.query.questions import distinctive_words
 from resift.reviews.reviews import Reviews
-from resift.rewriting.clauses import holds_better, text_parts
-from resift.rewriting.hybrid import needs_of
-from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import (
-    Asked,
-    RewriteSettings,
-    Rewritten,
-    as_written,
-    asked_in,
-    check_clause,
-    find_text,
-    telling_words,
-)
-from resift.rewriting.rewrite import as_it_is, rewrite
+from resift.rewriting.knowledge import NO_NEEDS, Knowledge
+from resift.rewriting.moving import needs_of
+from resift.rewriting.options import Options, options_in
+from resift.rewriting.outcome import Outcome, Rewritten
+from resift.rewriting.rewrite import named_query, rewrite
 from resift.service.answers import (
     Answer,
+    ParsedSearch,
     ServedReranker,
     add_cards,
     add_reasons,
     add_similarities,
     reranked_page,
 )
-from resift.service.bodies import Search, asked_by, check_asked, search_body
+from resift.service.bodies import Search, check_search, options_of, search_body
 from resift.service.catalogue import Catalogue, count_facets
 from resift.service.config import Config
 from resift.service.connect import open_review_store
 from resift.service.interleaved import Interleaved
-from resift.service.served_indices import ServedIndex, ServedIndices, index_not_served, indices_in
+from resift.service.served_indices import ServedIndex, ServedIndices, index_not_served
 from resift.service.words import SampledWords
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import NO_NEEDS
 from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.sessions import Sessions, StoredSession, check_judgements
 from resift.sessions.trials import Trials
 from resift.vectors.weights import discount_alpha
 
 log = logging.getLogger(__name__)
-SESSION_WINDOW = 400  # least `window_size` of a search in a session that has learned something about the query
-_INFO_SECONDS, _INFOS = 5.0, 1000
-# Of searches that other words, and nearest documents, find documents for.
-_WIDENED_WINDOW, _WIDENED_KNN = 200, 100
+_INFO_SECONDS = 5.0
+"""Seconds for which the record of an index is cached."""
+_CACHED_INFOS = 1000
+SESSION_WINDOW = 400
+"""Smallest default ``window_size`` of a search in a session that has learned something about the query."""
+# Defaults of a search that is widened by related words. What they find is ordered by the similarity, further down.
+_WIDENED_WINDOW = 200
+_WIDENED_KNN = 100
+# Keys of a search body that decide which hits a search has, and in which order, besides the query.
+_RANKING_KEYS = ("post_filter", "min_score", "rescore", "indices_boost")
 
 
 class SearchService:
-    """Joins an engine, a model and the sessions. May be used from several threads.
+    """Searches with a model and sessions. Thread-safe.
 
-    ``headers`` are everywhere the caller's own HTTP headers, which the engine is asked with; what was read with them
-    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at.
+    All methods with an argument ``headers`` send these HTTP headers of the caller to the engine, and use cached values
+    only for callers with the same headers.
+
+    Args:
+        engine: The engine.
+        model: The model that encodes queries and documents.
+        sessions: The sessions.
+        config: The configuration.
+        clicks: The clicks in UBI's log, or None to ignore the log.
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        model: Model,
-        sessions: Sessions,
-        config: Config,
-        clicks: Clicks | None = None,
+        self, engine: Engine, model: Model, sessions: Sessions, config: Config, clicks: Clicks | None = None
     ) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
         self.served_reranker = ServedReranker(config.reranker)
@@ -86,38 +92,48 @@ class SearchService:
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.words = SampledWords(engine, model)
-        self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
+        self._infos: TtlCache[ServedIndex] = TtlCache(_CACHED_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """An index's fields and model, remembered for five seconds.
+        """Return the record of an index for searches with the model, cached for five seconds.
 
-        Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
-        any may be used.
+        An index without vectors may be searched.
+
+        Raises:
+            IndexNotFound: The index does not exist.
+            IndexNotServed: The index is not served.
+            ModelMismatch: The index has vectors of another model.
         """
         return self.served(index, headers).searched
 
     def served(self, index: str, headers: Headers = None) -> ServedIndex:
-        """What ``index`` stands for. Raises IndexNotServed unless all of that is served, and what the engine raises."""
-        known = self._infos.get((index, str(headers)))
-        if known is not None:
-            return known
-        found: list[IndexInfo] = []
+        """Return the index that a name stands for, cached for five seconds.
+
+        Raises:
+            IndexNotServed: The index, or one of the indices behind the name, is not served.
+            ResiftError: The engine failed, or the index does not exist.
+        """
+        cached = self._infos.get((index, str(headers)))
+        if cached is not None:
+            return cached
+        infos: list[IndexInfo] = []
 
         def resolve(name: str) -> Sequence[str]:
-            with suppress(IndexNotFound, ModelMismatch):  # nothing is said of an index before it is known to be served
-                found.append(self.engine.info(name, headers))
-                return found[-1].indices
+            # An error about the index must not be reported before the index is known to be served.
+            with suppress(IndexNotFound, ModelMismatch):
+                infos.append(self.engine.info(name, headers))
+                return infos[-1].indices
             return self.engine.resolve(name, headers)
 
         by_own_names = self.served_indices.require(index, resolve)
-        info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
+        info = infos[0] if infos and infos[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
 
     def warm_up(self) -> None:
-        """Read what the first search of the configured index would wait for, as far as it can be read."""
+        """Load what the first search of the configured index would wait for. Errors are ignored."""
         with suppress(ResiftError):
             info = self.info(self.config.index)
             self.words.get(info)
@@ -162,221 +178,278 @@ class SearchService:
         unknown = [id for id in missing if marks[id].source != "skip" or len(missing) == len(marks)]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        return self.sessions.add(session, query, [one for one in judgements if one.document not in missing])
+        existing_judgements = [judgement for judgement in judgements if judgement.document not in missing]
+        return self.sessions.add(session, query, existing_judgements)
 
     def describe(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
-        """All that is kept of a session, and what it learned, in words; of documents that the caller may read."""
+        """Return everything that is stored about a session, and an explanation of what it learned.
+
+        A caller who sends headers sees only judgements of documents that the caller may read.
+        """
         effective = session.effective_judgements
-        # to a caller with rights of its own only judgements of documents are shown that it may read
-        read = self.knowledge.read(effective if headers is None else session.judgements, headers)
-        readable = session.judgements if headers is None else [one.judgement for one in read]
-        found = {id(one.judgement): one for one in read}
-        # by identity: the same document may have been judged twice in the same way, and only one judgement counts
-        counting = {id(judgement) for judgement in effective}
-        judged = [found[id(one)] for one in effective if id(one) in found]
+        documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
+        readable = session.judgements if headers is None else [document.judgement for document in documents]
+        # Judgements are compared by identity. A document may have been judged twice in the same way, and only one of
+        # these judgements counts.
+        documents_by_judgement = {id(document.judgement): document for document in documents}
+        effective_ids = {id(judgement) for judgement in effective}
+        judged = [
+            documents_by_judgement[id(judgement)] for judgement in effective if id(judgement) in documents_by_judgement
+        ]
         feedback = self.knowledge.learned(judged)
-        asked = self.knowledge.words_of(feedback, effective[-1].index, headers) if effective else ()
+        words = self.knowledge.expansion_words(feedback, effective[-1].index, headers) if effective else ()
         return {
             **session_summary(session),
-            "judgements": [_described(one) | {"counts": id(one) in counting} for one in readable],
-            "learned": None if feedback is None else explain(self.model, feedback, judged, asked),
+            "judgements": [
+                {**_judgement_details(judgement), "counts": id(judgement) in effective_ids} for judgement in readable
+            ],
+            "learned": None if feedback is None else explain(self.model, feedback, judged, words),
         }
 
     def search(self, search: Search) -> Answer:
-        """The engine's answer to the rewritten search.
+        """Return the answer of the engine to the rewritten search.
 
-        ``resift`` in it tells whether its hits were reranked, and if not the ``reason``; and what a query text with
-        misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself leaves the engine's
-        order. Raises what is wrong with the search, and EngineUnavailable.
+        Its section ``resift`` says whether Resift decided the order of the hits, and the ``reason`` if not. If words of
+        a query text are misspelt, it has a correction as ``did_you_mean``. If the rewriting fails, the hits have the
+        order of the engine.
+
+        Raises:
+            ResiftError: The search is malformed or not allowed, or the engine failed.
         """
         self.require_allowed(search)
         info = self.info(search.index, search.headers)
         with retryable(search.is_repeatable):
             if self.interleaved is None:
-                return self._answered(search, info)
-            return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
-
-    def _answered(self, search: Search, info: IndexInfo) -> Answer:
-        body = search_body(search, info, self.model.table.idf)
-        answer = self._search(search, info, body)
-        if search.documents == "card":
-            add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
-        if isinstance(search.query, str):
-            suggestion = self.words.suggest(search.query, info, search.headers, search.filter)
-            if suggestion is not None:
-                answer.resift["did_you_mean"] = suggestion
-        return answer
+                return self._search(search, info)
+            return self.interleaved.answer(search, lambda search: self._search(search, info))
 
     def require_allowed(self, search: Search) -> None:
-        """Raise what is wrong with a search's index and clauses: IndexNotServed for a look-up elsewhere too, and
-        ClauseNotAllowed where an alias alone is served.
+        """Check that a search asks only for what its caller may see, and not for too much.
 
-        An alias may have a filter, which no look-up, script or suggestion would heed.
+        If an index is served only through an alias, the search is checked against the allow-list. The alias may have a
+        filter, and lookups, scripts and suggesters would ignore the filter.
+
+        Raises:
+            BadInput: The query or the filter is malformed or too large.
+            TextTooLong: A text is too long.
+            ClauseNotAllowed: The query or the filter contains something that is not in the allow-list.
+            IndexNotServed: The index, or an index in which a clause looks something up, is not served.
         """
-        check_asked(search, self.config.max_text, search.listed_only)
+        looked_up = check_search(search, self.config.max_text, search.listed_only)
         served = self.served(search.index, search.headers)
         if search.listed_only:
             return
         if not served.by_own_names:
-            check_asked(search, self.config.max_text, listed_only=True)
-        for other in indices_in([search.query, search.filter]):
-            if not self.served(other, search.headers).by_own_names:
-                raise index_not_served(other)
+            check_search(search, self.config.max_text, listed_only=True)
+        for index in looked_up:
+            if not self.served(index, search.headers).by_own_names:
+                raise index_not_served(index)
 
-    def rewrite_for_pipeline(
-        self, index: str, body: dict[str, Any], headers: Headers = None
-    ) -> tuple[dict[str, Any], Outcome, str]:
-        """A search body of a pipeline, rewritten, what became of it, and in English what was left out of it, or "".
+    def _search(self, search: Search, info: IndexInfo) -> Answer:
+        """Return the answer to an allowed search, with cards and a spelling correction."""
+        query = parse(search_body(search, info, self.model.table.idf))
+        answer = self._rewritten_answer(ParsedSearch(search=search, info=info, query=query))
+        if search.documents == "card":
+            add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
+        if isinstance(search.query, str):
+            correction = self.words.suggest(search.query, info, search.headers, search.filter)
+            if correction is not None:
+                answer.resift["did_you_mean"] = correction
+        return answer
 
-        What is wanted stands in ``ext.ml_inference``: query, session, alpha, window, widen, knn, judged. Raises what
-        :meth:`info` raises; whatever else goes wrong leaves the body as it is.
-        """
-        info = self.info(index, headers)
+    def _rewritten_answer(self, parsed: ParsedSearch) -> Answer:
+        """Return the answer to the rewritten search, or to the search itself if the rewriting fails."""
+        search, info, query = parsed.search, parsed.info, parsed.query
+        options = options_of(search, query)
+        late = self.served_reranker.get(search.method, info) if options.text else None
         try:
-            written = as_written(body)
-            check_clause("body", written, self.config.max_text)
-            query = self.in_session(info, written, asked_in(written), headers)
+            rewritten = self.rewritten(info, query, options, search.headers)
+            has_texts = "_none_" not in str(query.body.get("stored_fields", ""))
+            return self._answer(parsed, rewritten, late if rewritten.is_ranked and has_texts else None)
         except ResiftError as error:
-            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
-        except Exception as error:
-            log.exception("rewriting failed")
-            return body, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__)
-        return body if query.body is written else query.body, query.outcome, query.reason
-
-    def in_session(self, info: IndexInfo, body: dict[str, Any], asked: Asked, headers: Headers = None) -> Rewritten:
-        """A search body, rewritten for an index with what its session and client know.
-
-        Raises BadInput for a malformed session's id and what the engine raises.
-        """
-        needs = needs_of(body, info.vector_fields) if holds_better(body.get("query")) else NO_NEEDS
-        by_whom = asked.session, asked.client, asked.through_cluster
-        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
-        words = telling_words(asked.text, len(info.fields), self.model.table.idf)
-        if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
-            note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
-            knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
-        kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
-        knowledge = replace(knowledge, terms=kept)
-        if asked.widen and asked.knn and not info.has_hnsw:
-            note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
-            knowledge = replace(knowledge, notes=[*knowledge.notes, note])
-        is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
-        near = self.words.related(info, asked.text, body["query"], headers) if is_text else {}
-        knowledge = replace(knowledge, related_words=near) if near else knowledge
-        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback, bool(near)))
-
-    def _settings(
-        self, info: IndexInfo, asked: Asked, feedback: Feedback | None, is_widened: bool = False
-    ) -> RewriteSettings:
-        config = self.config
-        alpha = self._similarity_weight(asked.text, asked.alpha, feedback, info.tuning)
-        window = asked.window or (config.window if feedback is None else max(config.window, SESSION_WINDOW))
-        # what other words find is ordered by meaning, further down
-        window = max(window, _WIDENED_WINDOW) if is_widened and asked.window is None else window
-        # for all indices that are served one number is set, and some may have no graph
-        usual = max(config.knn, _WIDENED_KNN if is_widened else 0)
-        knn = (usual if asked.knn is None else asked.knn) if info.has_hnsw else 0
-        return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
-
-    def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning) -> float:
-        """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
-
-        It is what the caller ``asked`` for, or the configuration's, or else that of the index or the model's own, which
-        counts less where the model lacks words of the query and of what was judged. ``feedback`` is the part of what a
-        session learned that concerns the query.
-        """
-        model, named = self.model, self.config.alpha if asked is None else asked
-        if named is not None:  # a weight that somebody named counts as it is
-            return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
-        alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_share(text)
-        if feedback is None:
-            return discount_alpha(alpha, known)
-        return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
-
-    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
-        asked = asked_by(search, body)
-        search = structs.replace(search, session=asked.session, alpha=asked.alpha)
-        late = self.served_reranker.get(search.method, info) if asked.text else None
-        try:
-            query = self.in_session(info, body, asked, search.headers)
-            readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-            return self._answer(search, info, body, query, late if readable else None)
-        except ResiftError as error:
-            # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
+            # The caller must learn what is wrong with the search. Other errors cost only the rewriting.
             if error.status < 500 or error.code == "engine_unavailable":
                 raise
             reason = error.message
         except Exception as error:
-            log.exception("rewriting failed")
+            log.exception("Rewriting failed")
             reason = f"rewriting failed: {type(error).__name__}"
-        result = self.engine.search(search.index, body, headers=search.headers)
+        result = self.engine.search(search.index, query.body, headers=search.headers)
         return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
-    def _answer(
-        self,
-        search: Search,
-        info: IndexInfo,
-        body: dict[str, Any],
-        query: Rewritten,
-        late: LateInteraction | None,
-    ) -> Answer:
-        reranked = late is not None or query.is_reranked
-        explained, moved = reranked and search.reasons, search.reasons and query.knowledge.feedback is not None
-        bodies = [self._asked(query, late)]
-        if moved:  # what moved a hit goes by the places that it won
-            bodies.append(self._plain(body, query))
-        seen = info.vector_field if query.field is None else query.field[0]  # by which hits are compared
-        result, *plain = self._results(search, bodies, seen if explained else None)
-        facets = self._facets(search, bodies[0])
-        if explained:
-            add_similarities(self.model, query, result.hits, result.vectors)
-        if late is not None:
-            result = reranked_page(self.engine, late, search, info, body, query, result)
-        if reranked and moved:
-            add_reasons(query, result.hits, result.vectors, body["from"], plain[0].hits)
-        said = self._described(search, query, late) if reranked else {"reranked": False}
-        return Answer(result, {**said, **_became(query), **facets})
+    def rewrite_for_pipeline(self, index: str, body: Body, headers: Headers = None) -> tuple[Body, Outcome, str]:
+        """Rewrite the search body of a search pipeline. A failure leaves the body unchanged.
 
-    def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
-        """The values and ranges of the fields that a search asks for, counted among all documents that it finds."""
+        Args:
+            index: The name that is searched.
+            body: The search body. Its ``ext.ml_inference`` states the options of the rewriting.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The rewritten body, or ``body`` itself if nothing changed; the outcome; and in English the reason why
+            something was left out, or "".
+
+        Raises:
+            IndexNotFound: The index does not exist.
+            IndexNotServed: The index is not served.
+            ModelMismatch: The index has vectors of another model.
+        """
+        info = self.info(index, headers)
+        try:
+            query = parse(body)
+            check_limits("body", query.body, self.config.max_text)
+            rewritten = self.rewritten(info, query, options_in(query), headers)
+        except ResiftError as error:
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
+        except Exception as error:
+            log.exception("Rewriting failed")
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__)
+        is_unchanged = rewritten.body is query.body
+        return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
+
+    def rewritten(self, info: IndexInfo, query: Query, options: Options, headers: Headers = None) -> Rewritten:
+        """Rewrite a search with what its session and its client know.
+
+        Args:
+            info: The index.
+            query: The parsed body of the search.
+            options: The options that the search states.
+            headers: The HTTP headers of the caller.
+
+        Raises:
+            BadInput: The id of the session is malformed.
+            ResiftError: The engine failed.
+        """
+        knowledge = self._knowledge(info, query, options, headers)
+        return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
+
+    def _knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
+        """Load what is known about a search."""
+        needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
+        knowledge = self.knowledge.load(info, options, needs, headers)
+        text, notes = options.text or "", list(knowledge.notes)
+        searched_text = text
+        distinctive = distinctive_words(text, len(info.fields), self.model.table.idf)
+        # A body of the caller's own may search for the whole text.
+        if distinctive != text and distinctive == query.text:
+            searched_text = distinctive
+            count = len(distinctive.split())
+            notes.append(f"the query is too long for the engine: its {count} most telling words count")
+        if options.widen and options.knn and not info.has_hnsw:
+            notes.append(f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)")
+        may_widen = options.widen and text and query.text_query is not None
+        return replace(
+            knowledge,
+            text=searched_text,
+            expansion_words={
+                word: weight for word, weight in knowledge.expansion_words.items() if word not in options.without
+            },
+            related_words=self.words.related(info, text, query.root.raw, headers) if may_widen else {},
+            notes=notes,
+        )
+
+    def _with_defaults(self, info: IndexInfo, options: Options, knowledge: Knowledge) -> Options:
+        """Return the options of a search, with defaults in place of what the search does not state."""
+        config, is_widened = self.config, bool(knowledge.related_words)
+        window, knn = options.window, options.knn
+        if window is None:
+            window = config.window if knowledge.feedback is None else max(config.window, SESSION_WINDOW)
+            window = max(window, _WIDENED_WINDOW) if is_widened else window
+        if knn is None:
+            knn = max(config.knn, _WIDENED_KNN if is_widened else 0)
+        alpha = self._alpha(info, options, knowledge.feedback)
+        # The configuration is for all indices, and some may have no HNSW index.
+        return structs.replace(options, alpha=alpha, window=window, knn=knn if info.has_hnsw else 0)
+
+    def _alpha(self, info: IndexInfo, options: Options, feedback: Feedback | None) -> float:
+        """Return the weight of the similarity, from 0 to 1.
+
+        A weight that the search or the configuration states counts as it is. Otherwise the weight of the index or of
+        the model counts less if the model lacks words of the query, or of the judged documents.
+        """
+        model, tuning = self.model, info.tuning
+        stated = self.config.alpha if options.alpha is None else options.alpha
+        if stated is not None:
+            return stated if feedback is None else feedback.adjusted_alpha(stated, model.max_alpha)
+        alpha = model.alpha if tuning.alpha is None else tuning.alpha
+        known = model.known_share(options.text or "")
+        if feedback is None:
+            return discount_alpha(alpha, known)
+        return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
+
+    def _answer(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Answer:
+        """Run a rewritten search, and add details to its hits.
+
+        Args:
+            parsed: The search.
+            rewritten: The rewritten search.
+            late: The trained reranker that reorders the hits, or None.
+        """
+        search, body = parsed.search, parsed.query.body
+        is_reranked = late is not None or rewritten.is_reranked
+        needs_vectors = is_reranked and search.reasons
+        # The judgement that moved a hit is found by the ranks that the hit gained.
+        needs_plain = search.reasons and rewritten.knowledge.feedback is not None
+        bodies = [self._run_body(parsed, rewritten, late)]
+        if needs_plain:
+            bodies.append(self._plain_body(parsed, rewritten))
+        moved_field = rewritten.moved_field
+        vector_field = parsed.info.vector_field if moved_field is None else moved_field[0]
+        result, *plain = self._run(search, bodies, vector_field if needs_vectors else None)
+        facets = self._facets(parsed, bodies[0])
+        if needs_vectors:
+            add_similarities(self.model, rewritten, result.hits, result.vectors)
+        if late is not None:
+            result = reranked_page(self.engine, late, parsed, rewritten, result)
+        if is_reranked and needs_plain:
+            add_reasons(rewritten, result.hits, result.vectors, body["from"], plain[0].hits)
+        ranking = self._ranking(rewritten, late) if is_reranked else {"reranked": False}
+        return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
+
+    def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Body:
+        """Return the body that the engine runs. A trained reranker needs the hits of the whole window."""
+        body = rewritten.body
+        if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
+            # The name keeps a search pipeline of the index from rewriting the body once more.
+            body = {**body, "query": named_query(parsed.query)}
+        if late is None:
+            return body
+        return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
+
+    def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
+        """Return the body of the search without rewriting, for the ids of as many hits as are rescored."""
+        body = parsed.query.body
+        # The scores of a hybrid query depend on the number of hits.
+        window_size = 0 if rewritten.in_place else rewritten.options.window_size
+        size = min(max(window_size, body["from"] + body["size"]), MAX_RESULTS)
+        ranking = {name: body[name] for name in _RANKING_KEYS if name in body}
+        page = {"query": named_query(parsed.query), "from": 0, "size": size}
+        return {**ranking, **page, "_source": False, "track_total_hits": False}
+
+    def _run(self, search: Search, bodies: list[Body], vector_field: str | None) -> list[SearchResult]:
+        if len(bodies) > 1:
+            return self.engine.search_all(search.index, bodies, vector_field, search.headers)
+        return [self.engine.search(search.index, bodies[0], vector_field, headers=search.headers)]
+
+    def _facets(self, parsed: ParsedSearch, body: Body) -> dict[str, Any]:
+        """Return the values of the facets among all documents that the search finds, or nothing without facets."""
+        search = parsed.search
         if not search.facets:
             return {}
         query, info = body.get("query", {"match_all": {}}), self.info(search.index, search.headers)
         ranges = self.catalogue.fields(info, search.headers).ranges
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
-    def _asked(self, query: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
-        """The body that the engine is asked, for the whole window where hits are reordered, whatever page is wanted."""
-        asked = query.body
-        if query.outcome is Outcome.NOTHING_TO_ADD and not query.in_place:
-            asked = {**asked, "query": as_it_is(asked)}
-        if late is None:
-            return asked
-        return {**asked, "from": 0, "size": max(query.settings.window, asked["from"] + asked["size"])}
-
-    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
-        if len(bodies) > 1:
-            return self.engine.search_all(search.index, bodies, vectors, search.headers)
-        return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]
-
-    def _plain(self, body: dict[str, Any], query: Rewritten) -> dict[str, Any]:
-        """The search as it was, for the ids of as many hits as are rescored."""
-        # of a hybrid query other numbers of hits have other scores
-        size = max(0 if query.in_place else query.settings.window, body["from"] + body["size"])
-        asked: dict[str, Any] = {"query": as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
-        kept: dict[str, Any] = {
-            name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body
-        }
-        return {**kept, **asked, "_source": False, "track_total_hits": False}
-
-    def _described(self, search: Search, query: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
+    def _ranking(self, rewritten: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
+        """Return how the hits were ranked."""
+        options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
         return {
             "reranked": True,
             "model": self.model.hash,
             "method": "vectors" if late is None else "late",
-            "alpha": 0.0 if query.in_place else round(query.settings.alpha, 6),
-            "window": 0 if query.in_place else query.settings.window,
-            "session": None if query.knowledge.feedback is None else search.session,
+            "alpha": 0.0 if rewritten.in_place else round(options.alpha or 0.0, 6),
+            "window": 0 if rewritten.in_place else options.window_size,
+            "session": options.session if has_feedback else None,
         }
 
 
@@ -393,12 +466,16 @@ def session_summary(session: StoredSession) -> dict[str, Any]:
     }
 
 
-def _described(judgement: Judgement) -> dict[str, Any]:
+def _judgement_details(judgement: Judgement) -> dict[str, Any]:
     names = ("step", "at", "query", "index", "document", "grade", "source")
     return {name: getattr(judgement, name) for name in names}
 
 
-def _became(query: Rewritten) -> dict[str, Any]:
-    """What became of a query, as far as there is something to tell."""
-    found = {"outcome": query.outcome.code, "reason": query.reason, "widened": list(query.widened)}
-    return {name: value for name, value in found.items() if value}
+def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
+    """Return the outcome of a rewriting, the reason and the words that widened the query, as far as there are any."""
+    details = {
+        "outcome": rewritten.outcome.code,
+        "reason": rewritten.reason,
+        "widened": list(rewritten.widened),
+    }
+    return {name: value for name, value in details.items() if value}

@@ -1,25 +1,20 @@
 """The allow-list of served indices, and its enforcement for all ways in which a request can name an index.
 
-A request can name an index by its own name, an alias, a pattern or a list, and by lookups within a query.
+A request can name an index by its own name, an alias, a pattern or a list, and by lookups within a query
+(:mod:`resift.query.lookups`).
 """
 
 from __future__ import annotations
 
-import json
 import re
-from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from resift.contracts.documents import IndexInfo
 from resift.encoders.model import Model
-from resift.errors import BadInput, IndexNotServed
-from resift.rewriting.request import check_brackets
+from resift.errors import IndexNotServed
 
-_DEFAULT_SHAPE_INDEX = "shapes"
-"""The index in which OpenSearch looks up an indexed shape if the query names no index."""
 _BACKING_INDEX = re.compile(r"\.ds-(.+)-\d+")
 """Names of the hidden indices of a data stream. The group is the stream's name."""
 
@@ -102,84 +97,6 @@ class ServedIndices:
 
     def _is_internal(self, name: str) -> bool:
         return name.startswith(".") or name in self.internal
-
-
-def indices_in(query: Any) -> Iterator[str]:
-    """Yield the names of other indices in which a query looks up terms, shapes, documents or stored queries.
-
-    >>> list(indices_in({"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}))
-    ['lists']
-
-    Args:
-        query: A query clause, a search body, or a list of them.
-
-    Raises:
-        BadInput: The query contains a ``wrapper`` clause that is not base64 of JSON, or a query template. Both could
-            hide lookups.
-    """
-    pending: list[Any] = [query]
-    while pending:  # not recursive: a deeply nested query would exceed Python's recursion limit
-        value = pending.pop()
-        if isinstance(value, list):
-            pending += value
-        elif isinstance(value, Mapping):
-            for key, inner in value.items():
-                if _is_template(key, inner):
-                    raise BadInput(f"{key} with a query template is not allowed", value=key, expected="a query")
-                yield from _lookup_indices(key, inner)
-                pending.append(_unwrapped(inner) if _is_wrapper(key, inner) else inner)
-
-
-def _lookup_indices(key: str, inner: Any) -> Iterator[str]:
-    """Yield the index names directly in a clause, or in a part of a clause. ``inner`` is the value of ``key``."""
-    if key in ("like", "unlike"):
-        yield from _values_of("_index", inner if isinstance(inner, list) else [inner])
-    elif key == "terms" and isinstance(inner, Mapping):
-        yield from _values_of("index", inner.values(), required="path")
-    elif key == "percolate":
-        yield from _values_of("index", [inner])
-    elif key == "indexed_shape":
-        yield from list(_values_of("index", [inner])) or [_DEFAULT_SHAPE_INDEX]
-
-
-def _values_of(name: str, items: Iterable[Any], required: str | None = None) -> Iterator[str]:
-    """Yield the value of a key in each item that is a mapping with this key, and with the ``required`` key."""
-    for item in items:
-        if isinstance(item, Mapping) and name in item and (required is None or required in item):
-            yield str(item[name])
-
-
-def _is_wrapper(key: str, inner: Any) -> bool:
-    """Return whether this may be a ``wrapper`` clause, which contains a query in base64.
-
-    A clause on a field named ``wrapper`` can look the same. It is treated as a wrapper clause too, to be safe.
-    """
-    return key == "wrapper" and isinstance(inner, Mapping) and "query" in inner
-
-
-def _is_template(key: str, inner: Any) -> bool:
-    """Return whether a part of a search body is a template from which the engine creates a query."""
-    if not isinstance(inner, Mapping):
-        return False
-    if key == "ml_inference":
-        return "query_template" in inner
-    return key == "collate" and isinstance(inner.get("query"), Mapping)
-
-
-def _unwrapped(clause: Any) -> Any:
-    """Return the query in a ``wrapper`` clause. Raises BadInput if it is malformed or nested too deep."""
-    try:
-        text = b64decode(clause["query"], validate=True)
-        check_brackets("wrapper", text.decode("utf-8", "replace"))
-        return json.loads(text)
-    except BadInput:
-        raise
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise BadInput(
-            "malformed wrapper query",
-            value=clause,
-            expected='base64 of JSON; for a field of this name {"match": {"wrapper": TEXT}}',
-        ) from None
 
 
 def index_not_served(index: str) -> IndexNotServed:

@@ -1,13 +1,12 @@
-"""Judged documents as their indices hold them: texts and vectors, and those of fields that an index had before us."""
+"""Loads the texts, vectors and tokens of judged documents."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,101 +21,95 @@ from resift.feedback.field_feedback import FieldFeedback, Tokens
 from resift.feedback.judgements import JudgedDocument
 from resift.feedback.ridge import Background
 from resift.query.dsl import document_text
+from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Needs, TextToEncode
 
 log = logging.getLogger(__name__)
-Content = tuple[Floats, str]  # vector and text
-_MAX_TEXT = 20_000
-_OF_PERSONS = re.compile(
+
+Content = tuple[Floats, str]
+"""The vector, of shape (K,), and the text of a document."""
+_MAX_TEXT = 20_000  # characters of a document that are learned from
+_PERSON_FIELD = re.compile(
     r"(?:^|[._-])(?:author|byline|contributor|creator|editor|person|reviewer)s?(?:[._-]?names?)?$", re.I
 )
-_SECONDS, _BYTES, _OTHER_BYTES, _BYTES_A_TOKEN = 300.0, 16_000_000, 200, 100
-_TEXTS, _TEXT_SECONDS = 2000, 3600.0  # of texts that models have encoded
-_FAILED, _FAILED_SECONDS = 200, 10.0  # for which a model is not asked again that failed at a text
+# The cache of documents' vectors and tokens.
+_DOCUMENT_SECONDS = 300.0
+_CACHE_BYTES = 16_000_000
+_ENTRY_BYTES = 200
+_TOKEN_BYTES = 100
+# The cache of encoded query texts.
+_TEXT_SECONDS = 3600.0
+_CACHED_TEXTS = 2000
+# A model is not asked again for some time about a text at which it failed.
+_FAILURE_SECONDS = 10.0
+_CACHED_FAILURES = 200
 
 
 def read_documents(
     engine: Engine, model: Model, info: IndexInfo, ids: Sequence[str], headers: Headers
 ) -> dict[str, Content]:
-    """The vector (K,) and the text of each of these documents of an index that exists; vectors that it lacks are
-    encoded. Raises AmbiguousDocument, and what the engine raises."""
+    """Return the vector and the text of each existing document.
+
+    The model encodes documents without a vector.
+
+    Args:
+        engine: The engine.
+        model: The model of the vectors.
+        info: The index.
+        ids: The ids of the documents.
+        headers: The HTTP headers of the caller.
+
+    Raises:
+        AmbiguousDocument: Several of the searched indices have a document with one of the ids.
+        ResiftError: The engine failed.
+    """
     documents = engine.documents(info.name, ids, headers, info.vector_field)
     existing = {id: documents[id] for id in ids if id in documents}
     missing = [document_text(source, info.fields) for source, vector in existing.values() if vector is None]
     encoded = iter(model.encode(missing) if missing else ())
-    return {
-        id: (
-            next(encoded) if vector is None else np.asarray(vector, np.float32),
-            learned_text(source, info.fields)[:_MAX_TEXT],
-        )
-        for id, (source, vector) in existing.items()
-    }
+    contents = {}
+    for id, (source, stored_vector) in existing.items():
+        vector = next(encoded) if stored_vector is None else np.asarray(stored_vector, np.float32)
+        contents[id] = (vector, learned_text(source, info.fields)[:_MAX_TEXT])
+    return contents
 
 
 def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """What is learned from of a document's ``fields``, or of all if none are named: not the names of persons, where a
-    field's own says that it holds these. Whoever marks a document looks for others about the same, no matter by whom.
+    """Return the text of a document that a session learns from: its text fields without the names of persons.
+
+    A person who marks a document looks for other documents about the same subject, whoever wrote them.
+
+    Args:
+        source: The document.
+        fields: The text fields. All fields if empty.
 
     >>> learned_text({"title": "Fire", "author": "Ann", "editor": {"name": "Bo"}}, ["title", "author", "editor.name"])
     'Fire'
     """
     if not fields:
-        return document_text({name: value for name, value in source.items() if not _OF_PERSONS.search(name)}, ())
-    return document_text(source, [name for name in fields if not _OF_PERSONS.search(name)] or fields)
-
-
-class AskedText(NamedTuple):
-    """A query text that a ``model`` of the engine, or an ``analyzer``, makes a vector of, or ``tokens``."""
-
-    text: str
-    model: str | None
-    analyzer: str | None = None
-    tokens: bool = False
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What has to be known for a search body to be rewritten: ``fields`` of vectors and tokens, and ``texts``."""
-
-    fields: frozenset[VectorField] = frozenset()
-    texts: frozenset[AskedText] = frozenset()
-
-
-NO_NEEDS = Needs()
-
-
-@dataclass(frozen=True)
-class FieldKnowledge:
-    """What is known of an index's own vectors and tokens.
-
-    ``mapped``: its fields of vectors and tokens, by the names that queries have for them. By names of fields, without
-    those in which no judged document has anything: ``vectors``, what the documents' vectors teach, and ``tokens``,
-    their tokens and how much each document counts. ``encoded``: what the texts that are needed became, the vector (K,)
-    or the tokens, without what could not be had.
-    """
-
-    mapped: Mapping[str, VectorField] = field(default_factory=dict)
-    vectors: Mapping[str, FieldFeedback] = field(default_factory=dict)
-    tokens: Mapping[str, tuple[Sequence[Tokens], Sequence[float]]] = field(default_factory=dict)
-    encoded: Mapping[AskedText, Any] = field(default_factory=dict)
+        return document_text({name: value for name, value in source.items() if not _PERSON_FIELD.search(name)}, ())
+    return document_text(source, [name for name in fields if not _PERSON_FIELD.search(name)] or fields)
 
 
 class FieldLoader:
-    """Reads judged documents' vectors and tokens, and has models encode texts. May be used from several threads.
+    """Loads the vectors and tokens that judged documents have in fields of the index, and encodes query texts.
 
-    ``headers`` are everywhere the caller's own, and what was read with them is remembered for these alone: documents'
-    vectors and tokens for five minutes, and what models made of texts for an hour. ``background`` gives vectors of
-    other documents in an index's field.
+    Vectors and tokens are cached for five minutes, and encoded texts for an hour, for callers with the same headers.
+    Thread-safe.
+
+    Args:
+        engine: The engine.
+        background: A function that returns vectors of random documents in a field.
     """
 
     def __init__(self, engine: Engine, background: Callable[[IndexInfo, Headers, str], Background]) -> None:
-        self.engine, self.background = engine, background
-        self._held: TtlCache[Any] = TtlCache(_BYTES, _SECONDS)
-        self._texts: TtlCache[Any] = TtlCache(_TEXTS, _TEXT_SECONDS)
-        self._failed: TtlCache[bool] = TtlCache(_FAILED, _FAILED_SECONDS)
+        self._engine, self._background = engine, background
+        self._documents: TtlCache[Any] = TtlCache(_CACHE_BYTES, _DOCUMENT_SECONDS)
+        self._texts: TtlCache[Any] = TtlCache(_CACHED_TEXTS, _TEXT_SECONDS)
+        self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS)
 
     def forget(self) -> None:
-        """Read all documents anew: some have changed."""
-        self._held.clear()
+        """Remove all documents from the cache, because some have changed."""
+        self._documents.clear()
 
     def load(
         self,
@@ -124,77 +117,102 @@ class FieldLoader:
         needs: Needs,
         feedback: Feedback,
         documents: Sequence[JudgedDocument],
-        here: Sequence[JudgedDocument],
+        searched: Sequence[JudgedDocument],
         headers: Headers = None,
     ) -> FieldKnowledge:
-        """What ``feedback``, the part of a session's that concerns a search of an index, comes to in its fields.
+        """Return what judged documents teach in the fields that a query searches.
 
-        ``documents`` are those that it was learned from, of which those ``here`` are in the index. What the engine
-        refuses is left out.
+        What the engine refuses to read is left out.
+
+        Args:
+            info: The index.
+            needs: The fields and texts that the query needs.
+            feedback: The part of the session's feedback that concerns the query.
+            documents: The documents that the feedback was learned from.
+            searched: Those of them that are in the index.
+            headers: The HTTP headers of the caller.
         """
-        there, places = set(map(id, here)), enumerate(feedback.positions)
-        judged = {place: documents[position] for place, position in places if id(documents[position]) in there}
-        vectors, tokens = dict[str, FieldFeedback](), dict[str, tuple[Sequence[Tokens], Sequence[float]]]()
-        for one in sorted(needs.fields, key=lambda one: one.name):
-            held = self._read(judged, one, headers)
-            if held and one.kind == "tokens":
-                tokens[one.name] = list(held.values()), feedback.grades[list(held)].tolist()
-            elif held:
-                lengths = np.array([np.linalg.norm(vector) for vector in held.values()])
-                background = self.background(info, headers, one.name)
-                vectors[one.name] = FieldFeedback(feedback.with_vectors(held, background), lengths)
-        encoded = {text: made for text in needs.texts if (made := self._encoded(text, headers)) is not None}
-        return FieldKnowledge(info.vector_fields, vectors, tokens, encoded)
-
-    def _read(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
-        """What judged documents have in a field, by their places; without those that have nothing, or cannot be
-        read."""
-        held: dict[int, Any] = {}
-        for index in dict.fromkeys(one.judgement.index for one in judged.values()):
-            places = {one.judgement.document: place for place, one in judged.items() if one.judgement.index == index}
-            keys = {id: (index, id, field.name, str(headers)) for id in places}
-            try:
-                found = get_or_fetch(self._held, keys, partial(self._fetched, index, field, headers), _bytes_of)
-            except ResiftError as error:
-                log.warning("no %r of marked documents: %s", field.name, error.message)
-                continue
-            held |= {places[id]: one for id, one in found.items() if len(one)}
-        return dict(sorted(held.items()))
-
-    def _fetched(self, index: str, field: VectorField, headers: Headers, ids: Sequence[str]) -> dict[str, Any]:
-        """What each document with one of these ids has in a field, which may be nothing."""
-        there: Mapping[str, Any]
-        if field.kind == "tokens":
-            there = self._tokens(index, ids, field.name, headers)
-        else:
-            there = self.engine.field_vectors(index, ids, field.name, headers)
-        return {id: there.get(id, ()) for id in ids}
-
-    def _tokens(self, index: str, ids: Sequence[str], name: str, headers: Headers) -> dict[str, Tokens]:
-        """The tokens in a field of each document with one of these ids."""
-        values = self.engine.field_values(index, ids, name, headers)
-        return {
-            id: {token: float(weight) for one in found if isinstance(one, Mapping) for token, weight in one.items()}
-            for id, found in values.items()
+        searched_objects = set(map(id, searched))
+        judged = {
+            row: documents[position]
+            for row, position in enumerate(feedback.positions)
+            if id(documents[position]) in searched_objects
         }
-
-    def _encoded(self, asked: AskedText, headers: Headers) -> Any:
-        """What a text became; None where its model fails, and for some seconds after it did."""
-        key = (asked, str(headers))
-        known = self._texts.get(key)
-        if known is not None or self._failed.get(key):
-            return known
-        try:
-            if asked.tokens:
-                made: Any = self.engine.query_tokens(asked.text, asked.model, asked.analyzer, headers)
+        vectors: dict[str, FieldFeedback] = {}
+        tokens: dict[str, JudgedTokens] = {}
+        for field in sorted(needs.fields, key=lambda field: field.name):
+            values = self._values(judged, field, headers)
+            if not values:
+                continue
+            if field.kind == "tokens":
+                grades = feedback.grades[list(values)].tolist()
+                tokens[field.name] = JudgedTokens(documents=list(values.values()), grades=grades)
             else:
-                made = self.engine.embed(asked.model or "", asked.text, headers)
+                lengths = np.array([np.linalg.norm(vector) for vector in values.values()])
+                background = self._background(info, headers, field.name)
+                vectors[field.name] = FieldFeedback(feedback.with_vectors(values, background), lengths)
+        encoded = {}
+        for text in needs.texts:
+            result = self._encoded(text, headers)
+            if result is not None:
+                encoded[text] = result
+        return FieldKnowledge(mapped=info.vector_fields, vectors=vectors, tokens=tokens, encoded=encoded)
+
+    def _values(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
+        """Return the vectors or tokens of judged documents in a field, by the rows of the documents in the feedback."""
+        values: dict[int, Any] = {}
+        for index in dict.fromkeys(document.judgement.index for document in judged.values()):
+            rows = {
+                document.judgement.document: row
+                for row, document in judged.items()
+                if document.judgement.index == index
+            }
+            keys = {id: (index, id, field.name, str(headers)) for id in rows}
+            fetch = partial(self._fetch, index, field, headers)
+            try:
+                values_by_id = get_or_fetch(self._documents, keys, fetch, _size_in_bytes)
+            except ResiftError as error:
+                log.warning("The field %r of judged documents cannot be read: %s", field.name, error.message)
+                continue
+            values |= {rows[id]: value for id, value in values_by_id.items() if len(value)}
+        return dict(sorted(values.items()))
+
+    def _fetch(self, index: str, field: VectorField, headers: Headers, ids: Sequence[str]) -> dict[str, Any]:
+        """Fetch the vectors or tokens of documents in a field. Empty for a document without any."""
+        values: Mapping[str, Any]
+        if field.kind == "tokens":
+            values = self._fetch_tokens(index, ids, field.name, headers)
+        else:
+            values = self._engine.field_vectors(index, ids, field.name, headers)
+        return {id: values.get(id, ()) for id in ids}
+
+    def _fetch_tokens(self, index: str, ids: Sequence[str], field: str, headers: Headers) -> dict[str, Tokens]:
+        tokens_by_id: dict[str, Tokens] = {}
+        for id, values in self._engine.field_values(index, ids, field, headers).items():
+            tokens = {}
+            for value in values:
+                if isinstance(value, Mapping):
+                    tokens.update({token: float(weight) for token, weight in value.items()})
+            tokens_by_id[id] = tokens
+        return tokens_by_id
+
+    def _encoded(self, text: TextToEncode, headers: Headers) -> Any:
+        """Return the vector or the tokens of a query text, or None if it cannot be encoded."""
+        key = (text, str(headers))
+        cached = self._texts.get(key)
+        if cached is not None or self._failures.get(key):
+            return cached
+        try:
+            if text.tokens:
+                encoded: Any = self._engine.query_tokens(text.text, text.model, text.analyzer, headers)
+            else:
+                encoded = self._engine.embed(text.model or "", text.text, headers)
         except ResiftError as error:
-            log.warning("a query text was not encoded: %s", error.message)
-            self._failed.put(key, True)
+            log.warning("A query text was not encoded: %s", error.message)
+            self._failures.put(key, True)
             return None
-        return None if made is None else self._texts.put(key, made)
+        return None if encoded is None else self._texts.put(key, encoded)
 
 
-def _bytes_of(held: Any) -> int:
-    return _OTHER_BYTES + (held.nbytes if isinstance(held, np.ndarray) else _BYTES_A_TOKEN * len(held))
+def _size_in_bytes(value: Any) -> int:
+    return _ENTRY_BYTES + (value.nbytes if isinstance(value, np.ndarray) else _TOKEN_BYTES * len(value))

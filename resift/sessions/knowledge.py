@@ -1,20 +1,23 @@
-"""Knowledge: what a session's judgements say for one search.
+"""Loads the knowledge of a session for one search.
 
-A session, its client's clicks, the judged documents and a sample of the index are each read once for a request.
+Each search needs the session, the clicks of its client, the judged documents and a sample of the index.
+:class:`KnowledgeLoader` reads each of them once, learns from the judgements, and keeps the part that concerns the
+query.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cache import TtlCache, get_or_fetch
+from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine, Headers
 from resift.encoders.model import Model
@@ -25,226 +28,125 @@ from resift.errors import (
     IndexNotFound,
     IndexNotServed,
     ModelMismatch,
-    ResiftError,
     SessionsUnavailable,
 )
 from resift.feedback.feedback import Feedback
-from resift.feedback.field_feedback import evidence_share
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
-from resift.query.dsl import VECTOR_FIELD, text_clause
+from resift.rewriting.knowledge import NO_NEEDS, FieldKnowledge, Knowledge, Needs
+from resift.rewriting.options import Options
 from resift.sessions.clicks import Clicks
-from resift.sessions.documents import NO_NEEDS, Content, FieldKnowledge, FieldLoader, Needs, read_documents
+from resift.sessions.documents import Content, FieldLoader, read_documents
+from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)
-_GONE = (IndexNotFound, IndexNotServed, ModelMismatch)
-_SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned from them
-_OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
-WORD_WEIGHT = 0.5  # of the session's words beside a query's own, where nothing else vouches for them
-_BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
-_SAMPLE_SECONDS, _SAMPLES, _DRAWN, _KEPT_WORDS, _FEW = 600.0, 64, 300, 100_000, 100
-# So many of a session's words are in a query, if of this share of the largest weight: others cost more than they find.
-WORDS, LEAST = 25, 0.1
-_NO_BACKGROUND = Background(np.zeros((0, 0)))
+
+_UNREADABLE_INDEX = (IndexNotFound, IndexNotServed, ModelMismatch)
+# The caches of documents, and of what was learned from them.
+_SECONDS = 300.0
+_CACHE_BYTES = 16_000_000
+_ENTRY_BYTES = 600  # of a document in the cache, besides its vector and its text
+_WORD_BYTES = 70  # of a word in a document's bag of words: the word, its weight, their slot in a dictionary
 
 
-@dataclass(frozen=True)
-class Knowledge:
-    """What a query means to a session, or by itself.
+class EncodedQuery(NamedTuple):
+    """A query text and its vector.
 
-    ``text``: what it asks for. ``vector`` (K,): its vector as the session moves it, under ``mask`` (K,) if the session
-    learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
-    words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
-    documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
-    indices are searched, id → the name of the index that a judged document is in. ``vector_field``: the field of the
-    documents' vectors. ``related_words``: for words of a text that finds little, those of the index that are nearest to
-    them, and what these weigh (:meth:`resift.vectors.vocabulary.Vocabulary.related_words`).
-
-    Where it comes from: ``feedback``, the part of what the session learned that concerns it, None if none does;
-    ``documents``, the session's judged documents; ``own``, what they teach by vectors and tokens that the index had
-    before us; ``gone``, how many marked documents are not there any more; and ``notes``, in English, on what had to be
-    left out.
+    Attributes:
+        text: The text.
+        vector: The vector, of shape (K,).
+        similarity: How the model compares vectors, ``cosine`` or ``jaccard``.
     """
 
     text: str
-    vector: Floats | None
-    similarity: str = "cosine"
-    mask: Floats | None = None
-    terms: Mapping[str, float] = field(default_factory=dict)
-    kept: Mapping[str, float] = field(default_factory=dict)
-    judged: Sequence[str] = ()
-    homes: Mapping[str, str] = field(default_factory=dict)
-    vector_field: str = VECTOR_FIELD
-    feedback: Feedback | None = None
-    documents: Sequence[JudgedDocument] = ()
-    own: FieldKnowledge = field(default_factory=FieldKnowledge)
-    gone: int = 0
-    notes: Sequence[str] = ()
-    related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-
-    @cached_property
-    def share(self) -> float:
-        """What a document's score is multiplied by that keeps its place, as if it had its share of the session's
-        words: 1 + ‖weights of the terms‖."""
-        length: float = sum(weight**2 for weight in self.terms.values()) ** 0.5
-        return 1 + self.word_weight * length
-
-    @property
-    def word_weight(self) -> float:
-        """What the session's words weigh: a half where no vectors of ours say which documents they are about."""
-        return WORD_WEIGHT if self.vector is None else 1.0
-
-    @property
-    def sinking(self) -> float:
-        """What the scores of documents that were marked irrelevant to this very query are multiplied by where nothing
-        else sinks them: 1 - e / (1 + e) for an evidence of e."""
-        return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
-
-    def judged_here(self, sign: int) -> list[str]:
-        """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
-        grades = {one.judgement.document: one.judgement.grade for one in self.documents}
-        return [id for id in self.judged if id not in self.kept and grades.get(id, 0) * sign > 0]
+    vector: Floats
+    similarity: str
 
 
 def scoped_feedback(
-    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background], carried: float = 1.0
+    learned: Feedback | None, query: EncodedQuery, background: Callable[[], Background], carried: float = 1.0
 ) -> Feedback | None:
-    """The part of what a session ``learned`` that concerns a query; None if none does.
+    """Return the part of a session's feedback that concerns a query, or None if none does.
 
-    ``text`` and ``vector`` (K,) are the query's; ``sample`` gives the background of its index, and is asked only where
-    something was learned. ``carried``: how many times as much as usual judgements for other queries count.
+    Args:
+        learned: What the session learned, or None.
+        query: The query.
+        background: A function that returns vectors of random documents. It is called only if something was learned.
+        carried: A factor of the weight of judgements for other queries.
     """
     if learned is None:
         return None
-    background = sample()
-    scoped = learned.with_background(background).scoped(vector, background.vectors, text[:MAX_QUERY], carried)
+    drawn = background()
+    scoped = learned.with_background(drawn).scoped(query.vector, drawn.vectors, query.text[:MAX_QUERY], carried)
     return scoped if scoped.evidence else None
 
 
 def knowledge_of(
-    text: str,
-    vector: Floats,
+    info: IndexInfo,
+    query: EncodedQuery,
     feedback: Feedback | None,
     documents: Sequence[JudgedDocument],
-    similarity: str,
-    terms: Mapping[str, float],
-    vector_field: str | None = VECTOR_FIELD,
-    several: bool = False,
-    here: Sequence[JudgedDocument] | None = None,
-    notes: Sequence[str] = (),
+    searched: Sequence[JudgedDocument],
 ) -> Knowledge:
-    """What ``feedback`` says of a query, in an index with ``vector_field`` or, if None, without.
+    """Return what feedback says about a query. Expansion words and the index's own fields are not included.
 
-    ``text`` and ``vector`` (K,) are the query's own; ``documents``: the session's judged documents, of which those that
-    are ``here``, by default all, may be hits; ``similarity``: the name of what compares vectors; ``terms``: the words
-    that are asked for; ``several``: whether more than one index is searched.
+    Args:
+        info: The index.
+        query: The query.
+        feedback: The part of the session's feedback that concerns the query, or None.
+        documents: The judged documents of the session.
+        searched: Those of them that are in the index.
     """
-    moved = vector if feedback is None else feedback.transform_query(vector)
-    here = documents if here is None else here
+    vector = query.vector if feedback is None else feedback.transform_query(query.vector)
+    homes = {document.judgement.document: document.judgement.index for document in searched}
     return Knowledge(
-        text,
-        moved if vector_field is not None and np.any(moved) else None,
-        similarity,
-        None if feedback is None or not feedback.method.masked else feedback.mask,
-        terms,
-        {} if feedback is None else _kept(here, text, vector, similarity),
-        tuple(dict.fromkeys(one.judgement.document for one in here)),
-        {one.judgement.document: one.judgement.index for one in here} if several else {},
-        vector_field or VECTOR_FIELD,
-        feedback,
-        documents,
-        notes=notes,
+        text=query.text,
+        fields=info.fields,
+        vector=vector if info.model is not None and np.any(vector) else None,
+        vector_field=info.vector_field,
+        similarity=query.similarity,
+        mask=None if feedback is None or not feedback.method.masked else feedback.mask,
+        judged=tuple(homes),
+        unmoved={} if feedback is None else _unmoved(searched, query),
+        home_indices=homes if len(info.indices) > 1 else {},
+        feedback=feedback,
+        documents=documents,
     )
 
 
-def _kept(judged: Sequence[JudgedDocument], text: str, vector: Floats, similarity: str) -> dict[str, float]:
-    """Of the documents judged for other queries, the similarity with the query as it was typed.
+def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
+    """Return the similarity of the query with each document that was judged for another query.
 
-    They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
-    judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
+    These documents keep their rank. Otherwise documents that were marked earlier would fill the top of every later
+    search. Documents that were judged for this query are ranked by the session, because a person who marks a hit
+    expects it to move.
     """
-    # judged for neither this query nor none; sessions keep no more of one
-    kept = [one for one in judged if one.judgement.query not in ("", text[:MAX_QUERY])]
-    if not kept:
+    # A session stores the beginning of a query.
+    unmoved = [document for document in judged if document.judgement.query not in ("", query.text[:MAX_QUERY])]
+    if not unmoved:
         return {}
-    similarities = SIMILARITIES[similarity](vector, np.stack([one.vector for one in kept]))
-    return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
-
-
-class Samples:
-    """Vectors of documents drawn at random, remembered for ten minutes for callers with the same headers."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SAMPLE_SECONDS)
-
-    def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
-        """At most 300 vectors of an index, by default of those that we gave it; none where the engine gives none.
-
-        Raises EngineUnavailable.
-        """
-        if field is None and info.dim is None:
-            return _NO_BACKGROUND
-        field = field or info.vector_field
-        key = (info.name, field if field != info.vector_field else (field, info.model), str(headers))
-        if (known := self._samples.get(key)) is not None:
-            return known
-        try:
-            drawn = self.engine.sample(info.name, _DRAWN, False, field, headers).vectors
-        except ResiftError as error:
-            if error.code == "engine_unavailable":
-                raise
-            log.warning("no sample of %r: %s", info.name, error.message)
-            drawn = []
-        held = [vector for vector in drawn if vector is not None]
-        return self._samples.put(key, Background(np.stack(held)) if held else _NO_BACKGROUND)
-
-
-class WordValues:
-    """How much words find in an index, remembered for ten minutes for callers with the same headers."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._known: TtlCache[float] = TtlCache(_KEPT_WORDS, _SAMPLE_SECONDS)
-
-    def terms(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
-        """At most 25 of a feedback's expansion terms, heaviest first, and their weights, from the largest to a tenth.
-
-        They have the largest weight · idf · log(1 + n), a selection value like Robertson's (1990, "On term selection
-        for query expansion"), where n documents have the word. What one has, such as a serial number, finds no other;
-        of fewer than a hundred documents that is true of most words, and says nothing. The engine is asked about new
-        words alone, and where it refuses, all count alike.
-        """
-        candidates = {} if feedback is None else feedback.expansion_terms
-        keys = {word: (info.name, str(headers), word) for word in candidates}
-        values = get_or_fetch(self._known, keys, lambda words: self._values(words, info, headers))
-        best = sorted(filter(values.get, candidates), key=lambda word: -candidates[word] * values[word])[:WORDS]
-        least = LEAST * max((candidates[word] for word in best), default=0.0)
-        heavy = [word for word in candidates if word in best and candidates[word] >= least]
-        return {word: candidates[word] * info.tuning.words for word in heavy}
-
-    def _values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
-        clauses = [text_clause(word, info.fields) for word in words]
-        try:
-            everything, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
-        except ResiftError as error:
-            log.warning("words of %r are not counted: %s", info.name, error.message)
-            everything, counts = 0, []
-        if everything < _FEW:
-            return dict.fromkeys(words, 1.0)
-        n = np.array(counts)
-        values = np.where(n > 1, np.log((everything + 1) / (n + 0.5)) * np.log1p(n), 0.0)
-        return dict(zip(words, values.tolist(), strict=True))
+    similarities = SIMILARITIES[query.similarity](query.vector, np.stack([document.vector for document in unmoved]))
+    return {
+        document.judgement.document: float(similarity)
+        for document, similarity in zip(unmoved, similarities, strict=True)
+    }
 
 
 class KnowledgeLoader:
-    """Joins sessions, clicks, and judged documents as their indices hold them now. May be used from several threads.
+    """Loads the knowledge of sessions. Thread-safe.
 
-    ``info`` gives an index's fields for a caller's headers, and raises ModelMismatch for an index of another model.
-    ``method`` is one of :data:`resift.feedback.methods.METHODS`. Documents' vectors and texts are remembered for five
-    minutes. Without ``clicks``, UBI's log is not looked at.
+    Vectors and texts of judged documents are cached for five minutes, for callers with the same headers.
+
+    Args:
+        engine: The engine.
+        model: The model that encodes queries.
+        sessions: The sessions.
+        info: A function that returns the record of an index, for a name and the headers of the caller. It raises
+            ``ModelMismatch`` for an index of another model.
+        method: The feedback method, a key of :data:`resift.feedback.methods.METHODS`.
+        clicks: The clicks in UBI's log, or None to ignore the log.
     """
 
     def __init__(
@@ -257,145 +159,166 @@ class KnowledgeLoader:
         clicks: Clicks | None = None,
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
-        self.method, self.clicks, self.samples = method, clicks, Samples(engine)
-        self.fields, self.words = FieldLoader(engine, self.samples.draw), WordValues(engine)
-        self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
-        self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
+        self.method, self.clicks = method, clicks
+        self.samples = Samples(engine)
+        self.word_selector = WordSelector(engine)
+        self.fields = FieldLoader(engine, self.samples.draw)
+        self._contents: TtlCache[Content] = TtlCache(_CACHE_BYTES, _SECONDS)
+        self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
 
-    def load(
-        self,
-        info: IndexInfo,
-        text: str,
-        session: str | None = None,
-        client: str | None = None,
-        through_cluster: bool = False,
-        headers: Headers = None,
-        needs: Needs = NO_NEEDS,
-    ) -> Knowledge:
-        """What a ``session``, and a ``client`` by clicks, know of a query text in an index, and of what its body needs.
+    def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
+        """Return what the session and the client of a search know about its query.
 
-        ``client`` and ``through_cluster`` are those of :class:`resift.rewriting.request.Asked`. Where the session or
-        the clicks cannot be read, the search goes without, and ``notes`` tell it. Raises BadInput for a malformed
-        session's id and what the engine raises.
+        If the session or the clicks cannot be read, the search goes on without them, and the notes say so.
+
+        Args:
+            info: The index.
+            options: The options of the search, which state its text, its session and its client.
+            needs: What the query needs of the index's own fields.
+            headers: The HTTP headers of the caller.
+
+        Raises:
+            BadInput: The id of the session is malformed.
+            ResiftError: The engine failed.
         """
-        judgements, notes = self._judgements(info.name, session, client, through_cluster, headers)
+        judgements, notes = self._judgements(info, options, headers)
         documents = self.read(judgements, headers)
-        vector = self.model.encode_one(text)
-        sample, carried = partial(self.samples.draw, info, headers), info.tuning.carried
-        feedback = scoped_feedback(self.learned(documents), text, vector, sample, carried)
-        here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
-        field, several = None if info.model is None else info.vector_field, len(info.indices) > 1
-        terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity
-        known = knowledge_of(text, vector, feedback, documents, similarity, terms, field, several, here, notes)
+        text = options.text or ""
+        query = EncodedQuery(text, self.model.encode_one(text), self.model.similarity)
+        background = partial(self.samples.draw, info, headers)
+        feedback = scoped_feedback(self.learned(documents), query, background, info.tuning.carried)
+        searched = [document for document in documents if self._is_searched(document.judgement.index, info, headers)]
+        knowledge = replace(
+            knowledge_of(info, query, feedback, documents, searched),
+            expansion_words=self.word_selector.select(feedback, info, headers),
+            notes=notes,
+        )
         if feedback is None:
-            return known
-        gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
-        own = FieldKnowledge(info.vector_fields)
+            return knowledge
+        indices = (info.name, *info.indices)
+        missing = sum(judgement.index in indices for judgement in judgements) - len(searched)
+        own_fields = FieldKnowledge(mapped=info.vector_fields)
         if needs.fields:
-            own = self.fields.load(info, needs, feedback.for_query, documents, here, headers)
-        return replace(known, gone=max(0, gone), own=own)
+            own_fields = self.fields.load(info, needs, feedback.for_query, documents, searched, headers)
+        return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields)
 
-    def _judgements(
-        self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers
-    ) -> tuple[list[Judgement], list[str]]:
-        """The effective judgements of the session, and its client by clicks; none, and why, where they cannot be
-        read."""
+    def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
+        """Return the effective judgements of the session and the clicks of its client, and notes on failures."""
         notes: list[str] = []
-        stored, clicked = None, list[Judgement]()
+        stored = None
         try:
-            stored = None if session is None else self.sessions.find(session, through_cluster)
+            if options.session is not None:
+                stored = self.sessions.find(options.session, options.through_cluster)
         except SessionsUnavailable as error:
-            log.warning("searching without the session: %s", error.message)
+            log.warning("Searching without the session: %s", error.message)
             notes.append(error.message)
         judgements = [] if stored is None else stored.effective_judgements
-        client = client or session
-        # UBI's log knows no owners: with keys, it is the cluster's and an admin's
-        if self.clicks and client and (through_cluster or self.sessions.caller().may_use(None)):
+        clicked: list[Judgement] = []
+        client = options.client or options.session
+        # UBI's log knows no owners. With API keys it belongs to the cluster and to administrators.
+        if self.clicks and client and (options.through_cluster or self.sessions.caller().may_use(None)):
             try:
-                clicked = self.clicks.judgements(client, index, headers)
+                clicked = self.clicks.judgements(client, info.name, headers)
             except (EngineError, EngineUnavailable) as error:
-                log.warning("searching without clicks: %s", error.message)
+                log.warning("Searching without clicks: %s", error.message)
                 notes.append(f"clicks: {error.message}")
-        # what somebody marked says more than a click on it
-        marked = {(one.index, one.document) for one in judgements}
-        clicked = [one for one in clicked if (one.index, one.document) not in marked]
+        # A mark says more about a document than a click.
+        marked = {(judgement.index, judgement.document) for judgement in judgements}
+        clicked = [judgement for judgement in clicked if (judgement.index, judgement.document) not in marked]
         return effective_judgements([*clicked, *judgements]), notes
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
+        """Return whether documents that were judged under a name of an index can be hits. Names may be aliases."""
         try:
             judged = info if index == info.name else self.info(index, headers)
-        except _GONE:
-            return False  # its documents are remembered for a while longer than the index was there
+        except _UNREADABLE_INDEX:
+            return False  # the cache can outlive the index
         return not set(judged.indices).isdisjoint(info.indices)
 
     def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
-        """What judged documents teach; None where there are none. The same documents are learned from once."""
+        """Return what judged documents teach, or None if there are none. The same documents are learned from once."""
         if not judged:
             return None
-        # vectors and texts are part of the key: a document that was indexed anew teaches something else, and texts
-        # with other unknown words, perhaps of another session, may have the same vector
+        # Vectors and texts are part of the key. A document that was indexed again teaches something else, and texts
+        # with different unknown words can have the same vector.
         key = tuple(
-            (one.judgement.grade, one.judgement.query, hash(one.text), hash(one.vector.tobytes())) for one in judged
+            (
+                document.judgement.grade,
+                document.judgement.query,
+                hash(document.text),
+                hash(document.vector.tobytes()),
+            )
+            for document in judged
         )
-        if (known := self._learned.get(key)) is not None:
-            return known
+        if (cached := self._learned.get(key)) is not None:
+            return cached
         model = self.model
         learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.document_known_share)
-        size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
+        size = 3 * learned.vectors.nbytes + _WORD_BYTES * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 
-    def words_of(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
-        """The words that are asked for in an index after ``feedback``, heaviest first; none in one that is gone.
+    def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
+        """Return the expansion words of feedback in an index, heaviest first. Empty if the index no longer exists.
 
-        What else a search needs of the index is read as well, so that the next one has nothing to wait for.
+        What else a search needs of the index is loaded as well, so the next search does not have to wait for it.
         """
         try:
             info = self.info(index, headers)
             self.samples.draw(info, headers)
-            return list(self.words.terms(feedback, info, headers))
-        except _GONE:
+            return list(self.word_selector.select(feedback, info, headers))
+        except _UNREADABLE_INDEX:
             return []
 
     def read(self, judgements: Sequence[Judgement], headers: Headers) -> list[JudgedDocument]:
-        """Judgements with their documents.
+        """Return judgements with their documents.
 
-        Left out are documents that are gone or that the caller may not read, those whose ids another index has by now,
-        and indices that are gone, are not served or hold vectors of another model.
+        These judgements are left out: of documents that no longer exist or that the caller may not read; of documents
+        whose ids another searched index has as well; and of indices that no longer exist, are not served or have
+        vectors of another model.
         """
         contents: dict[tuple[str, str], Content] = {}
-        for index in dict.fromkeys(one.index for one in judgements):
-            ids = list(dict.fromkeys(one.document for one in judgements if one.index == index))
-            known = {id: self._contents.get((index, id, str(headers))) for id in ids}
-            unknown = [id for id, content in known.items() if content is None]
-            there = {**known, **(self._existing(index, unknown, headers) if unknown else {})}
-            contents |= {(index, id): content for id, content in there.items() if content is not None}
-        keys = ((one, (one.index, one.document)) for one in judgements)
-        return [JudgedDocument(one, *contents[key]) for one, key in keys if key in contents]
+        for index in dict.fromkeys(judgement.index for judgement in judgements):
+            ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
+            cached = {id: self._contents.get((index, id, str(headers))) for id in ids}
+            missing = [id for id, content in cached.items() if content is None]
+            fetched = self._fetch_readable(index, missing, headers) if missing else {}
+            contents |= {(index, id): content for id, content in cached.items() if content is not None}
+            contents |= {(index, id): content for id, content in fetched.items()}
+        keys = ((judgement, (judgement.index, judgement.document)) for judgement in judgements)
+        return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
 
-    def _existing(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+    def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        """Fetch documents. Ids that several indices have are left out, and documents of an unreadable index."""
         try:
             return self.fetch(index, ids, headers)
         except AmbiguousDocument:
+            # The error does not say which id is ambiguous, so the ids are halved until it is alone.
             half = len(ids) // 2
-            parts = (ids[:half], ids[half:]) if half else ()
-            return {id: one for part in parts for id, one in self._existing(index, part, headers).items()}
-        except _GONE:
+            halves = (ids[:half], ids[half:]) if half else ()
+            return {
+                id: content for part in halves for id, content in self._fetch_readable(index, part, headers).items()
+            }
+        except _UNREADABLE_INDEX:
             return {}
 
     def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Vector (K,) and text of each of these documents that exists, read anew.
+        """Fetch the vector and the text of each existing document from the engine, and cache them.
 
-        Raises IndexNotFound, IndexNotServed, ModelMismatch, AmbiguousDocument, and what the engine raises.
+        Raises:
+            IndexNotFound: The index does not exist.
+            IndexNotServed: The index is not served.
+            ModelMismatch: The index has vectors of another model.
+            AmbiguousDocument: Several of the searched indices have a document with one of the ids.
+            ResiftError: The engine failed.
         """
-        found = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
-        for id, (vector, text) in found.items():
-            size = vector.nbytes + sys.getsizeof(text) + len(str(headers)) + _OTHER_BYTES
-            # headers are part of the key: callers with rights of their own may read other documents
+        contents = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
+        for id, (vector, text) in contents.items():
+            size = vector.nbytes + sys.getsizeof(text) + len(str(headers)) + _ENTRY_BYTES
+            # Headers are part of the key, because callers with other rights may read other documents.
             self._contents.put((index, id, str(headers)), (vector, text), size)
-        return found
+        return contents
 
     def forget(self) -> None:
-        """Fetch all documents anew: some have changed."""
+        """Remove all documents from the cache, because some have changed."""
         self._contents.clear()
         self.fields.forget()

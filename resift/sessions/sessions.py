@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from resift.contracts.search_options import is_session_id
 from resift.contracts.session_store import SessionRecord, SessionStore
 from resift.errors import (
     BadInput,
@@ -53,7 +53,6 @@ _Grade = Annotated[float, Meta(ge=-1, le=1)]
 _IndexName = Annotated[str, Meta(min_length=1, max_length=MAX_INDEX)]
 # A weaker judgement does not replace a stronger one.
 _STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 class SessionCaller:
@@ -261,7 +260,7 @@ class Sessions:
         """Yield all valid, unexpired sessions, or only the sessions that refer to an index."""
         now = self.clock()
         for id, stored in self.store.scan(index):
-            if not is_id(id):  # other objects in the same store, such as a trial
+            if not is_session_id(id):  # other objects in the same store, such as a trial
                 continue
             try:
                 session = _decoded(id, stored)
@@ -341,14 +340,9 @@ class Sessions:
                 log.warning("expired sessions were not purged: %s", error.message)
 
 
-def is_id(session: object) -> bool:
-    """Return whether ``session`` is a well-formed session id."""
-    return isinstance(session, str) and _ID.fullmatch(session) is not None
-
-
 def check_id(session: str) -> str:
     """Return ``session`` if it is a well-formed session id. Raise BadInput if it is not."""
-    if not is_id(session):
+    if not is_session_id(session):
         expected = "1 to 128 letters, digits and _ . : -"
         raise BadInput(f"malformed session id {shorten(session)!r}", value=session, expected=expected)
     return session

@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from resift.cli.options import index_model, service_settings, session_store_at, ubi_log_at
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.tuning import Tuning
@@ -19,7 +21,8 @@ from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
 from resift.notebook import Progress, progress_bar
-from resift.service.bodies import Search, asked_by, search_body
+from resift.query.body import parse
+from resift.service.bodies import Search, options_of, search_body
 from resift.service.connect import default_store, open_engine, open_session_store
 from resift.service.search_service import SearchService
 from resift.sessions.clicks import Actions, Clicks, Object, document_ids, read_actions
@@ -297,7 +300,9 @@ class ReplayedSearch:
         }
         for name in ("aggs", "aggregations", "suggest", "highlight"):
             body.pop(name, None)
-        return service.in_session(info, body, replace(asked_by(search, body), client=client)).body
+        parsed = parse(body)
+        options = structs.replace(options_of(search, parsed), client=client)
+        return service.rewritten(info, parsed, options).body
 
     def _query(self, text: str) -> Any:
         """Return the query text, or the search body with the text inserted."""

@@ -14,13 +14,15 @@ from resift.contracts.engine import Engine
 from resift.embedded.engine import SqliteEngine
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument
+from resift.query.body import parse
 from resift.query.dsl import MAX_RESULTS
-from resift.rewriting.clauses import question_clause
-from resift.rewriting.request import RewriteSettings, telling_words
+from resift.query.questions import distinctive_words, question_clause
+from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
 from resift.service.config import Config
 from resift.service.search_service import SESSION_WINDOW
-from resift.sessions.knowledge import Samples, WordValues, knowledge_of, scoped_feedback
+from resift.sessions.knowledge import EncodedQuery, knowledge_of, scoped_feedback
+from resift.sessions.samples import Samples, WordSelector
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.weights import discount_alpha
 from resift_lab.evaluation.feedback.learners import learn_feedback
@@ -67,7 +69,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self.info, self._positions = engine, info, positions
-        self._samples, self._words = Samples(engine), WordValues(engine)
+        self._samples, self._word_selector = Samples(engine), WordSelector(engine)
 
     def hits(self, asked: SimulatedSearch) -> Hits:
         """Run a search, in a session with the given judgements.
@@ -83,20 +85,24 @@ class IndexSearch:
         known_share = None if asked.max_alpha > asked.alpha else asked.known_share
         learned = learn_feedback(asked.method, judged, len(asked.vector), self.idf, known_share) if judged else None
         info = self.info
-        text = telling_words(asked.text, len(info.fields), self.idf)
+        query = EncodedQuery(asked.text, asked.vector, self.similarity)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
-        feedback = scoped_feedback(learned, asked.text, asked.vector, sample, carried)
-        field = None if info.model is None else info.vector_field
-        terms = self._words.terms(feedback, info)
-        knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, terms, field)
-        settings = self._settings(asked, feedback)
-        body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
-        rewritten = rewrite(body, info.fields, replace(knowledge, text=text), settings).body
+        feedback = scoped_feedback(learned, query, sample, carried)
+        text = distinctive_words(asked.text, len(info.fields), self.idf)
+        knowledge = replace(
+            knowledge_of(info, query, feedback, judged, judged),
+            text=text,
+            expansion_words=self._word_selector.select(feedback, info),
+        )
+        options = self._options(asked, feedback)
+        size = max(RANKED, options.window_size)
+        body = {"query": question_clause(text, info.fields), "size": size, "_source": False}
+        rewritten = rewrite(parse(body), knowledge, options).body
         hits = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
         positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)
-        return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), settings.window)
+        return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), options.window_size)
 
-    def _settings(self, asked: SimulatedSearch, feedback: Feedback | None) -> RewriteSettings:
+    def _options(self, asked: SimulatedSearch, feedback: Feedback | None) -> Options:
         """Return the weight of the vectors and the rescore window of a search."""
         known = None if asked.known_share is None else asked.known_share(asked.text)
         if feedback is None:
@@ -105,7 +111,7 @@ class IndexSearch:
             alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known, self.info.tuning.strength)
             window = SESSION_WINDOW
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
-        return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)
+        return Options(alpha=alpha, window=window, widen=True, knn=self.defaults.knn)
 
 
 class ServedSearch(IndexSearch):

@@ -12,7 +12,7 @@ from resift.contracts.engine import Engine
 from resift.errors import BadInput
 from resift.feedback.judgements import Judgement
 from resift.query.dsl import document_text
-from resift.rewriting.clauses import question_clause
+from resift.query.questions import question_clause
 from resift_lab.evaluation.data import Collection, Positions
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.write_vectors import fill
-from resift.rewriting.clauses import similarity_clause
+from resift.rewriting.similarity import similarity_clause
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 

@@ -17,7 +17,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import COMPACT_FIELD, VECTOR_FIELD
-from resift.rewriting.clauses import similarity_clause
+from resift.rewriting.similarity import similarity_clause
 from resift.vectors.compact import decode_vector, encode_vector
 from resift.vectors.similarity import fuzzy_jaccard
 

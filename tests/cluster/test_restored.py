@@ -16,7 +16,7 @@ from resift.cli.main import main
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import StatusRow, index_rows, status_rows
 from resift.query.dsl import COMPACT_FIELD
-from resift.rewriting.clauses import similarity_clause
+from resift.rewriting.similarity import similarity_clause
 
 __all__ = ["old", "own", "shop"]
 

@@ -13,7 +13,7 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.errors import EngineUnavailable
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.sessions.knowledge import Samples
+from resift.sessions.samples import Samples
 from resift.vectors.similarity import unit_rows
 
 

@@ -18,10 +18,10 @@ from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
-from resift.query.dsl import GUARD_FIELD, NestedField
+from resift.query.body import parse
+from resift.query.dsl import GUARD_FIELD, NestedField, text_clause
+from resift.query.questions import question_clause
 from resift.reranker import Config, create_app
-from resift.rewriting.clauses import question_clause, text_clause, text_parts
-from resift.rewriting.request import find_text
 
 FIELDS = ["title", "parts.text", "parts.notes.text"]
 DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
@@ -123,12 +123,12 @@ def test_clauses_of_nested_fields() -> None:
     flat, inner = strong["dis_max"]["queries"]
     assert flat == {"multi_match": {"query": "fire", "fields": ["title"], "lenient": True, "tie_breaker": 0.3}}
     assert (inner["nested"]["path"], inner["nested"]["score_mode"]) == ("parts", "max")
-    assert find_text(clause) == "fire"
+    query = parse({"query": clause})
+    assert query.text == "fire"
     # it may be widened, as any other text may
-    parts = text_parts(clause)
-    assert parts is not None
-    assert parts.scoring == clause
-    assert text_parts({"dis_max": {"queries": [{"term": {"a": 1}}]}}) is None
+    assert query.text_query is not None
+    assert query.text_query.clause == clause
+    assert parse({"query": {"dis_max": {"queries": [{"term": {"a": 1}}]}}}).text_query is None
     assert text_clause("fire", fields[1:]) == {
         "nested": {
             "path": "parts",

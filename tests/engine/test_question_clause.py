@@ -10,10 +10,13 @@ from engine_documents import ids
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.rewriting.clauses import CLAUSES, WIDENED, Parts, question_clause, text_parts
-from resift.rewriting.request import RewriteSettings, telling_words
+from resift.query.body import TextQuery, parse
+from resift.query.dsl import MAX_CLAUSES
+from resift.query.questions import distinctive_words, question_clause
+from resift.rewriting.clauses import WIDENED_NAME
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
-from resift.sessions.knowledge import Knowledge
 
 
 def weights(text: str) -> dict[str, float]:
@@ -60,21 +63,27 @@ def test_hits_that_other_words_alone_find_say_so(engine: Engine, index: str, mod
     assert engine.bulk(index, [Document(id, {"text": text}) for id, text in texts.items()]) == []
     engine.refresh(index)
     near = {"double": {"twice": 0.5}, "billing": {"charged": 0.5}}
-    known, settings = Knowledge("double billing", None, related_words=near), RewriteSettings(0.0, 100, widen=True)
-    body = rewrite({"query": {"match": {"text": "double billing"}}}, ["text"], known, settings).body
-    found = {hit["_id"]: WIDENED in hit["matched_queries"] for hit in engine.search(index, body).hits}
+    known = Knowledge(text="double billing", fields=["text"], related_words=near)
+    options = Options(alpha=0.0, window=100, widen=True)
+    body = rewrite(parse({"query": {"match": {"text": "double billing"}}}), known, options).body
+    found = {hit["_id"]: WIDENED_NAME in hit["matched_queries"] for hit in engine.search(index, body).hits}
     assert found == {"own": False, "both": False, "first": True, "second": True}
 
 
 def test_such_a_query_can_be_widened() -> None:
     clause = question_clause("what is fire", ["text"])
     assert "bool" in clause
-    assert text_parts(clause) == Parts(clause, [], [])
+    assert text_query(clause) == TextQuery(clause, [], [])
     condition = {"term": {"year": 2001}}
-    assert text_parts({"bool": {"must": [clause], "filter": [condition]}}) == Parts(clause, [condition], [])
+    assert text_query({"bool": {"must": [clause], "filter": [condition]}}) == TextQuery(clause, [condition], [])
     for other in ({"bool": {"should": []}}, {"bool": {"should": [clause, condition]}}, {"bool": {"should": "fire"}}):
-        assert text_parts(other) is None
-        assert text_parts({"bool": {"must": [other]}}) is None
+        assert text_query(other) is None
+        assert text_query({"bool": {"must": [other]}}) is None
+
+
+def text_query(clause: dict[str, Any]) -> TextQuery | None:
+    """Return the parts of a query that may be widened."""
+    return parse({"query": clause}).text_query
 
 
 def rarity(word: str) -> float:
@@ -83,22 +92,22 @@ def rarity(word: str) -> float:
 
 
 def test_of_a_text_that_is_too_long_the_telling_words_are_asked_for() -> None:
-    many = [f"w{number}" for number in range(2 * CLAUSES)]
-    short = " ".join(many[: CLAUSES // 2])
-    assert telling_words(short, 2, rarity) == short
-    assert telling_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
+    many = [f"w{number}" for number in range(2 * MAX_CLAUSES)]
+    short = " ".join(many[: MAX_CLAUSES // 2])
+    assert distinctive_words(short, 2, rarity) == short
+    assert distinctive_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
     text = f"Extraordinary fire. {' '.join(many)} FIRE Fire fire, because of the fire"
-    kept = telling_words(text, 2, rarity).split()
+    kept = distinctive_words(text, 2, rarity).split()
     assert len(kept) == len(set(kept)) == 100
     assert kept[:2] == ["extraordinary", "fire"]
     assert {"because", "of", "the"}.isdisjoint(kept)
-    assert len(telling_words(text, 20, rarity).split()) == 25
+    assert len(distinctive_words(text, 20, rarity).split()) == 25
     # one line without blanks, as of a log
-    assert len(telling_words(",".join(f'"{word}":1' for word in many), 2, rarity).split()) == 100
+    assert len(distinctive_words(",".join(f'"{word}":1' for word in many), 2, rarity).split()) == 100
 
 
 def test_a_long_text_without_spaces_between_its_words_keeps_runs_of_them() -> None:
     text = "".join(f"东京塔的{'高' * (number % 9 + 1)}，" for number in range(300)) + "铁" * 200
-    kept = telling_words(text, 1, rarity)
+    kept = distinctive_words(text, 1, rarity)
     assert kept == "铁" * 100  # of the longest, as many as are looked for
-    assert telling_words(text, 1, lambda word: 1.0).split()[0] == "东京塔的高"
+    assert distinctive_words(text, 1, lambda word: 1.0).split()[0] == "东京塔的高"

@@ -25,7 +25,7 @@ from resift.embedded.engine import SqliteEngine
 from resift.errors import UnsupportedQuery
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import VECTOR_FIELD
-from resift.rewriting.clauses import script_source
+from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import SIMILARITIES
 
 COUNT, DIM = 400, 8

@@ -19,10 +19,11 @@ from service_app import filled as filled
 
 from resift import Model, WordVectors, build_model
 from resift.contracts.engine import Engine
+from resift.query.body import parse
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
+from resift.rewriting.options import options_in
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import asked_in
 
 QUERY = {"match": {"text": "fire"}}
 BY_SENTENCE = {outcome.english: outcome.code for outcome in Outcome}
@@ -52,7 +53,7 @@ FIRE, OTHER = {"match": {"text": "fire"}}, {"match": {"text": "army"}}
     ],
 )
 def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) -> None:
-    assert asked_in({"query": clause}).text == text
+    assert options_in(parse({"query": clause})).text == text
 
 
 @pytest.mark.parametrize(
@@ -68,17 +69,17 @@ def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) 
     ],
 )
 def test_a_query_string_asks_for_its_words_alone(query: str, text: str) -> None:
-    assert asked_in({"query": {"query_string": {"query": query}}}).text == text
+    assert options_in(parse({"query": {"query_string": {"query": query}}})).text == text
 
 
 def test_what_a_simple_query_string_excludes_is_not_asked_for() -> None:
-    assert asked_in({"query": {"simple_query_string": {"query": "fire + bush -army"}}}).text == "fire + bush"
+    assert options_in(parse({"query": {"simple_query_string": {"query": "fire + bush -army"}}})).text == "fire + bush"
 
 
 def test_the_fields_that_a_filter_names_are_conditions(client: FlaskClient, filled: str) -> None:
     for query, text in (('tag:old OR tag:"brand new"', ""), ("fire AND tag:old", "fire")):
         browsing = {"bool": {"must": {"match_all": {}}, "filter": [{"query_string": {"query": query}}]}}
-        assert asked_in({"query": browsing}).text == text
+        assert options_in(parse({"query": browsing})).text == text
     body = {"query": {"bool": {"must": {"match_all": {}}, "filter": {"query_string": {"query": "tag:old"}}}}}
     answer = post(client, "/v1/rewrite", index=filled, body=body)
     assert answer == {

@@ -12,7 +12,8 @@ from service_app import filled as filled
 from service_app import post
 
 from resift.contracts.engine import Engine
-from resift.service.bodies import Search, asked_by, search_body
+from resift.query.body import parse
+from resift.service.bodies import Search, options_of, search_body
 
 FIRE = {"match": {"text": "fire"}}
 
@@ -61,6 +62,7 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     pasted = " ".join(f"w{number}" for number in range(1300)) + " fire" * 40
     info, search = service.info(filled), Search(pasted, index=filled)
     body = search_body(search, info, service.model.table.idf)
-    asked = asked_by(search, body)
-    assert asked.text == pasted  # by which marks for this very query are known
-    assert len(service.in_session(info, body, asked).knowledge.text.split()) == 100
+    query = parse(body)
+    options = options_of(search, query)
+    assert options.text == pasted  # by which marks for this very query are known
+    assert len(service.rewritten(info, query, options).knowledge.text.split()) == 100

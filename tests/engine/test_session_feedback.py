@@ -27,7 +27,7 @@ from resift.feedback.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.service.connect import open_session_store
 from resift.service.search_service import SearchService
-from resift.sessions.knowledge import WORDS
+from resift.sessions.samples import MAX_EXPANSION_WORDS
 from resift.sessions.sessions import Sessions, StoredSession
 
 
@@ -384,7 +384,7 @@ def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, mo
     found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
     asked = {word for word in (*rare, *often) if f"'{word}'" in str(found["body"]["rescore"])}
     # Two documents have each rare word, and forty have the frequent words, which are still informative.
-    assert len(asked) == WORDS
+    assert len(asked) == MAX_EXPANSION_WORDS
     assert set(often) <= asked
 
 

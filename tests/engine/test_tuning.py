@@ -12,6 +12,7 @@ from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.feedback.judgements import Mark
+from resift.rewriting.options import Options
 from resift.service.bodies import Search
 from resift.service.config import Config
 from resift.service.connect import open_session_store
@@ -51,10 +52,11 @@ def test_a_session_has_the_constants_of_the_index(
     service.feedback("s", indexed, "fire", {"0": Mark(1.0)})
     info, load = service.info(indexed), service.knowledge.load
     usual = replace(info, tuning=DEFAULT_TUNING)
-    terms = load(usual, "fire", "s").terms
-    assert terms
-    assert load(info, "fire", "s").terms == pytest.approx({word: 2 * one for word, one in terms.items()})
-    assert load(usual, "forest", "s").feedback is not None
-    assert load(info, "forest", "s").feedback is None, "nothing is carried over"
+    fire, forest = Options(text="fire", session="s"), Options(text="forest", session="s")
+    words = load(usual, fire).expansion_words
+    assert words
+    assert load(info, fire).expansion_words == pytest.approx({word: 2 * weight for word, weight in words.items()})
+    assert load(usual, forest).feedback is not None
+    assert load(info, forest).feedback is None, "nothing is carried over"
     assert weight(service, indexed) == 0 < weight(service, indexed, session="s"), "what marks teach, vectors may say"
     assert beta_from_alpha(discount_alpha(0.2, None, info.tuning.strength)) == pytest.approx(3 * beta_from_alpha(0.2))

@@ -26,9 +26,9 @@ ROOMS = [
     "feedback",
     "query",
     "contracts",
+    "rewriting",
     "sessions",
     "reviews",
-    "rewriting",
     "ingest",
     "plugin",
     "embedded",
@@ -115,6 +115,38 @@ def test_the_laboratory_imports_public_names_only() -> None:
             if isinstance(node, ast.ImportFrom) and is_inside(node.module or "", "resift"):
                 private += [(path.name, alias.name) for alias in node.names if alias.name.startswith("_")]
     assert private == []
+
+
+# Modules that do I/O, or know who does. Rewriting must not depend on them.
+DOES_IO = {
+    *(f"resift.{room}" for room in ("sessions", "reviews", "ingest", "plugin", "embedded", "service", "reranker")),
+    *("resift.contracts.engine", "resift.contracts.session_store", "resift.contracts.ubi"),
+    *("resift.encoders", "resift.files", "resift.client", "resift.library", "resift.cli", "resift_lab"),
+    *("opensearchpy", "sqlite3", "flask", "http", "urllib", "urllib3", "socket", "requests", "asyncio", "subprocess"),
+    *("threading", "time", "tempfile", "os", "shutil", "logging"),
+}
+
+
+def imported_by(name: str) -> dict[str, str]:
+    """Return every module that a module needs, directly or through another module, and the module that imports it.
+
+    The package ``resift`` itself is left out: it offers the names of the library, and imports them when they are used.
+    """
+    importers = {name: ""}
+    pending = [name]
+    while pending:
+        importer = pending.pop()
+        for used in imports(NAMES[importer]) - importers.keys() - {"resift"}:
+            importers[used] = importer
+            if used in NAMES:
+                pending.append(used)
+    return importers
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_inside(name, "resift.rewriting")])
+def test_rewriting_imports_nothing_that_does_io(name: str) -> None:
+    importers = imported_by(name)
+    assert {used: by for used, by in importers.items() if any(is_inside(used, module) for module in DOES_IO)} == {}
 
 
 def test_each_large_library_is_imported_in_one_room() -> None:

@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import JudgedDocument, Judgement
-from resift.query.dsl import VECTOR_FIELD
-from resift.rewriting.clauses import NAME, PROMOTED, script_source
-from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.rewrite import ALTERNATIVES, kept_factor, rewrite
-from resift.sessions.knowledge import Knowledge
+from resift.query.body import parse
+from resift.query.dsl import REWRITTEN_NAME, VECTOR_FIELD
+from resift.rewriting.clauses import NOT_DEMOTED_FACTOR
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.options import Options
+from resift.rewriting.outcome import Outcome, Rewritten
+from resift.rewriting.rescored import WIDENING_WORDS, unmoved_factor
+from resift.rewriting.rewrite import rewrite
+from resift.rewriting.similarity import script_source
 from resift.vectors.weights import MAX_BETA
 
 FIELDS = ["title", "text"]
@@ -27,16 +31,16 @@ VECTOR = np.array([0.6, 0.8, 0], np.float32)
 MASK = np.array([1, 0.5, 0], np.float32)
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
 QUERY = {"match": {"text": "bush fire"}}
-NAMED = {"match_all": {"_name": NAME}}
-PLAIN = Knowledge("bush fire", VECTOR)
-SESSION = Knowledge("bush fire", VECTOR, "cosine", MASK, TERMS, {"k": 0.5}, ("k", "j"))
-SETTINGS = RewriteSettings(0.5, 100)
+NAMED = {"match_all": {"_name": REWRITTEN_NAME}}
+PLAIN = Knowledge(text="bush fire", fields=FIELDS, vector=VECTOR)
+SESSION = replace(PLAIN, mask=MASK, expansion_words=TERMS, unmoved={"k": 0.5}, judged=("k", "j"))
+OPTIONS = Options(alpha=0.5, window=100)
 
 
 def rewritten(body: dict[str, Any], knowledge: Knowledge = SESSION, **changes: Any) -> Rewritten:
     """The body rewritten with these settings; it is itself never changed."""
     before = copy.deepcopy(body)
-    found = rewrite(body, FIELDS, knowledge, replace(SETTINGS, **changes))
+    found = rewrite(parse(body), knowledge, structs.replace(OPTIONS, **changes))
     assert body == before
     json.dumps(found.body, allow_nan=False)
     return found
@@ -99,7 +103,7 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     without = rewritten({"query": QUERY}, PLAIN, alpha=0)
     assert (without.body, without.outcome, without.is_scored) == ({"query": QUERY}, Outcome.NOTHING_TO_ADD, False)
     assert without.is_ranked
-    found = rewritten({"query": QUERY}, replace(SESSION, kept={}), alpha=0)
+    found = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), alpha=0)
     assert [mode for mode, _ in stages(found)] == ["total"]
     assert clauses_of(found.body, "script_score") == []
 
@@ -113,7 +117,7 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     ],
 )
 def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
-    found = rewrite({"query": query}, [], replace(SESSION, kept={}), SETTINGS)
+    found = rewrite(parse({"query": query}), replace(SESSION, fields=(), unmoved={}), OPTIONS)
     assert {tuple(clause["fields"]) for clause in added_clauses(found.body["rescore"])} == {tuple(fields)}
 
 
@@ -126,7 +130,7 @@ def test_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
 
 
 def test_an_index_without_vectors_has_the_words_alone() -> None:
-    wordy = replace(SESSION, vector=None, mask=None, kept={})
+    wordy = replace(SESSION, vector=None, mask=None, unmoved={})
     found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
     assert found.outcome is Outcome.REWRITTEN
     # in the query, not in a rescoring, which scrolls do not have
@@ -144,8 +148,8 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
 def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
     documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
-    known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
-    assert known.sinking == 0.5
+    known = Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
+    assert known.irrelevant_factor == 0.5
     for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
         assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
@@ -157,7 +161,7 @@ def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
 def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: str, length: float) -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, text=text, kept={}))
+    found = rewritten({"query": QUERY}, replace(SESSION, text=text, unmoved={}))
     assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     (mode, words), (_, similarity) = stages(found)
     assert mode == "total"
@@ -172,15 +176,15 @@ def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: 
 
 
 def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, kept={}), widen=True)
+    found = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), widen=True)
     outer = found.body["query"]["bool"]
     assert (set(outer), outer["filter"]) == ({"must", "filter"}, [NAMED])
     query = outer["must"][0]["bool"]
     assert set(query) == {"should", "minimum_should_match"}
     assert query["minimum_should_match"] == 1
     assert query["should"][0] == QUERY
-    assert asked_words(query) == list(TERMS)[:ALTERNATIVES]
-    assert asked_words(stages(found)[0]) == list(TERMS)[ALTERNATIVES:]
+    assert asked_words(query) == list(TERMS)[:WIDENING_WORDS]
+    assert asked_words(stages(found)[0]) == list(TERMS)[WIDENING_WORDS:]
     without = rewritten({"query": QUERY}, PLAIN, widen=True)
     assert without.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
 
@@ -248,7 +252,10 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
         ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
         ({"query": {"bool": {"must": [QUERY], "filter": [NAMED]}}}, "it is rewritten already"),
         # as OpenSearch hands it on
-        ({"query": {"bool": {"filter": [{"match_all": {"boost": 1.0, "_name": NAME}}]}}}, "it is rewritten already"),
+        (
+            {"query": {"bool": {"filter": [{"match_all": {"boost": 1.0, "_name": REWRITTEN_NAME}}]}}},
+            "it is rewritten already",
+        ),
         ({"query": None}, "the query is malformed"),
         ({"query": {}}, "the query is malformed"),
         ({"query": []}, "the query is malformed"),
@@ -280,19 +287,19 @@ def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], wi
 
 def test_the_words_say_which_of_a_group_is_best() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    found = rewritten(body, replace(SESSION, kept={}))
+    found = rewritten(body, replace(SESSION, unmoved={}))
     assert found.outcome is Outcome.COLLAPSED
     assert "rescore" not in found.body
     query = found.body["query"]["bool"]
     assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
     for more in ({"sort": "n"}, {"min_score": 1}):
-        assert rewritten({**body, **more}, replace(SESSION, kept={})).body == {**body, **more}
+        assert rewritten({**body, **more}, replace(SESSION, unmoved={})).body == {**body, **more}
 
 
 @pytest.mark.parametrize("more", [{}, {"search_after": [1.5, 3]}])
 def test_the_words_count_on_each_page_that_is_sorted_by_scores_first(more: dict[str, Any]) -> None:
     body = {"query": QUERY, "sort": [{"_score": "desc"}, {"n": "asc"}], **more}
-    found = rewritten(body, replace(SESSION, kept={}))
+    found = rewritten(body, replace(SESSION, unmoved={}))
     assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
     assert {**found.body, "query": QUERY} == body
     assert asked_words(found.body["query"]["bool"]["should"]) == list(TERMS)
@@ -300,10 +307,10 @@ def test_the_words_count_on_each_page_that_is_sorted_by_scores_first(more: dict[
 
 def test_documents_that_keep_their_places_do_so_among_groups_too() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
-    kept = {"filter": {"ids": {"values": list(SESSION.kept)}}, "weight": SESSION.share}
+    kept = {"filter": {"ids": {"values": list(SESSION.unmoved)}}, "weight": SESSION.unmoved_factor}
     must = rewritten(body).body["query"]["bool"]["must"]
     assert must == [{"function_score": {"query": QUERY, "functions": [kept]}}]
-    hidden = rewritten(body, replace(SESSION, terms={}), judged="hide").body["query"]["bool"]
+    hidden = rewritten(body, replace(SESSION, expansion_words={}), judged="hide").body["query"]["bool"]
     assert hidden["must"] == rewritten(body, judged="demote").body["query"]["bool"]["must"] == [QUERY]
 
 
@@ -366,7 +373,7 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
     demoted = rewritten({"query": QUERY}, judged="demote")
     assert "must_not" not in demoted.body["query"]["bool"]
     *_, (mode, clause) = stages(demoted)
-    assert (mode, clause["constant_score"]["boost"]) == ("multiply", PROMOTED)
+    assert (mode, clause["constant_score"]["boost"]) == ("multiply", NOT_DEMOTED_FACTOR)
     assert clause["constant_score"]["filter"] == {"bool": {"must_not": excluded}}
 
 
@@ -375,9 +382,11 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
 def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int) -> None:
     names = [f"f{number}" for number in range(fields)]
     terms = {f"word{rank}": 1.0 for rank in range(60)}
-    knowledge = replace(SESSION, text=" ".join(f"own{number}" for number in range(words)), terms=terms)
+    knowledge = replace(
+        SESSION, text=" ".join(f"own{number}" for number in range(words)), expansion_words=terms, fields=names
+    )
     for body in ({"query": QUERY}, {"query": QUERY, "collapse": {"field": "n"}}):
-        found = rewrite(body, names, knowledge, replace(SETTINGS, widen=True))
+        found = rewrite(parse(body), knowledge, structs.replace(OPTIONS, widen=True))
         added = len(added_clauses(found.body["query"]))
         assert added == 0 or (added + words) * fields <= 1000
         for rescoring in found.body.get("rescore", []):
@@ -427,12 +436,13 @@ KNOWLEDGE = st.builds(
     vector=st.sampled_from([None, VECTOR]),
     similarity=st.sampled_from(["cosine", "jaccard"]),
     mask=st.sampled_from([None, MASK]),
-    terms=st.sampled_from([{}, {"flame": 0.5}, TERMS]),
-    kept=st.sampled_from([{}, {"k": 0.5}]),
+    fields=st.just(FIELDS),
+    expansion_words=st.sampled_from([{}, {"flame": 0.5}, TERMS]),
+    unmoved=st.sampled_from([{}, {"k": 0.5}]),
     judged=st.sampled_from([(), ("k", "j")]),
 )
 CHOSEN = st.builds(
-    RewriteSettings,
+    Options,
     alpha=st.sampled_from([0, 0.3, 1]),
     window=st.sampled_from([1, 100]),
     widen=st.booleans(),
@@ -444,17 +454,17 @@ CHOSEN = st.builds(
 @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(BODIES, KNOWLEDGE, CHOSEN)
 def test_only_query_and_rescoring_change_and_only_once(
-    body: dict[str, Any], knowledge: Knowledge, chosen: RewriteSettings
+    body: dict[str, Any], knowledge: Knowledge, chosen: Options
 ) -> None:
     before = copy.deepcopy(body)
-    found = rewrite(body, FIELDS, knowledge, chosen)
+    found = rewrite(parse(body), knowledge, chosen)
     assert body == before
     json.dumps(found.body, allow_nan=False)
     changed = {name for name in {*body, *found.body} if name not in body or found.body.get(name) != body[name]}
     assert changed <= {"query", "rescore"}
     if "rescore" in changed:
         assert found.is_scored or found.in_place
-    again = rewrite(found.body, FIELDS, knowledge, chosen)
+    again = rewrite(parse(found.body), knowledge, chosen)
     assert again.body == found.body
     # what a body matches without being widened is what its own query does
     if changed and not chosen.widen:
@@ -462,23 +472,24 @@ def test_only_query_and_rescoring_change_and_only_once(
         # among groups documents keep their places by a function of the query's own score
         own = asked["function_score"]["query"] if "rescore" not in changed and "function_score" in asked else asked
         # words alone are alternatives of the query, which find nothing by themselves
-        if found.in_place and own != body.get("query") and knowledge.terms:
+        if found.in_place and own != body.get("query") and knowledge.expansion_words:
             (own,) = own["bool"]["must"]
         assert own == body.get("query", {"match_all": {}})
 
 
 def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -> None:
-    plain = rewritten({"query": QUERY}, replace(SESSION, kept={}))
-    wordy = rewritten({"query": QUERY}, replace(SESSION, kept={}, text="the fire is in the bush"))
+    plain = rewritten({"query": QUERY}, replace(SESSION, unmoved={}))
+    wordy = rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text="the fire is in the bush"))
     assert stages(plain) == stages(wordy)
-    nothing, one = (rewritten({"query": QUERY}, replace(SESSION, kept={}, text=text)) for text in ("the of", "bush"))
+    nothing, one = (rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text=text)) for text in ("the of", "bush"))
     assert stages(nothing) == stages(one)
 
 
 def test_what_a_score_is_multiplied_with_is_never_below_one() -> None:
     def factors(similarity: str, *values: float) -> list[float]:
-        known = Knowledge("fire", VECTOR, similarity, kept=dict(zip("abcd", values, strict=False)))
-        return [kept_factor(known, id, 2) for id in known.kept]
+        unmoved = dict(zip("abcd", values, strict=False))
+        known = Knowledge(text="fire", vector=VECTOR, similarity=similarity, unmoved=unmoved)
+        return [unmoved_factor(known, id, 2) for id in known.unmoved]
 
     cosines = factors("cosine", -1.0000001, -1, 0, 0.5)
     assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])

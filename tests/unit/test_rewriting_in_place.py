@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from resift.contracts.documents import VectorField
 from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback
 from resift.feedback.judgements import JudgedDocument, Judgement
 from resift.feedback.ridge import Background
-from resift.rewriting.clauses import NAME
-from resift.rewriting.hybrid import needs_of
-from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import RewriteSettings, Rewritten
+from resift.query.body import parse
+from resift.query.dsl import REWRITTEN_NAME
+from resift.rewriting.knowledge import FieldKnowledge, JudgedTokens, Knowledge, Needs, TextToEncode
+from resift.rewriting.moving import needs_of
+from resift.rewriting.options import Options
+from resift.rewriting.outcome import Outcome, Rewritten
 from resift.rewriting.rewrite import rewrite
-from resift.sessions.documents import AskedText, FieldKnowledge, Needs
-from resift.sessions.knowledge import Knowledge
 
 RNG = np.random.default_rng(5)
 MAPPED = {
@@ -45,19 +46,27 @@ DOCUMENTS = [
     for id, grade, vector in zip(("good", "bad"), (1.0, -1.0), MARKED, strict=True)
 ]
 KNOWN = FieldKnowledge(
-    MAPPED,
-    dict.fromkeys(("v", "bytes", "said_semantic_info.embedding"), OWN),
-    {"tokens": ([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
-    {AskedText("fire", "m1"): np.array(QUERY, np.float32), AskedText("fire", "m2", tokens=True): {"fire": 1.0}},
+    mapped=MAPPED,
+    vectors=dict.fromkeys(("v", "bytes", "said_semantic_info.embedding"), OWN),
+    tokens={"tokens": JudgedTokens([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
+    encoded={
+        TextToEncode("fire", "m1"): np.array(QUERY, np.float32),
+        TextToEncode("fire", "m2", tokens=True): {"fire": 1.0},
+    },
 )
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 31)}
 SESSION = Knowledge(
-    "bush fire", None, terms=TERMS, judged=("good", "bad"), feedback=FEEDBACK, documents=DOCUMENTS, own=KNOWN
+    text="bush fire",
+    expansion_words=TERMS,
+    judged=("good", "bad"),
+    feedback=FEEDBACK,
+    documents=DOCUMENTS,
+    own_fields=KNOWN,
 )
-SETTINGS = RewriteSettings(0.5, 100)
+OPTIONS = Options(alpha=0.5, window=100)
 TEXT = {"match": {"title": "bush fire"}}
 KNN = {"knn": {"v": {"vector": QUERY, "k": 7, "boost": 2.0, "filter": {"term": {"n": 1}}, "_name": "near"}}}
-NAMED = {"match_all": {"_name": NAME}}
+NAMED = {"match_all": {"_name": REWRITTEN_NAME}}
 
 
 def rewritten(
@@ -66,7 +75,7 @@ def rewritten(
     """A query rewritten in a ``body``; neither is changed."""
     whole = {"query": query, **(body or {})}
     before = copy.deepcopy(whole)
-    found = rewrite(whole, [], knowledge, replace(SETTINGS, **changes))
+    found = rewrite(parse(whole), knowledge, structs.replace(OPTIONS, **changes))
     assert whole == before
     json.dumps(found.body, allow_nan=False)
     return found
@@ -86,7 +95,7 @@ def clause_of(found: Rewritten) -> Any:
 
 def without_sinking(clause: Any) -> Any:
     """A clause without what sinks irrelevant documents, which it must have."""
-    functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": round(SESSION.sinking, 4)}]
+    functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": round(SESSION.irrelevant_factor, 4)}]
     query = clause["function_score"].pop("query")
     assert clause == {"function_score": {"functions": functions, "score_mode": "first"}}
     return query
@@ -139,7 +148,7 @@ def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) 
     _, near = queries_of(
         rewritten(
             {"hybrid": {"queries": [TEXT, {"knn": {"v": {"vector": [0, 0, 0, 2], "k": 3}}}]}},
-            replace(SESSION, own=known),
+            replace(SESSION, own_fields=known),
         )
     )
     (bonus,) = near["bool"]["should"]
@@ -217,11 +226,14 @@ def test_a_clause_that_cannot_be_moved_stays_and_is_told(query: dict[str, Any], 
     mixed = rewritten({"hybrid": {"queries": [query, TEXT]}})
     assert (mixed.outcome, mixed.is_changed) == (outcome, True)
     assert queries_of(mixed)[0]["bool"]["must"] == [query]
-    assert rewritten({"hybrid": {"queries": [query, TEXT]}}, replace(SESSION, gone=2)).outcome is Outcome.IN_PART
+    assert (
+        rewritten({"hybrid": {"queries": [query, TEXT]}}, replace(SESSION, missing_documents=2)).outcome
+        is Outcome.IN_PART
+    )
 
 
 def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
-    knowledge = replace(SESSION, own=replace(KNOWN, vectors={}, tokens={}))
+    knowledge = replace(SESSION, own_fields=replace(KNOWN, vectors={}, tokens={}))
     for query in (KNN, {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}):
         found = rewritten(query, knowledge)
         assert (found.body["query"], found.outcome) == (query, Outcome.NO_VECTORS)
@@ -230,7 +242,10 @@ def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
 def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
     carried = replace(FEEDBACK, grades=np.array([0.15, 0.0]), is_for_query=(False, False))
     known = replace(
-        SESSION, feedback=carried, kept={"good": 0.5, "bad": 0.1}, own=FieldKnowledge(MAPPED, encoded=KNOWN.encoded)
+        SESSION,
+        feedback=carried,
+        unmoved={"good": 0.5, "bad": 0.1},
+        own_fields=FieldKnowledge(mapped=MAPPED, encoded=KNOWN.encoded),
     )
     found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
     assert (found.outcome, found.reason) == (Outcome.REWRITTEN, "")
@@ -242,14 +257,14 @@ def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
 
 
 def test_marks_of_documents_that_are_gone_are_told() -> None:
-    found = rewritten(KNN, replace(SESSION, gone=1))
+    found = rewritten(KNN, replace(SESSION, missing_documents=1))
     assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that are gone: 1")
 
 
 @pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"bool": {"should": [TEXT, KNN]}}])
 @pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
 def test_without_a_session_nothing_changes(query: dict[str, Any], judged: str) -> None:
-    ours = Knowledge("bush fire", np.ones(3, np.float32))
+    ours = Knowledge(text="bush fire", vector=np.ones(3, np.float32))
     found = rewritten(query, ours, judged=judged, widen=True, knn=5)
     assert (found.outcome, found.is_changed, found.is_ranked) == (Outcome.NOTHING_TO_ADD, False, False)
     assert found.body["query"] is query
@@ -284,9 +299,9 @@ def test_irrelevant_documents_sink_by_their_marks_alone() -> None:
     feedback = replace(
         Feedback.learn(MARKED[:0], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
     )
-    only = replace(SESSION, terms={}, judged=("bad",), feedback=feedback, documents=DOCUMENTS[1:])
+    only = replace(SESSION, expansion_words={}, judged=("bad",), feedback=feedback, documents=DOCUMENTS[1:])
     text, _ = queries_of(rewritten({"hybrid": {"queries": [TEXT, KNN]}}, only))
-    assert only.sinking == 0.5
+    assert only.irrelevant_factor == 0.5
     assert text["bool"]["must"] == [
         {
             "function_score": {
@@ -387,10 +402,10 @@ def test_what_a_body_needs() -> None:
         {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}},
         TEXT,
     ]
-    needs = needs_of({"query": {"hybrid": {"queries": queries}}}, MAPPED)
-    texts = {AskedText("fire", "m1"), AskedText("fire", "m2", tokens=True)}
-    assert needs == Needs(frozenset(MAPPED[name] for name in ("v", "said", "tokens")), frozenset(texts))
-    assert needs_of({"query": TEXT}, MAPPED) == needs_of({}, MAPPED) == Needs()
+    needs = needs_of(parse({"query": {"hybrid": {"queries": queries}}}), MAPPED)
+    texts = {TextToEncode("fire", "m1"), TextToEncode("fire", "m2", tokens=True)}
+    assert needs == Needs(fields=frozenset(MAPPED[name] for name in ("v", "said", "tokens")), texts=frozenset(texts))
+    assert needs_of(parse({"query": TEXT}), MAPPED) == needs_of(parse({}), MAPPED) == Needs()
 
 
 LEAVES = st.sampled_from(

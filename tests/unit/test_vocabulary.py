@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from resift.query.body import parse
 from resift.query.dsl import Body
-from resift.rewriting.clauses import WIDENED
-from resift.rewriting.request import RewriteSettings
+from resift.rewriting.clauses import WIDENED_NAME
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.options import Options
 from resift.rewriting.rewrite import rewrite
-from resift.sessions.knowledge import Knowledge
 from resift.vectors.packaged import load_vectors
 from resift.vectors.table import WordVectors
 from resift.vectors.vocabulary import (
@@ -78,13 +79,13 @@ def test_an_index_without_content_words_gives_no_related_words(table: WordVector
     assert Vocabulary([("日本", "42")], 1, stems=False, table=table).related_words("billing") == {}
 
 
-KNOWN = Knowledge("billing", None, related_words={"billing": {"invoice": 0.5, "charged": 0.4}})
+KNOWN = Knowledge(text="billing", fields=("text",), related_words={"billing": {"invoice": 0.5, "charged": 0.4}})
 
 
 def widened(body: Body, **settings: bool) -> list[str]:
     """Return the related words that rewriting adds to a body."""
-    rewritten = rewrite(body, ["text"], KNOWN, RewriteSettings(0.5, 100, **{"widen": True, **settings}))
-    assert bool(rewritten.widened) == (WIDENED in str(rewritten.body)), "the outcome agrees with the body"
+    rewritten = rewrite(parse(body), KNOWN, Options(**{"alpha": 0.5, "window": 100, "widen": True, **settings}))
+    assert bool(rewritten.widened) == (WIDENED_NAME in str(rewritten.body)), "the outcome agrees with the body"
     return list(rewritten.widened)
 
 
@@ -99,19 +100,18 @@ def test_related_words_are_added_only_where_widening_is_allowed() -> None:
 
 
 def test_the_best_related_word_counts_in_documents_without_the_query_word() -> None:
-    body = rewrite(
-        {"query": {"match": {"text": "billing"}}}, ["text"], KNOWN, RewriteSettings(0.5, 100, widen=True)
-    ).body
+    query = parse({"query": {"match": {"text": "billing"}}})
+    body = rewrite(query, KNOWN, Options(alpha=0.5, window=100, widen=True)).body
     (_, clause, marker) = body["query"]["bool"]["must"][0]["bool"]["must"][0]["bool"]["should"]
     boosts = [query["match"]["text"]["boost"] for query in clause["bool"]["must"][0]["dis_max"]["queries"]]
     assert boosts == [0.5, 0.4]
     assert clause["bool"]["must_not"][0]["match"]["text"]["query"] == "billing"
-    assert marker["bool"]["must"] == [{"bool": {"must_not": [{"match": {"text": "billing"}}], "_name": WIDENED}}]
+    assert marker["bool"]["must"] == [{"bool": {"must_not": [{"match": {"text": "billing"}}], "_name": WIDENED_NAME}}]
 
 
 def test_related_words_stay_within_the_clause_limit_for_many_fields() -> None:
     near = {f"word{n}": dict.fromkeys((f"other{m}" for m in range(24)), 0.5) for n in range(16)}
-    known = Knowledge(" ".join(near), None, related_words=near)
-    query = {"match": {"text": known.text}}
-    rewritten = rewrite({"query": query}, [f"f{n}" for n in range(20)], known, RewriteSettings(0.5, 100, widen=True))
+    known = Knowledge(text=" ".join(near), fields=[f"f{n}" for n in range(20)], related_words=near)
+    query = parse({"query": {"match": {"text": known.text}}})
+    rewritten = rewrite(query, known, Options(alpha=0.5, window=100, widen=True))
     assert str(rewritten.body).count("multi_match") * 20 <= 1024

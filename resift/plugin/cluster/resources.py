@@ -16,7 +16,7 @@ from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.installation import SECRET, read_managed
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
-from resift.rewriting.clauses import script_source
+from resift.rewriting.similarity import script_source
 from resift.version import __version__
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from resift.arrays import Floats
 from resift.contracts.documents import Document
 from resift.errors import BadInput
 from resift.query.dsl import Body, is_compact, is_ours, source_parts, without_vector
-from resift.rewriting.clauses import script_source
+from resift.rewriting.similarity import script_source
 from resift.vectors.compact import decode_vector, encode_vector
 
 _NAME = "_resift_vector"  # the scripted field

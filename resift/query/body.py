@@ -1,0 +1,147 @@
+"""A search body, parsed once."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from resift.query.dsl import Body
+from resift.query.kinds import HYBRID_KIND
+from resift.query.text import text_of
+from resift.query.tree import HybridClause, as_list, parse_clause
+
+_MATCH_ALL: Body = {"match_all": {}}
+# Options of ``bool`` that OpenSearch fills in, with the value that changes nothing.
+_BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
+_OTHER = object()
+_BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
+# Sections of ``ext``, and their fields that a plugin shows as fields of ``ext`` itself.
+_EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "ubi": ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
+    "rerank": ("query_context",),
+}
+
+
+class TextQuery(NamedTuple):
+    """A query that searches for a text under conditions.
+
+    Attributes:
+        clause: The only scoring clause, which searches for the text.
+        filter: Clauses that every hit must match.
+        must_not: Clauses that no hit may match.
+    """
+
+    clause: Body
+    filter: list[Any]
+    must_not: list[Any]
+
+
+class Query:
+    """A parsed search body.
+
+    Attributes:
+        body: The search body as its client wrote it.
+        root: The clause under ``query``, or a ``match_all`` clause if the body has none.
+    """
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.root = parse_clause(body.get("query", _MATCH_ALL))
+
+    @cached_property
+    def text(self) -> str:
+        """The text that the query searches for, or "" if there is none."""
+        return text_of(self.root)
+
+    @property
+    def is_malformed(self) -> bool:
+        """Whether the query is no clause, or a ``hybrid`` query without queries."""
+        raw = self.root.raw
+        if not isinstance(raw, Mapping) or len(raw) != 1:
+            return True
+        if raw.get(HYBRID_KIND) is None:
+            return False
+        queries = self.root.settings.get("queries")
+        return not (isinstance(self.root, HybridClause) and isinstance(queries, list) and queries)
+
+    @property
+    def text_query(self) -> TextQuery | None:
+        """The parts of a query whose only scoring clause searches for a text. None for any other query.
+
+        Such a query can be widened: it may match more documents, if they meet its conditions.
+
+        >>> query = {"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}}
+        >>> parse({"query": query}).text_query
+        TextQuery(clause={'match': {'title': 'fire'}}, filter=[{'term': {'year': 2001}}], must_not=[])
+        """
+        root = self.root
+        if root.is_text:
+            return TextQuery(root.raw, [], [])
+        if root.kind != "bool":
+            return None
+        settings = {name: value for name, value in root.settings.items() if _BOOL_DEFAULTS.get(name, _OTHER) != value}
+        must = root.parts.get("must", ())
+        if settings.keys() - {"must", "filter", "must_not"} or len(must) != 1 or not must[0].is_text:
+            return None
+        return TextQuery(must[0].raw, as_list(settings.get("filter")), as_list(settings.get("must_not")))
+
+    def is_sorted_by_score(self, only_first: bool = False) -> bool:
+        """Return whether hits are sorted by their scores, best first.
+
+        Args:
+            only_first: Whether other criteria may follow for hits with equal scores. OpenSearch does not rescore a
+                search with several criteria, whatever they are.
+        """
+        sort = self.body.get("sort")
+        criteria = sort if isinstance(sort, list) else [] if sort is None else [sort]
+        if len(criteria) > 1 and not only_first:
+            return False
+        return all(criterion in _BEST_SCORE_FIRST for criterion in criteria[:1])
+
+
+def parse(body: Body) -> Query:
+    """Parse a search body.
+
+    Two changes that other software makes to bodies are undone first. The UBI plugin shows the fields of ``ext.ubi`` as
+    fields of ``ext`` itself, which OpenSearch then refuses to read. Neural search does the same to ``ext.rerank``. The
+    Search Relevance Workbench encodes the query in a ``wrapper`` clause.
+
+    Never fails: OpenSearch reports what is wrong with a malformed body.
+
+    Returns:
+        The parsed body. Its attribute ``body`` is ``body`` itself if nothing was undone.
+
+    >>> parse({"ext": {"client_id": "anna", "user_query": None}}).body
+    {'ext': {'ubi': {'client_id': 'anna'}}}
+    """
+    restored = {**_restored_ext(body.get("ext")), **_opened_wrapper(body.get("query"))}
+    return Query({**body, **restored} if restored else body)
+
+
+def _restored_ext(ext: Any) -> Body:
+    """Return ``ext`` with the sections that a plugin dissolved, under its name. Empty if there are none."""
+    if not isinstance(ext, Mapping):
+        return {}
+    restored = dict(ext)
+    for section, names in _EXT_SECTIONS.items():
+        if section in ext or not any(name in ext for name in names):
+            continue
+        shown = {name: restored.pop(name, None) for name in names}
+        # What the client did not write is null here, and the UBI plugin does not read null.
+        restored[section] = {name: value for name, value in shown.items() if value is not None}
+    return {"ext": restored} if restored != ext else {}
+
+
+def _opened_wrapper(query: Any) -> Body:
+    """Return the query that a ``wrapper`` clause encodes, under its name. Empty for any other query."""
+    wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
+    if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):
+        return {}
+    try:
+        opened = json.loads(b64decode(wrapper["query"], validate=True))
+    except (ValueError, RecursionError):
+        return {}
+    return {"query": opened} if isinstance(opened, dict) else {}

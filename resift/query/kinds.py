@@ -1,0 +1,104 @@
+"""Kinds of query clauses that Resift knows, and their parts that contain other clauses.
+
+The tables decide how :mod:`resift.query.tree` parses a clause. A kind that is missing here is opaque: Resift does not
+know what its contents mean, and never changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Role(Enum):
+    """The role that a clause has in its query.
+
+    Attributes:
+        SCORING: The score of the clause becomes part of the score of a hit.
+        VECTOR: A scoring clause that compares the vectors in one field with a query vector.
+        SPARSE: A scoring clause that compares the token weights in one field with those of a query.
+        FILTER: The clause decides which documents match, or which a function applies to. Its score does not count.
+        EXCLUDED: Documents that match the clause are left out, or lose score.
+        OPAQUE: The kind of the clause is unknown, or the clause is malformed.
+    """
+
+    SCORING = "scoring"
+    VECTOR = "vector"
+    SPARSE = "sparse"
+    FILTER = "filter"
+    EXCLUDED = "excluded"
+    OPAQUE = "opaque"
+
+
+# Clauses that search for a text, in one field.
+SINGLE_FIELD_TEXT_KINDS = frozenset(
+    {"match", "match_phrase", "match_phrase_prefix", "match_bool_prefix"},
+)
+# Clauses that search for a text, in several fields.
+MULTI_FIELD_TEXT_KINDS = frozenset(
+    {"multi_match", "query_string", "simple_query_string", "combined_fields"},
+)
+TEXT_KINDS = SINGLE_FIELD_TEXT_KINDS | MULTI_FIELD_TEXT_KINDS
+VECTOR_KINDS = frozenset({"knn", "neural"})
+SPARSE_KIND = "neural_sparse"
+HYBRID_KIND = "hybrid"
+# Clauses whose query text is encoded by a model of the cluster.
+MODEL_KINDS = frozenset({"neural", SPARSE_KIND})
+# Clauses that join documents, and take the score of the joined ones.
+JOINING_KINDS = frozenset({"nested", "has_child", "has_parent"})
+
+# The parts of compound clauses. The order matters where several parts score: their clauses are visited in this order,
+# because OpenSearch hands a body on with the parts of a clause in another order than the client wrote them.
+PARTS: Mapping[str, Mapping[str, Role]] = {
+    "bool": {"must": Role.SCORING, "should": Role.SCORING, "filter": Role.FILTER, "must_not": Role.EXCLUDED},
+    "dis_max": {"queries": Role.SCORING},
+    "boosting": {"positive": Role.SCORING, "negative": Role.EXCLUDED},
+    "constant_score": {"filter": Role.FILTER},
+    "function_score": {"query": Role.SCORING},
+    "script_score": {"query": Role.SCORING},
+    "nested": {"query": Role.SCORING},
+    "has_child": {"query": Role.SCORING},
+    "has_parent": {"query": Role.SCORING},
+    HYBRID_KIND: {"queries": Role.SCORING, "filter": Role.FILTER},
+}
+
+# Kinds without clauses inside that matter here. Spans and intervals hold rules of their own, which are no clauses.
+LEAF_KINDS = frozenset(
+    {
+        "match_all",
+        "match_none",
+        "term",
+        "terms",
+        "terms_set",
+        "ids",
+        "exists",
+        "range",
+        "prefix",
+        "wildcard",
+        "regexp",
+        "fuzzy",
+        "more_like_this",
+        "intervals",
+        "span_containing",
+        "span_field_masking",
+        "field_masking_span",
+        "span_first",
+        "span_multi",
+        "span_near",
+        "span_not",
+        "span_or",
+        "span_term",
+        "span_within",
+        "geo_bounding_box",
+        "geo_distance",
+        "geo_polygon",
+        "geo_shape",
+        "xy_shape",
+        "rank_feature",
+        "distance_feature",
+        "parent_id",
+        "percolate",
+        "script",
+    }
+)
+KNOWN_KINDS = frozenset({*PARTS, *TEXT_KINDS, *VECTOR_KINDS, SPARSE_KIND, *LEAF_KINDS})

@@ -1,0 +1,99 @@
+"""The indices that a search body names inside its queries.
+
+Some clauses look a document, a shape or a list of terms up in another index. The service must check that the other
+index is served, too.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from resift.errors import BadInput
+from resift.query.limits import Contents, check_brackets, contents_of
+
+# OpenSearch looks for an indexed shape in this index if the clause names none.
+_SHAPES_INDEX = "shapes"
+
+
+def named_indices(contents: Contents) -> Iterator[str]:
+    """Yield the names of the indices in which a search body looks something up.
+
+    The whole body is searched, and not only its query, because clauses occur in aggregations, suggesters, highlights
+    and search pipelines as well. A ``wrapper`` clause is opened. A field that has the name of one of these clauses is
+    treated like the clause, so the result can contain a name too many, but never one too few.
+
+    Args:
+        contents: The contents of the body.
+
+    Raises:
+        BadInput: A part of the body hides queries: a ``wrapper`` without JSON, or the template of a query.
+
+    >>> body = {"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}
+    >>> list(named_indices(contents_of("query", body)))
+    ['lists']
+    """
+    pending = [contents]
+    while pending:
+        for settings in pending.pop().objects:
+            for key, value in settings.items():
+                if key not in _KEYS:
+                    continue
+                if _is_template(key, value):
+                    raise BadInput(f"{key} with a template hides the query", value=key, expected="a query")
+                yield from _looked_up(key, value)
+                if key == "wrapper" and isinstance(value, Mapping) and "query" in value:
+                    pending.append(contents_of("wrapper", _opened(value)))
+
+
+# Keys of the parts of a body that name an index, or hide a query.
+_KEYS = frozenset({"like", "unlike", "terms", "percolate", "indexed_shape", "wrapper", "ml_inference", "collate"})
+
+
+def _looked_up(key: str, value: Any) -> Iterator[str]:
+    """Yield the indices that one clause names itself."""
+    if key in ("like", "unlike"):
+        yield from _values_of("_index", value if isinstance(value, list) else [value])
+    elif key == "terms" and isinstance(value, Mapping):
+        yield from _values_of("index", [lookup for lookup in value.values() if _is_terms_lookup(lookup)])
+    elif key == "percolate":
+        yield from _values_of("index", [value])
+    elif key == "indexed_shape":
+        yield from list(_values_of("index", [value])) or [_SHAPES_INDEX]
+
+
+def _is_terms_lookup(value: Any) -> bool:
+    return isinstance(value, Mapping) and "path" in value
+
+
+def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Mapping) and name in item:
+            yield str(item[name])
+
+
+def _is_template(key: str, value: Any) -> bool:
+    """Return whether OpenSearch makes a query of the text in this part of a body."""
+    if not isinstance(value, Mapping):
+        return False
+    if key == "ml_inference":
+        return "query_template" in value
+    return key == "collate" and isinstance(value.get("query"), Mapping)
+
+
+def _opened(wrapper: Mapping[str, Any]) -> Any:
+    """Return the query in a ``wrapper`` clause."""
+    try:
+        text = b64decode(wrapper["query"], validate=True)
+        check_brackets("wrapper", text.decode("utf-8", "replace"))
+        return json.loads(text)
+    except BadInput:
+        raise
+    except (ValueError, TypeError, RecursionError):
+        raise BadInput(
+            "malformed wrapper query",
+            value=wrapper,
+            expected='base64 of JSON; for a field of this name {"match": {"wrapper": TEXT}}',
+        ) from None

@@ -1,0 +1,92 @@
+"""Query clauses for a text that a person typed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from resift.query.dsl import MAX_CLAUSES, Body, text_clause
+from resift.text import FUNCTION_WORDS, tokenize, word_spans
+
+FUNCTION_WORD_BOOST = 0.1
+# Weight of the scores in all fields but the best one: a document about fire in its title and in its text is more about
+# it than a document that names fire in only one of them.
+TIE_BREAKER = 0.3
+# The number of words that replace a text with more words than OpenSearch accepts. For a pasted document, a few
+# distinctive words find more than many words: 50 to 200 do better than 400, and 400 better than as many as possible.
+_DISTINCTIVE_WORDS = 100
+# Clauses beyond MAX_CLAUSES that a text may take before it is shortened.
+_TOLERANCE = 20
+_PUNCTUATION = ".,;:?!\"'()"
+
+
+def question_clause(text: str, fields: Sequence[str]) -> Body:
+    """Return the query clause for a text that a person typed.
+
+    Function words ("what", "about", "is") match as usual but weigh a tenth of other words, so they only decide between
+    documents that are otherwise alike. With their full weight, the form of a question would outweigh its subject. A
+    function word in capitals among small letters is a name ("US", "IT") and keeps its weight. In several fields, the
+    best field counts, and the others with the weight :data:`TIE_BREAKER`.
+
+    Args:
+        text: The text.
+        fields: The fields that are searched. All fields if empty.
+    """
+    settings: dict[str, Any] = {"tie_breaker": TIE_BREAKER} if len(fields) > 1 else {}
+    words = text.split()
+    weak_words: list[str] = []
+    strong_words: list[str] = []
+    for word in words:
+        is_weak = _is_function_word(word, may_be_name=not text.isupper())
+        (weak_words if is_weak else strong_words).append(word)
+    if not weak_words or not strong_words:
+        return text_clause(text, fields, **settings)
+    strong = text_clause(" ".join(strong_words), fields, **settings)
+    weak = text_clause(" ".join(weak_words), fields, **settings, boost=FUNCTION_WORD_BOOST)
+    return {"bool": {"should": [strong, weak]}}
+
+
+def _is_function_word(word: str, may_be_name: bool) -> bool:
+    bare = word.strip(_PUNCTUATION)
+    return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
+
+
+def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float]) -> str:
+    """Return a text, or its most distinctive words if OpenSearch would refuse the text as too long.
+
+    The most distinctive words have the largest sqrt(count) · rarity. They are returned in the order of the text. In a
+    script without spaces, everything between two punctuation marks is one word.
+
+    Args:
+        text: The text.
+        field_count: The number of fields that are searched. OpenSearch counts a clause for each word in each field.
+        rarity: A function that returns how rare a word is, such as its inverse document frequency.
+
+    >>> distinctive_words("bush fire", 2, len)
+    'bush fire'
+    """
+    if (len(tokenize(text)) + 1) * field_count <= MAX_CLAUSES + _TOLERANCE:  # each field counts as a clause itself
+        return text
+    counts = _word_counts(text.lower())
+    words = [word for word in counts if word not in FUNCTION_WORDS]
+    room = min(_DISTINCTIVE_WORDS, max(1, MAX_CLAUSES // (2 * field_count)))
+    chosen: dict[str, str] = {}
+    for word in sorted(words, key=lambda word: -(counts[word] ** 0.5) * rarity(word)):
+        size = len(tokenize(word))
+        chosen[word] = word if size <= room else word[:room]
+        room -= size
+        if room <= 0:
+            break
+    return " ".join(chosen[word] for word in counts if word in chosen)
+
+
+def _word_counts(text: str) -> Mapping[str, int]:
+    """Count the words of a text. Adjacent words without a space or punctuation mark between them are one word."""
+    spans: list[list[int]] = []
+    for start, end in word_spans(text):
+        if spans and spans[-1][1] == start:
+            spans[-1][1] = end
+        else:
+            spans.append([start, end])
+    return Counter(text[start:end] for start, end in spans)

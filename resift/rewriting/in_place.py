@@ -1,0 +1,243 @@
+"""Rewriting of queries that rank by meaning already: ``hybrid``, ``knn``, ``neural`` and ``neural_sparse``.
+
+Nothing that Resift could add ranks better than the vectors of these queries, and OpenSearch does not rescore combined
+lists. So the clauses of the query are changed where they are. Vectors and tokens are moved
+(:mod:`resift.rewriting.moving`). Text clauses get the expansion words as alternatives, which find no documents by
+themselves. The clauses stay the same in all other respects, and are filtered, combined and normalised as before.
+
+:func:`rewrite_in_place` is the entrance. :class:`_ClauseRewriter` changes the clauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from resift.feedback.field_feedback import evidence_share
+from resift.query.body import Query
+from resift.query.dsl import Body
+from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
+from resift.query.tree import Clause, FieldClause
+from resift.rewriting.clauses import (
+    bool_clause,
+    constant_score,
+    demotion_stage,
+    document_clauses,
+    highlight_of,
+    named_bool,
+    rescore_stages,
+    scaled,
+)
+from resift.rewriting.knowledge import LEXICAL_WORD_WEIGHT, Knowledge
+from resift.rewriting.moving import Moved, moved_clause, without_documents
+from resift.rewriting.obstacles import rescore_obstacle
+from resift.rewriting.options import Options
+from resift.rewriting.outcome import Note, Outcome, Rewritten
+from resift.rewriting.words import query_length, word_clauses, word_room
+
+_SMALLEST_WORD_SHARE = 0.3
+# How well vectors are assumed to distinguish documents where a query has vectors, but none could be moved.
+_UNKNOWN_DISTINCTION = 0.5
+
+
+def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
+    """Return the search body with its own clauses changed.
+
+    Args:
+        query: The query.
+        knowledge: What is known about the search.
+        options: The options of the rewriting.
+    """
+    rewriter = _ClauseRewriter(query, knowledge, options)
+    notes = rewriter.notes
+    has_threshold = query.body.get("min_score") is not None
+    is_ranked = query.is_sorted_by_score(only_first=True)
+    if is_ranked and not has_threshold:
+        changed = rewriter.whole()
+    else:
+        changed = query.root.raw
+        notes.append(Note(Outcome.THRESHOLD if is_ranked else Outcome.SORTED))
+    hidden = rewriter.judged if options.judged == "hide" else []
+    demoted = rewriter.judged if options.judged == "demote" else []
+    if demoted and (rescore_obstacle(query) is not None or query.root.kind == HYBRID_KIND):
+        notes.append(Note(Outcome.NOT_DEMOTED))
+        demoted = []
+    if changed is query.root.raw and not demoted and not hidden:
+        return _unchanged(query, knowledge, options, notes)
+    body = {**query.body, "query": _named(changed, hidden)}
+    if demoted:
+        body["rescore"] = rescore_stages(query.body, [demotion_stage(options.window_size, demoted)])
+    if rewriter.has_added_words:
+        body |= highlight_of(query.body, _without_vectors(query.root))
+    if knowledge.missing_documents:
+        notes.append(Note(Outcome.MARKS_GONE, knowledge.missing_documents))
+    outcome = _outcome(notes, knowledge)
+    return Rewritten(body=body, outcome=outcome, knowledge=knowledge, options=options, notes=notes, in_place=True)
+
+
+def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
+    """Return the result for a query that stays as it came. Without a session there is nothing to explain."""
+    reasons = notes if knowledge.feedback is not None else ()
+    return Rewritten(
+        body=query.body,
+        outcome=_outcome(reasons, knowledge) if reasons else Outcome.NOTHING_TO_ADD,
+        knowledge=knowledge,
+        options=options,
+        notes=reasons,
+        in_place=True,
+        is_changed=False,
+    )
+
+
+def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
+    """Return the outcome of the notes if they agree, and if the knowledge has no notes of its own."""
+    outcomes = {note.outcome for note in notes}
+    if not outcomes and not knowledge.notes:
+        return Outcome.REWRITTEN
+    return outcomes.pop() if len(outcomes) == 1 and not knowledge.notes else Outcome.IN_PART
+
+
+def _without_vectors(clause: Clause) -> Any:
+    """Return a clause without vectors and tokens, which do not have to be encoded once more for highlights."""
+    if isinstance(clause, FieldClause) and clause.field is not None:
+        return {"match_none": {}}
+    return clause.replaced(_without_vectors)
+
+
+def _named(query: Body, hidden: list[Body]) -> Body:
+    """Return a query with Resift's name, and without hidden documents.
+
+    A ``hybrid`` query must be at the top, so its queries get both.
+    """
+    hybrid = query.get(HYBRID_KIND)
+    if hybrid is None:
+        return named_bool(must=[query], must_not=hidden)
+    first, *rest = hybrid["queries"]
+    if hidden:
+        rest = [bool_clause(must=[query], must_not=hidden) for query in rest]
+    return {HYBRID_KIND: {**hybrid, "queries": [named_bool(must=[first], must_not=hidden), *rest]}}
+
+
+class _ClauseRewriter:
+    """Changes the clauses of a query.
+
+    Attributes:
+        notes: What was not possible.
+        has_added_words: Whether a text clause got expansion words.
+        judged: Clauses for all judged documents.
+    """
+
+    def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
+        self.notes: list[Note] = []
+        self.has_added_words = False
+        self._root, self._knowledge, self._hides = query.root, knowledge, options.judged == "hide"
+        relevant = knowledge.judged_here(1)
+        irrelevant = knowledge.judged_here(-1) if options.judged == "keep" else []
+        not_relevant = [id for id in knowledge.judged if id not in relevant]
+        self.judged = document_clauses(knowledge.judged, knowledge.home_indices)
+        self._relevant = document_clauses(relevant, knowledge.home_indices)
+        self._irrelevant = document_clauses(irrelevant, knowledge.home_indices)
+        self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
+        self._moves = self._moved_clauses()
+
+    def _moved_clauses(self) -> dict[Clause, Moved | Note]:
+        """Return each clause that ranks by vectors or tokens, moved, or the reason why it stays."""
+        feedback = self._knowledge.feedback
+        if feedback is None:
+            return {}
+        # Of marks for other queries, only the expansion words count.
+        is_moved = bool(feedback.for_query.evidence)
+        return {
+            clause: moved_clause(clause, self._knowledge.own_fields) if is_moved else Moved(clause.raw)
+            for clause in self._root.field_clauses()
+            if clause.field is not None
+        }
+
+    def whole(self) -> Body:
+        """Return the whole query, changed.
+
+        Irrelevant documents lose score. In a combined list, there is no way to do that to the whole query.
+        """
+        changed: Body = self._changed(self._root)
+        if changed is self._root.raw or self._root.kind == HYBRID_KIND:
+            return changed
+        return self._with_irrelevant_scaled(changed)
+
+    def _changed(self, clause: Clause, is_normalised: bool = False) -> Any:
+        """Return a scoring clause, changed.
+
+        Args:
+            clause: The clause.
+            is_normalised: Whether the scores of the clause are normalised before they are combined with other lists.
+        """
+        if clause in self._moves:
+            return self._moved(clause, is_normalised)
+        if not clause.ranks_by_meaning:
+            return self._with_words(clause, is_normalised)
+        if clause.kind in JOINING_KINDS:
+            self.notes.append(Note(Outcome.NOT_MOVED, clause.settings.get("path", clause.kind)))
+            return clause.raw
+        is_normalised = is_normalised or clause.kind == HYBRID_KIND
+        return clause.replaced(lambda inner: self._changed(inner, is_normalised))
+
+    def _moved(self, clause: Clause, is_normalised: bool) -> Body:
+        """Return a clause with its vector or tokens moved. In a normalised list, relevant documents get a bonus."""
+        moved = self._moves[clause]
+        if isinstance(moved, Note):
+            self.notes.append(moved)
+            moved = Moved(clause.raw)
+        changed = moved.clause
+        if self._hides and self.judged:
+            changed = without_documents(changed, self.judged)
+        if not (is_normalised and moved.bonus and self._relevant):
+            return changed
+        # Only documents that the clause finds get the bonus. A document that the bonus alone finds would have the
+        # smallest score of the list.
+        return bool_clause(must=[changed], should=[constant_score(clause, moved.bonus) for clause in self._relevant])
+
+    def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
+        """Return a text clause with the expansion words as alternatives, which find no documents by themselves.
+
+        Irrelevant documents, and documents that were judged for other queries, get no score from expansion words. In a
+        normalised list, relevant documents get only a share of it.
+        """
+        searched_fields = clause.searched_fields
+        if searched_fields is None:
+            return clause.raw
+        changed: Body = clause.raw
+        if is_normalised and not self._relevant:
+            # With vectors in a normalised list, an irrelevant document would get the smallest score, and compress the
+            # scores of all others. With relevant documents, which rise, it would cost more than it gains.
+            changed = self._with_irrelevant_scaled(changed)
+        words = self._word_clauses(searched_fields or self._knowledge.fields)
+        if not words:
+            return changed
+        self.has_added_words = True
+        added = bool_clause(should=words, must_not=self._not_relevant)
+        if is_normalised:
+            added = scaled(added, self._relevant, self._word_share())
+        return bool_clause(must=[changed], should=[added])
+
+    def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
+        knowledge = self._knowledge
+        length = LEXICAL_WORD_WEIGHT * query_length(knowledge.text)
+        return word_clauses(knowledge.expansion_words, fields, length)[: word_room(knowledge.text, fields)]
+
+    def _word_share(self) -> float:
+        """Return the share of the expansion words' score that relevant documents get in a normalised list.
+
+        Relevant documents contain most expansion words. With their full score they would set the largest score of the
+        list and compress the scores of all other documents, so that a list of vectors that says little would decide.
+        The share is max(0.3, g) · e / (1 + e), where g is how well the vectors beside the text distinguish documents.
+        """
+        moves = self._moves.values()
+        distinctions = [move.distinction for move in moves if isinstance(move, Moved)]
+        distinction = _UNKNOWN_DISTINCTION if moves else 1.0
+        if distinctions:
+            distinction = sum(distinctions) / len(distinctions)
+        feedback = self._knowledge.feedback
+        evidence = 0.0 if feedback is None else feedback.for_query.evidence
+        return max(_SMALLEST_WORD_SHARE, distinction) * evidence_share(evidence)
+
+    def _with_irrelevant_scaled(self, clause: Body) -> Body:
+        return scaled(clause, self._irrelevant, self._knowledge.irrelevant_factor)

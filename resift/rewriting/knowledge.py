@@ -1,0 +1,156 @@
+"""What a rewriting knows about a query, its session and its index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from resift.arrays import Floats
+from resift.contracts.documents import VectorField
+from resift.feedback.feedback import Feedback
+from resift.feedback.field_feedback import FieldFeedback, Tokens, evidence_share
+from resift.feedback.judgements import JudgedDocument
+from resift.query.dsl import VECTOR_FIELD
+
+# Weight of the expansion words where no vectors confirm the documents that they find.
+LEXICAL_WORD_WEIGHT = 0.5
+
+
+class TextToEncode(NamedTuple):
+    """A query text that the engine encodes.
+
+    Attributes:
+        text: The text.
+        model: The id of the model that encodes it, or None.
+        analyzer: The name of the analyzer that encodes it, or None.
+        tokens: Whether the result is token weights instead of a vector.
+    """
+
+    text: str
+    model: str | None
+    analyzer: str | None = None
+    tokens: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What must be known about an index and its models before a query is rewritten in place.
+
+    Attributes:
+        fields: The fields whose vectors or tokens can be moved.
+        texts: The query texts that must be encoded.
+    """
+
+    fields: frozenset[VectorField] = frozenset()
+    texts: frozenset[TextToEncode] = frozenset()
+
+
+NO_NEEDS = Needs()
+
+
+class JudgedTokens(NamedTuple):
+    """The tokens of judged documents in one field.
+
+    Attributes:
+        documents: The token weights of each document.
+        grades: The grade of each document.
+    """
+
+    documents: Sequence[Tokens]
+    grades: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldKnowledge:
+    """What is known about the vectors and tokens that an index had before Resift.
+
+    Attributes:
+        mapped: The fields with vectors or tokens, by the names that queries use.
+        vectors: What the vectors of judged documents teach, by the name of the field. A field in which no judged
+            document has a vector is missing.
+        tokens: The tokens of judged documents, by the name of the field. A field in which no judged document has tokens
+            is missing.
+        encoded: The vector, of shape (K,), or the token weights of each query text. A text that could not be encoded is
+            missing.
+    """
+
+    mapped: Mapping[str, VectorField] = field(default_factory=dict)
+    vectors: Mapping[str, FieldFeedback] = field(default_factory=dict)
+    tokens: Mapping[str, JudgedTokens] = field(default_factory=dict)
+    encoded: Mapping[TextToEncode, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What is known about one search.
+
+    Attributes:
+        text: The text that the query searches for.
+        fields: The text fields of the index. If empty, the fields count that the query's own text clauses search.
+        vector: The query vector as the session moved it, of shape (K,). None for an index without Resift's vectors.
+        vector_field: The field of the documents' vectors.
+        similarity: How vectors are compared, ``cosine`` or ``jaccard``.
+        mask: Weights of the dimensions that the session learned, of shape (K,), or None.
+        expansion_words: The words that the session adds and their weights, heaviest first.
+        related_words: For words of a query that finds little, the nearest words of the index and their weights. See
+            :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
+        judged: The ids of all judged documents that can be hits.
+        unmoved: The ids of those that were judged for other queries, with their similarities to the query before the
+            session moved it. The session does not change their rank.
+        home_indices: The index of each judged document by its id, where several indices are searched.
+        feedback: What the session learned that concerns this query. None if nothing does.
+        documents: All judged documents of the session.
+        own_fields: What is known about the vectors and tokens that the index had before Resift.
+        missing_documents: The number of judged documents that no longer exist.
+        notes: English sentences about knowledge that could not be loaded.
+    """
+
+    text: str
+    fields: Sequence[str] = ()
+    vector: Floats | None = None
+    vector_field: str = VECTOR_FIELD
+    similarity: str = "cosine"
+    mask: Floats | None = None
+    expansion_words: Mapping[str, float] = field(default_factory=dict)
+    related_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    judged: Sequence[str] = ()
+    unmoved: Mapping[str, float] = field(default_factory=dict)
+    home_indices: Mapping[str, str] = field(default_factory=dict)
+    feedback: Feedback | None = None
+    documents: Sequence[JudgedDocument] = ()
+    own_fields: FieldKnowledge = field(default_factory=FieldKnowledge)
+    missing_documents: int = 0
+    notes: Sequence[str] = ()
+
+    @property
+    def word_weight(self) -> float:
+        """Weight of the expansion words: one half if no vectors confirm the documents that they find."""
+        return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
+
+    @cached_property
+    def unmoved_factor(self) -> float:
+        """Factor that keeps the rank of a document among hits that also match expansion words.
+
+        It is 1 + ‖weights of the expansion words‖, as if the document had its share of these words.
+        """
+        length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
+        return 1 + self.word_weight * length
+
+    @property
+    def irrelevant_factor(self) -> float:
+        """Factor of documents that were marked irrelevant for this query, where no vectors demote them.
+
+        It is 1 - e / (1 + e) for an evidence of e.
+        """
+        return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
+
+    def judged_here(self, sign: int) -> list[str]:
+        """Return the ids of the documents that were judged for this query.
+
+        Args:
+            sign: 1 for relevant documents, -1 for irrelevant documents.
+        """
+        grades = {document.judgement.document: document.judgement.grade for document in self.documents}
+        return [id for id in self.judged if id not in self.unmoved and grades.get(id, 0) * sign > 0]

@@ -1,0 +1,172 @@
+"""Vectors and tokens in the clauses of a query, moved by the vectors and tokens of judged documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.contracts.documents import VectorField
+from resift.feedback.field_feedback import move_tokens
+from resift.query.body import Query
+from resift.query.dsl import Body
+from resift.query.tree import FieldClause, ScriptedVectorClause, SparseClause, VectorClause, boost_of
+from resift.rewriting.knowledge import FieldKnowledge, Needs, TextToEncode
+from resift.rewriting.outcome import Note, Outcome
+from resift.rewriting.similarity import json_numbers
+
+_VECTOR_TYPES = ("float", "byte")
+_TOKEN_TYPE = "tokens"
+_SMALLEST_BYTE = -128
+_LARGEST_BYTE = 127
+# The number of documents that a ``neural`` clause finds if it states none. A ``knn`` clause must state it.
+_DEFAULT_K = 10
+# Options of ``neural`` and ``neural_sparse`` that say how a text is encoded. A moved clause contains the result.
+_ENCODING_OPTIONS = {"query_text", "query_image", "model_id", "query_tokens", "semantic_field_search_analyzer"}
+_SPARSE_ENCODING_OPTIONS = {"query_text", "model_id", "analyzer"}
+
+
+class Moved(NamedTuple):
+    """A clause whose vector or tokens were moved.
+
+    Attributes:
+        clause: The clause.
+        distinction: How well the vectors in the field distinguish documents by meaning, from 0 to 1. See
+            :meth:`resift.feedback.field_feedback.FieldFeedback.distinction`.
+        bonus: The score that relevant documents gain in a list that the clause ranks. See
+            :meth:`resift.feedback.field_feedback.FieldFeedback.relevant_bonus`.
+    """
+
+    clause: Body
+    distinction: float = 1.0
+    bonus: float = 0.0
+
+
+def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
+    """Return what must be known about an index and its models before a query is rewritten in place.
+
+    Args:
+        query: The query.
+        mapped: The fields of the index with vectors or tokens, by the names that queries use.
+    """
+    fields, texts = set(), set()
+    for clause in query.root.field_clauses():
+        field = _movable_field(clause, mapped)
+        if field is None or clause.is_radial:
+            continue
+        fields.add(field)
+        text = _text_to_encode(clause, field)
+        if text is not None:
+            texts.add(text)
+    return Needs(fields=frozenset(fields), texts=frozenset(texts))
+
+
+def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note:
+    """Return a clause with its vector or tokens moved, or the reason why they cannot be moved.
+
+    All other settings of the clause stay. ``neural`` becomes ``knn`` for the same documents.
+    """
+    field = _movable_field(clause, knowledge.mapped)
+    if field is None:
+        return Note(Outcome.NOT_MOVED, clause.field)
+    if clause.is_radial:
+        return Note(Outcome.THRESHOLD)
+    if field.name not in (knowledge.tokens if field.kind == _TOKEN_TYPE else knowledge.vectors):
+        return Note(Outcome.NO_VECTORS, clause.field)
+    text = _text_to_encode(clause, field)
+    start = _own_start(clause) if text is None else knowledge.encoded.get(text)
+    if start is None:
+        return Note(Outcome.MODEL_UNAVAILABLE, clause.field)
+    if isinstance(clause, SparseClause):
+        return _with_moved_tokens(clause, start, field, knowledge)
+    return _with_moved_vector(clause, start, field, knowledge)
+
+
+def without_documents(clause: Body, excluded: list[Body]) -> Body:
+    """Return a ``knn`` or ``neural`` clause that finds as many documents as before, but never the excluded documents.
+
+    Other clauses are returned unchanged.
+    """
+    ((kind, settings),) = clause.items()
+    if kind not in ("knn", "neural"):
+        return clause
+    ((field, options),) = settings.items()
+    own_filter = options.get("filter")
+    condition = {"must_not": excluded} if own_filter is None else {"filter": [own_filter], "must_not": excluded}
+    return {kind: {field: {**options, "filter": {"bool": condition}}}}
+
+
+def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
+    """Return the field of a clause, or None if its vectors cannot be moved: nested, binary and unknown fields."""
+    field = None if clause.field is None else mapped.get(clause.field)
+    types = (_TOKEN_TYPE,) if isinstance(clause, SparseClause) else _VECTOR_TYPES
+    return field if field is not None and not field.nested and field.kind in types else None
+
+
+def _own_start(clause: FieldClause) -> Any:
+    """Return the vector or the tokens that a clause contains itself, or None."""
+    if isinstance(clause, SparseClause):
+        return clause.tokens
+    return clause.vector if isinstance(clause, VectorClause) else None
+
+
+def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | None:
+    """Return the text that the engine must encode for a clause, or None if the clause has none or is malformed."""
+    options = clause.options
+    text, analyzer = options.get("query_text"), None
+    model = options.get("model_id") or field.model
+    if isinstance(clause, SparseClause):
+        if clause.tokens is not None:
+            return None
+        analyzer = options.get("analyzer")
+        model = options.get("model_id") or (None if analyzer else field.model)
+        is_valid = isinstance(model or "", str) and isinstance(analyzer or "", str)
+    else:
+        is_valid = clause.kind == "neural" and not options.get("query_image") and isinstance(model, str)
+    if not is_valid or not isinstance(text, str):
+        return None
+    return TextToEncode(text, model, analyzer, tokens=isinstance(clause, SparseClause))
+
+
+def _with_moved_tokens(clause: SparseClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved:
+    options = {name: value for name, value in clause.options.items() if name not in _SPARSE_ENCODING_OPTIONS}
+    judged = knowledge.tokens[field.name]
+    tokens = move_tokens(start, judged.documents, judged.grades)
+    return Moved({"neural_sparse": {field.name: {**options, "query_tokens": tokens}}})
+
+
+def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, knowledge: FieldKnowledge) -> Moved | Note:
+    field_feedback, query = knowledge.vectors[field.name], _numeric(start)
+    if query is None or query.shape != (field_feedback.dim,):
+        return Note(Outcome.OTHER_DIMENSION, clause.field)
+    distinction = field_feedback.distinction(query)
+    vector = field_feedback.move_query(query, distinction)
+    bonus = boost_of(clause.options) * field_feedback.relevant_bonus(vector, distinction, field.space)
+    return Moved(_with_vector(clause, field, vector), distinction, bonus)
+
+
+def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Body:
+    """Return a clause with another query vector, of shape (K,)."""
+    if field.kind == "byte":
+        values: list[Any] = np.clip(np.rint(vector), _SMALLEST_BYTE, _LARGEST_BYTE).astype(int).tolist()
+    else:
+        values = json_numbers(vector)
+    if isinstance(clause, ScriptedVectorClause):
+        script = clause.settings["script"]
+        moved_script = {**script, "params": {**script["params"], "query_value": values}}
+        return {"script_score": {**clause.settings, "script": moved_script}}
+    options = {name: value for name, value in clause.options.items() if name not in _ENCODING_OPTIONS}
+    if clause.kind == "neural":
+        options = {"k": _DEFAULT_K, **options}
+    return {"knn": {field.name: {**options, "vector": values}}}
+
+
+def _numeric(vector: Any) -> Floats | None:
+    """Return a JSON value as a vector, or None if it contains anything but finite numbers."""
+    try:
+        numbers = np.asarray(vector, np.float32)
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None

@@ -1,0 +1,38 @@
+"""Reasons why a search cannot be rewritten, or not be rescored."""
+
+from __future__ import annotations
+
+from resift.query.body import Query
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.outcome import Outcome
+
+
+def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outcome | None:
+    """Return why nothing can be added to a search, or None if something can.
+
+    Args:
+        query: The query.
+        knowledge: What is known about the search.
+        in_place: Whether only the clauses of the query would change. Otherwise OpenSearch must rescore its hits.
+    """
+    body = query.body
+    if not in_place and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
+        return Outcome.NO_TEXT
+    if query.is_malformed:
+        return Outcome.MALFORMED
+    if body.get("size", 10) == 0:
+        return Outcome.NO_HITS
+    if not in_place and "slice" in body and "pit" not in body:
+        return Outcome.SLICED
+    if "query" not in body and "suggest" in body:
+        return Outcome.NO_QUERY
+    return Outcome.ALREADY_REWRITTEN if query.root.is_rewritten else None
+
+
+def rescore_obstacle(query: Query) -> Outcome | None:
+    """Return why OpenSearch would refuse to rescore a search, or ignore the new scores. None if it can rescore."""
+    if "collapse" in query.body:
+        return Outcome.COLLAPSED
+    if "search_after" in query.body:
+        return Outcome.SEARCH_AFTER
+    return None if query.is_sorted_by_score() else Outcome.SORTED

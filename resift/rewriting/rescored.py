@@ -1,0 +1,237 @@
+"""Rewriting of queries that search for words: expansion words and the similarity change the scores of their hits.
+
+:func:`rewrite_rescored` is the entrance. It takes one of three ways:
+
+1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``): the expansion words are added to the
+   query itself.
+2. The index has no vectors: the expansion words are all there is to add. They are added to the query as well, so that
+   they count beyond the rescore window, and the query may be widened.
+3. Otherwise: the query may be widened, and rescore stages add the other expansion words and the similarity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from resift.query.body import Query, TextQuery
+from resift.query.dsl import Body
+from resift.rewriting.clauses import (
+    bool_clause,
+    constant_score,
+    demotion_stage,
+    document_clauses,
+    highlight_of,
+    named_bool,
+    not_widened_marker,
+    rescore_stage,
+    rescore_stages,
+    scaled,
+)
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.obstacles import rescore_obstacle
+from resift.rewriting.options import Options
+from resift.rewriting.outcome import Outcome, Rewritten
+from resift.rewriting.similarity import nearest_clauses, similarity_clause
+from resift.rewriting.words import query_length, related_word_clauses, word_clauses, word_room
+
+# The number of expansion words that find documents for a widened query. More words find few more documents, and cost
+# more than everything else in the query.
+WIDENING_WORDS = 5
+
+
+def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
+    """Rewrite a query that searches for words.
+
+    Args:
+        query: The query.
+        knowledge: What is known about the search.
+        options: The options of the rewriting.
+    """
+    rewriter = _Rewriter(query, knowledge, options)
+    obstacle = rescore_obstacle(query)
+    if obstacle is not None:
+        body = rewriter.with_words_in_query(is_ranked=query.is_sorted_by_score(only_first=True))
+        return Rewritten(body=body or query.body, outcome=obstacle, knowledge=knowledge, options=options)
+    if knowledge.vector is None and options.judged != "demote":
+        body = rewriter.with_words_in_query(is_ranked=True, may_widen=True)
+    else:
+        body = rewriter.with_stages()
+    if body is None:
+        return Rewritten(body=query.body, outcome=Outcome.NOTHING_TO_ADD, knowledge=knowledge, options=options)
+    return Rewritten(
+        body=body,
+        outcome=Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN,
+        knowledge=knowledge,
+        options=options,
+        widened=rewriter.widened,
+    )
+
+
+class _Rewriter:
+    """Adds knowledge to one search body."""
+
+    def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
+        self._body, self._raw = query.body, query.root.raw
+        self._knowledge, self._options = knowledge, options
+        # ``min_score`` applies to the score of the query itself, so the query must not be changed.
+        self._has_min_score = query.body.get("min_score") is not None
+        self._text_query = query.text_query if options.widen and not self._has_min_score else None
+        self._plan_words(knowledge.fields or query.root.searched_fields or ())
+        self._plan_documents()
+
+    def _plan_words(self, fields: Sequence[str]) -> None:
+        """Make clauses for expansion words and related words, and decide how many of them OpenSearch accepts."""
+        knowledge = self._knowledge
+        length = knowledge.word_weight * query_length(knowledge.text)
+        words = word_clauses(knowledge.expansion_words, fields, length)
+        # A rescore stage is a query of its own. It does not contain the words of the original query.
+        self._words = words[: word_room("", fields)]
+        room = word_room(knowledge.text, fields)
+        nearest = {} if self._text_query is None else knowledge.related_words
+        # The query with related words contains its own words twice: the second time to recognise hits without them.
+        related_room = word_room(f"{knowledge.text} {knowledge.text}", fields) if nearest else room
+        self._related_words = related_word_clauses(nearest, fields, related_room - WIDENING_WORDS)
+        self._room = room
+        if self._related_words:
+            self._room -= sum(len(weights) + 1 for weights in knowledge.related_words.values())
+        self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, self._room)
+
+    def _plan_documents(self) -> None:
+        """Decide what happens to judged documents."""
+        knowledge, judged = self._knowledge, self._options.judged
+        self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
+        self._hidden = self._documents(knowledge.judged if judged == "hide" else ())
+        self._demoted = self._documents(knowledge.judged if judged == "demote" else ())
+        # With vectors, the similarity demotes irrelevant documents.
+        irrelevant = knowledge.judged_here(-1) if knowledge.vector is None else []
+        self._irrelevant = self._documents(irrelevant if judged == "keep" else ())
+        self._without_words = self._documents([*self._unmoved, *irrelevant])
+
+    def _documents(self, ids: Sequence[str]) -> list[Body]:
+        return document_clauses(ids, self._knowledge.home_indices)
+
+    @property
+    def widened(self) -> list[str]:
+        """The words of the index that widen the query."""
+        nearest = self._knowledge.related_words if self._related_words else {}
+        return list(dict.fromkeys(word for weights in nearest.values() for word in weights))
+
+    def with_words_in_query(self, is_ranked: bool, may_widen: bool = False) -> Body | None:
+        """Return the body with expansion words in its query, or None if there is nothing to add.
+
+        Args:
+            is_ranked: Whether hits are ranked by their scores. Otherwise only hidden documents are left out.
+            may_widen: Whether the strongest words may find further documents.
+        """
+        widening_count = min(self._widening_count, len(self._words)) if may_widen else 0
+        is_widened = may_widen and bool(widening_count or self._related_words)
+        words: list[Body] = []
+        irrelevant: list[Body] = []
+        if is_ranked and not self._has_min_score:
+            words = self._with_excluded_documents(self._words[widening_count : self._room])
+            irrelevant = self._irrelevant
+        if not words and not is_widened and not irrelevant and not self._hidden:
+            return None
+        query = self._widened_query() if is_widened else self._raw
+        if words:
+            query = self._with_unmoved_scaled(query)
+        query = scaled(query, irrelevant, self._knowledge.irrelevant_factor)
+        body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
+        # The highlights of a widened query show the words that found a document.
+        return body if self._options.widen else body | highlight_of(self._body, self._raw)
+
+    def with_stages(self) -> Body | None:
+        """Return the body with rescore stages, or None if there is nothing to add."""
+        new_stages = self._new_stages()
+        if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_words):
+            return None
+        body = {**self._body, "query": self._widened_query()}
+        stages = rescore_stages(self._body, new_stages)
+        return {**body, "rescore": stages} if stages else body
+
+    def _widened_query(self) -> Body:
+        """Return the query with Resift's name: widened if it may be, and without hidden documents."""
+        alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
+        if self._text_query is None or not alternatives:
+            return named_bool(must=[self._raw], must_not=self._hidden)
+        clause, conditions, excluded = self._text_query
+        markers = [not_widened_marker(clause)] if self._related_words else []
+        widened = {"bool": {"should": [clause, *alternatives, *markers], "minimum_should_match": 1}}
+        return named_bool(must=[widened], filter=conditions, must_not=[*excluded, *self._hidden])
+
+    def _alternatives(self, text_query: TextQuery) -> list[Body]:
+        """Return the clauses that find further documents for a widened query."""
+        alternatives = [*self._related_words, *self._with_excluded_documents(self._words[: self._widening_count])]
+        knowledge, count = self._knowledge, self._options.knn or 0
+        if not count or knowledge.vector is None:
+            return alternatives
+        conditions = None
+        if text_query.filter or text_query.must_not:
+            conditions = {"bool": {"filter": text_query.filter, "must_not": text_query.must_not}}
+        nearest = nearest_clauses(
+            knowledge.similarity, knowledge.vector_field, knowledge.vector, knowledge.mask, count, conditions
+        )
+        return [*alternatives, *nearest]
+
+    def _with_excluded_documents(self, words: list[Body]) -> list[Body]:
+        """Return clauses for words that give no score to unmoved documents and to irrelevant documents."""
+        if not self._without_words or not words:
+            return words
+        return [bool_clause(should=words, must_not=self._without_words)]
+
+    def _with_unmoved_scaled(self, query: Body) -> Body:
+        """Return a query that gives unmoved documents their share of the score of the expansion words."""
+        unmoved = self._documents(self._unmoved)
+        if not unmoved:
+            return query
+        functions = [{"filter": clause, "weight": self._knowledge.unmoved_factor} for clause in unmoved]
+        return {"function_score": {"query": query, "functions": functions}}
+
+    def _new_stages(self) -> list[Body]:
+        """Return rescore stages for the words that are not in the query, for the similarity, and for demotion."""
+        window_size, stages = self._options.window_size, []
+        words = self._with_excluded_documents(self._words[self._widening_count :])
+        if words:
+            stages.append(rescore_stage(window_size, {"bool": {"should": words}}, "total"))
+        factors = self._factors()
+        if factors:
+            query = {"bool": {"should": factors}} if self._unmoved else factors[0]
+            stages.append(rescore_stage(window_size, query, "multiply"))
+        if self._demoted:
+            stages.append(demotion_stage(window_size, self._demoted))
+        return stages
+
+    def _factors(self) -> list[Body]:
+        """Return clauses whose scores are factors: the similarity, and one factor for each unmoved document."""
+        knowledge = self._knowledge
+        beta = 0.0 if knowledge.vector is None else self._options.beta
+        factors = []
+        if beta and knowledge.vector is not None:
+            scored_documents = bool_clause(must_not=self._documents(self._unmoved)) if self._unmoved else None
+            vector, mask = knowledge.vector, knowledge.mask
+            factors.append(
+                similarity_clause(knowledge.similarity, knowledge.vector_field, vector, mask, beta, scored_documents)
+            )
+        if beta or knowledge.expansion_words:
+            factors += [
+                constant_score(self._documents([id])[0], unmoved_factor(knowledge, id, beta)) for id in self._unmoved
+            ]
+        return factors
+
+
+def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:
+    """Return the factor of the score of a judged document that keeps its rank.
+
+    The factor is the share of the expansion words times exp(beta · similarity), or exp(beta · (1 + similarity)) for
+    cosine. It is at least 1, so that no rescored hit falls behind hits beyond the window.
+
+    Args:
+        knowledge: What is known about the search.
+        id: The id of the document, which is in ``knowledge.unmoved``.
+        beta: The factor of the similarity.
+    """
+    similarity = knowledge.unmoved[id]
+    if knowledge.similarity == "cosine":
+        similarity = max(0.0, 1 + similarity)
+    return knowledge.unmoved_factor * math.exp(beta * similarity)

@@ -1,0 +1,100 @@
+"""Clauses that compare the vectors that Resift gave to documents with a query vector."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import orjson
+
+from resift.arrays import Floats
+from resift.query.dsl import Body
+
+_SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
+# A function that reads a stored vector. All other scripts begin with it.
+_READER = "stored_vector"
+# A nearest document scores this times its k-NN score, which is 1 + the dot product. That is less than the BM25 score of
+# a document that contains a word of the query.
+_KNN_BOOST = 1.0
+
+
+def similarity_clause(
+    similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
+) -> Body:
+    """Return a clause that scores documents by exp(beta · similarity).
+
+    The clause contains the whole script instead of the name of a stored script. So nothing has to be installed, and
+    OpenSearch compiles the script once.
+
+    Args:
+        similarity: ``cosine``, which counts as 1 + cosine, or ``jaccard``.
+        field: The field of the documents' vectors.
+        vector: The query vector, of shape (K,).
+        mask: Weights of the dimensions, of shape (K,), or None if all count alike.
+        beta: The factor of the similarity.
+        query: The documents that are scored. All documents if None.
+    """
+    params: Body = {"beta": round(beta, 6), "field": field, "query": json_numbers(vector)}
+    if mask is not None:
+        params["mask"] = json_numbers(mask)
+    script = {"lang": "painless", "source": script_source(_SCRIPTS[similarity]), "params": params}
+    return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
+
+
+def nearest_clauses(
+    similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
+) -> list[Body]:
+    """Return the ``knn`` clause for the documents nearest to a vector, or an empty list if the vector is zero.
+
+    Under a mask, cosine ranks the documents by their dot product with mask² ⊙ vector. This is the dot product of both
+    masked vectors.
+
+    Args:
+        similarity: ``cosine`` or ``jaccard``.
+        field: The field of the documents' vectors.
+        vector: The query vector, of shape (K,).
+        mask: Weights of the dimensions, of shape (K,), or None if all count alike.
+        count: The number of documents.
+        conditions: A clause that the documents must match, or None.
+
+    Source:
+        Passalis and Tefas (2018), eq. 8.
+    """
+    probe = vector if mask is None or similarity != "cosine" else mask**2 * vector
+    if not probe.any():
+        return []
+    # ignore_unmapped: one of several indices may have no vectors.
+    options: Body = {"vector": json_numbers(probe), "k": count, "ignore_unmapped": True, "boost": _KNN_BOOST}
+    if conditions is not None:
+        options["filter"] = conditions
+    return [{"knn": {field: options}}]
+
+
+@cache
+def script_source(name: str) -> str:
+    """Return the source of one of Resift's Painless scripts, without comments.
+
+    Each search sends the source, and a search pipeline parses it several times. Comments would make it two thirds
+    longer.
+
+    Args:
+        name: The name of the script, such as ``masked_cosine``.
+    """
+    folder = files("resift.rewriting") / "scripts"
+    texts = [(folder / f"{script}.painless").read_text("utf-8") for script in (_READER, name)]
+    lines = [line.partition("//")[0].strip() for text in texts for line in text.splitlines()]
+    return "\n".join(filter(None, lines))
+
+
+def json_numbers(vector: Floats) -> list[float]:
+    """Return a vector as a list of numbers for JSON.
+
+    orjson writes a 32-bit float with the fewest digits that identify it. That is half as many as Python writes for the
+    same number, and a search pipeline parses a body several times.
+
+    Args:
+        vector: The vector, of shape (K,).
+    """
+    values: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
+    return values
