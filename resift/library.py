@@ -28,6 +28,7 @@ from resift.notebook import NotebookTable, NotebookText, progress_bar
 from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
+from resift.reviews.reviews import ReviewSettings
 from resift.schema import check_text, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
@@ -300,7 +301,8 @@ class Index:
         Raises:
             BadInput: The id is malformed, or belongs to a review of another index.
         """
-        return self.library.service.reviews.begin(id, self.name, topic, query, self.fields, target=target)
+        settings = ReviewSettings(topic, query, self.fields, target)
+        return self.library.service.reviews.begin(id, self.name, settings)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service

@@ -12,7 +12,7 @@ import click
 from resift.cli.options import engine_at, engine_option, service_settings, session_store_at, store_option
 from resift.errors import BadInput
 from resift.reviews.review import FORMATS, Review
-from resift.reviews.reviews import Reviews
+from resift.reviews.reviews import Reviews, ReviewSettings
 from resift.reviews.stopping import Progress
 from resift.service.connect import open_review_store
 
@@ -34,7 +34,7 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
     """
     with engine_at(engine) as opened_engine, session_store_at(store):  # checks that the store of reviews is available
         reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
-        opened_review = reviews.open(review) if index is None else reviews.begin(review, index, topic)
+        opened_review = reviews.open(review) if index is None else reviews.begin(review, index, ReviewSettings(topic))
         if format_ is not None:
             click.echo(opened_review.export(format_), nl=False)
             return

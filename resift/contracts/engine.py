@@ -284,8 +284,6 @@ class Engine(ABC):
         source: Any = True,
         vectors: str | None = None,
         headers: Headers = None,
-        query: Body | None = None,
-        seed: int = 7,
     ) -> SearchResult:
         """Return ``size`` random documents, or all documents if there are fewer.
 
@@ -297,8 +295,18 @@ class Engine(ABC):
             source: The ``_source`` parameter of the search body.
             vectors: The vector field to fetch, as in :meth:`search`.
             headers: The HTTP headers of the caller.
-            query: Sample only documents that match this query clause.
-            seed: The seed of a sample with a ``query``. Other seeds draw other documents.
+        """
+
+    @abstractmethod
+    def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
+        """Return ``size`` random documents that match a query clause, or all of them if there are fewer.
+
+        Args:
+            index: The name of the index.
+            query: The query clause.
+            size: The number of documents.
+            source: The ``_source`` parameter of the search body.
+            seed: The seed of the random selection.
         """
 
     def documents(

@@ -394,7 +394,7 @@ class EngineContract:
         query = {"match": {"text": "fire soldiers"}}
         ranked = ids(engine, indexed, query)
         assert [document.id for document in engine.scan(indexed, fields=["year"], query=query)] == ranked
-        assert {hit["_id"] for hit in engine.sample(indexed, 9, query=query, seed=1).hits} == {*ranked}
+        assert {hit["_id"] for hit in engine.sample_matches(indexed, query, 9, seed=1).hits} == {*ranked}
 
     def test_highlight(self, engine: Engine, indexed: str) -> None:
         """Highlights mark the query's words, stemmed, with the requested tags."""

@@ -242,21 +242,20 @@ class SqliteEngine(Engine):
         source: Any = True,
         vectors: str | None = None,
         headers: Headers = None,
-        query: Body | None = None,
-        seed: int = 7,
     ) -> SearchResult:
         """Return random documents."""
-        if query is not None:
-            matching_ids = self._matching_ids(index, query)
-            ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
-        else:
-            with self._database.transaction(write=False) as db:
-                tables = find_tables(db, index)
-                # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
-                sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
-                ids = [id for (id,) in db.execute(sql, (size,))]
-        body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
-        return self.search(index, body, vectors, headers=headers)
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
+            sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
+            ids = [id for (id,) in db.execute(sql, (size,))]
+        return self.search(index, _ids_body(ids, source), vectors, headers=headers)
+
+    def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
+        """Return random documents that match a query clause."""
+        matching_ids = self._matching_ids(index, query)
+        ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
+        return self.search(index, _ids_body(ids, source))
 
     def _matching_ids(self, index: str, query: Body) -> list[str]:
         """Return the ids of all documents that match a query, best first."""
@@ -273,3 +272,8 @@ class SqliteEngine(Engine):
         if cache is None or cache.changes != tables.changes:
             cache = self._caches[tables.number] = IndexCache(db, tables)
         return View(db, tables, cache)
+
+
+def _ids_body(ids: Sequence[str], source: Any) -> Body:
+    """Return a search body for the documents with these ids."""
+    return {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": source}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from flask import Blueprint, Response, request
-from msgspec import structs
 from msgspec.structs import replace
 
 from resift.arrays import batched
@@ -17,6 +16,7 @@ from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import current_service, read_body, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
 from resift.reviews.review import MODEL, PERSON, Review
+from resift.reviews.reviews import ReviewSettings
 from resift.reviews.stopping import Progress
 from resift.service.bodies import Search
 from resift.service.served_indices import index_not_served
@@ -76,8 +76,8 @@ def begin_review(review: str) -> dict[str, Any]:
     body, service = read_body(ReviewRequest), current_service()
     search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
     service.require_allowed(replace(search, listed_only=not current_caller().may_send_bodies))
-    options = structs.asdict(body)
-    return review_response(service.reviews.begin(review, **{**options, "by": _by(body.by)}))
+    settings = ReviewSettings(body.topic, body.query, body.fields, body.target)
+    return review_response(service.reviews.begin(review, body.index, settings, _by(body.by)))
 
 
 @reviews.get("/<review>")

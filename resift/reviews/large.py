@@ -88,8 +88,9 @@ class LargeSet(DocumentSet):
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
         """Draw random unread documents."""
-        query, seed = self._within_set(must_not=[{"ids": {"values": list(read)}}]), secrets.randbelow(2**31)
-        drawn = self._engine.sample(self._index, count, False, query=query, seed=seed).hits
+        unread = self._within_set(must_not=[{"ids": {"values": list(read)}}])
+        seed = secrets.randbelow(2**31)
+        drawn = self._engine.sample_matches(self._index, unread, count, source=False, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -27,6 +28,23 @@ _UNKNOWN_FIELDS = 50  # assumed number of text fields, if they are unknown
 _FIRST = 1000  # number of hits for the topic that are read before any document is relevant
 
 
+@dataclass(frozen=True)
+class ReviewSettings:
+    """Settings of a review.
+
+    Attributes:
+        topic: The subject in words. The best hits for it are read first.
+        query: A query clause that selects the documents. By default the whole index is reviewed.
+        fields: The fields of a document that are read, by default all text fields.
+        target: The recall at which the review may stop.
+    """
+
+    topic: str = ""
+    query: Body | None = None
+    fields: Sequence[str] = ()
+    target: float = TARGET
+
+
 class Reviews:
     """The reviews in a store. Instances are thread-safe, and several processes may share the store.
 
@@ -41,26 +59,14 @@ class Reviews:
         self._open: OrderedDict[str, Review] = OrderedDict()
         self._lock = threading.Lock()
 
-    def begin(
-        self,
-        id: str,
-        index: str,
-        topic: str = "",
-        query: Body | None = None,
-        fields: Sequence[str] = (),
-        by: str = "",
-        target: float = TARGET,
-    ) -> Review:
+    def begin(self, id: str, index: str, settings: ReviewSettings | None = None, by: str = "") -> Review:
         """Start a review of an index, or open it if it was already started.
 
         Args:
             id: The id of the review.
             index: The name of the index.
-            topic: The subject in words. The best hits for it are read first.
-            query: A query clause that selects the documents. By default the whole index is reviewed.
-            fields: The fields of a document that are read, by default all text fields.
+            settings: The settings of a new review.
             by: The name of the person who starts the review.
-            target: The recall at which the review may stop.
 
         Raises:
             BadInput: If the review exists for another index, the query matches no document with text, or the target is
@@ -70,19 +76,21 @@ class Reviews:
         log = ReviewLog(self._store, check_review_id(id))
         if log.refresh() and log.events[0]["index"] == index:
             return self.open(id)
-        progress((), 1, target)  # raises BadInput if the target is out of range
-        documents = self._documents(index, topic, query, fields)
+        settings = settings or ReviewSettings()
+        progress((), 1, settings.target)  # raises BadInput if the target is out of range
+        documents = self._documents(index, settings)
         if len(documents.ids) == documents.total and not any(map(documents.text, documents.ids)):
             message = f"no document with text to review in {index!r}"
-            raise BadInput(message, value=query, expected="a query and fields that match documents with text")
-        settings = {"index": index, "topic": topic, "query": query, "fields": list(fields), "target": target}
+            expected = "a query and fields that match documents with text"
+            raise BadInput(message, value=settings.query, expected=expected)
+        stored_settings = {**asdict(settings), "fields": list(settings.fields)}
         now = round(time.time(), 3)
 
         def decide() -> list[dict[str, Any]]:
             if log.events:
                 message = f"review {id!r} is of index {log.events[0]['index']!r}"
                 raise BadInput(message, value=index, expected="that index, or another review")
-            return [{"kind": "begin", "by": by, "at": now, **settings}]
+            return [{"kind": "begin", "by": by, "at": now, "index": index, **stored_settings}]
 
         first_event = log.append(decide, index)[0]
         with self._lock:
@@ -106,7 +114,8 @@ class Reviews:
             if event is None:
                 raise NotFound(f"no review {id!r}", value=id, expected="an existing review")
             if review is None or anew or review.first_event != event:
-                documents = self._documents(event["index"], event["topic"], event["query"], event["fields"])
+                settings = ReviewSettings(event["topic"], event["query"], event["fields"])
+                documents = self._documents(event["index"], settings)
                 review = self._open[id] = Review(log, documents, event)
             self._open.move_to_end(id)
             while len(self._open) > _OPEN:
@@ -127,7 +136,8 @@ class Reviews:
     def _store(self) -> SessionStore:
         return self._open_store()
 
-    def _documents(self, index: str, topic: str, query: Body | None, fields: Sequence[str]) -> DocumentSet:
+    def _documents(self, index: str, settings: ReviewSettings) -> DocumentSet:
+        topic, query, fields = settings.topic, settings.query, settings.fields
         searched = list(fields or map(str, self._engine.info(index).fields))
         clause = text_clause(_shortened(topic, len(searched)), searched or ["*"]) if topic else {"match_all": {}}
         texts: dict[str, str] = {}

@@ -34,7 +34,7 @@ from resift.reranker.access.keys import KeyFile
 from resift.reviews import large
 from resift.reviews import log as log_module
 from resift.reviews import reviews as reviews_module
-from resift.reviews.reviews import Reviews
+from resift.reviews.reviews import Reviews, ReviewSettings
 from resift.service.connect import open_review_store
 
 
@@ -56,7 +56,7 @@ def test_ten_people_read_one_review(
 ) -> None:
     monkeypatch.setattr(log_module, "_CHUNK", 40)  # small chunks, so that some are filled during the test
     reviews = [Reviews(many, open_stores) for _ in range(3)]
-    reviews[0].begin("r", "docs", "fire")
+    reviews[0].begin("r", "docs", ReviewSettings("fire"))
 
     def read(person: int) -> list[str]:
         review, judged = reviews[person % 3].open("r"), list[str]()
@@ -80,15 +80,15 @@ def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     engine: Engine, indexed: str, open_stores: Callable[[], SessionStore]
 ) -> None:
     reviews = Reviews(engine, open_stores)
-    assert len(reviews.begin("all", indexed, "fire").documents.ids) == 5
-    some = reviews.begin("some", indexed, query={"match": {"text": "fire"}})
+    assert len(reviews.begin("all", indexed, ReviewSettings("fire")).documents.ids) == 5
+    some = reviews.begin("some", indexed, ReviewSettings(query={"match": {"text": "fire"}}))
     assert 0 < len(some.documents.ids) < 5
     assert some.documents.text(some.documents.ids[0])
     assert reviews.list() == [("all", indexed), ("some", indexed)]
     assert reviews.begin("all", indexed) is reviews.open("all")
     for id, query in (("none", {"match": {"text": "qqqq"}}), ("odd", {"nonsense": {}}), ("a b", None)):
         with pytest.raises(BadInput):
-            reviews.begin(id, indexed, query=query)
+            reviews.begin(id, indexed, ReviewSettings(query=query))
     reviews.delete("all")
     with pytest.raises(NotFound):
         reviews.open("all")
@@ -107,7 +107,7 @@ def test_a_set_that_no_memory_holds(
     monkeypatch.setattr(large, "MAX_LOADED", 30)
     even = {"bool": {"must_not": [{"ids": {"values": ["190"]}}]}}
     reviews = Reviews(engine, open_stores)
-    review = reviews.begin("r", index, "fire", even)
+    review = reviews.begin("r", index, ReviewSettings("fire", even))
     assert isinstance(review.documents, large.LargeSet)
     assert review.progress().total == 199
     assert {int(id) % 10 for id in review.next(10, "anna")} == {0}
@@ -131,7 +131,7 @@ def test_a_set_that_no_memory_holds(
 _JUDGE = """
 import sys
 from resift.service.connect import open_engine, open_review_store
-from resift.reviews.reviews import Reviews
+from resift.reviews.reviews import Reviews, ReviewSettings
 
 review = Reviews(open_engine(sys.argv[1]), lambda: open_review_store(sys.argv[2], "s")).open("r")
 while given := review.next(1, "anna"):
@@ -206,12 +206,12 @@ def test_tags_are_no_words_of_a_document(engine: Engine, index: str, model: Mode
     assert engine.bulk(index, documents) == []
     engine.refresh(index)
     reviews = Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
-    review = reviews.begin("r", index, fields=["title", "text"])
+    review = reviews.begin("r", index, ReviewSettings(fields=["title", "text"]))
     assert review.documents.text("0") == "Fire & smoke\nThe forest burns 1 < 5"
     review.judge(["0"])
     assert "AB  - The forest burns 1 < 5\n" in review.export("ris")
     with pytest.raises(BadInput, match="no document with text to review"):
-        reviews.begin("none", index, fields=["nothing"])
+        reviews.begin("none", index, ReviewSettings(fields=["nothing"]))
 
 
 def test_without_keys_other_machines_get_no_review(client: FlaskClient, filled: str) -> None:
@@ -270,7 +270,7 @@ def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEng
     engine.close()
     reviews = Reviews(many, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
     topic = "fire " + " ".join(f"word{n}" for n in range(2000))
-    assert int(reviews.begin("r", "docs", topic).next(1)[0]) % 10 == 0
+    assert int(reviews.begin("r", "docs", ReviewSettings(topic)).next(1)[0]) % 10 == 0
 
 
 def _by_keys(keys: str, *args: str) -> bytes:

@@ -237,14 +237,12 @@ class OpenSearchEngine(Engine):
         source: Any = True,
         vectors: str | None = None,
         headers: Headers = None,
-        query: Body | None = None,
-        seed: int = 7,
     ) -> SearchResult:
-        score: Body = {"random_score": {"seed": seed, "field": "_seq_no"}}
-        if query is not None:
-            score |= {"query": query, "boost_mode": "replace"}
-        body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
-        return self.search(index, {**body, **PLAIN}, vectors, headers)
+        return self.search(index, _sample_body({}, size, source, 7), vectors, headers)
+
+    def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
+        scoring = {"query": query, "boost_mode": "replace"}
+        return self.search(index, _sample_body(scoring, size, source, seed))
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         answer = call(self.client.get, index=index, id=id)
@@ -338,3 +336,10 @@ def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
 
 def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
     return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))
+
+
+def _sample_body(scoring: Body, size: int, source: Any, seed: int) -> Body:
+    """Return a search body for random documents. ``scoring`` contains further settings of the function score query."""
+    score = {"random_score": {"seed": seed, "field": "_seq_no"}, **scoring}
+    body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
+    return {**body, **PLAIN}
