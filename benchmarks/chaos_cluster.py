@@ -21,6 +21,7 @@ from served_reranker import ServiceProcess
 
 from resift import Model, load_model
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -133,7 +134,7 @@ def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes
         _create(cluster)
         for index, rows in ((INDEX, documents), (TWIN, documents), (LATER, later)):
             _write(cluster, index, rows)
-        Installer(engine, cluster.model, FIELDS, cluster.rerankers[0].url, NAME).install()
+        Installer(engine, Installation(NAME, cluster.model, tuple(FIELDS), cluster.rerankers[0].url)).install()
         if cluster.attach(INDEX).wait(120) != 0:
             raise RuntimeError(f"resift attach: {(folder / f'attach-{INDEX}.log').read_text()[-500:]}")
         # of texts that are made up vectors may be weighed 0, and then nothing is rewritten

@@ -25,6 +25,7 @@ from resift.cli.transcript import corpus_file, load_questions
 from resift.contracts.ubi import timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -103,7 +104,9 @@ def installed(url: str, name: str) -> Iterator[tuple[Flask, OpenSearchEngine]]:
         server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Silent)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        installer = Installer(engine, model, FIELDS, f"http://127.0.0.1:{server.server_port}", name)
+        installer = Installer(
+            engine, Installation(name, model, tuple(FIELDS), f"http://127.0.0.1:{server.server_port}")
+        )
         try:
             installer.install()
             for path, needed in (("events", "action_name"), ("queries", "query_id")):  # the indices, made as users' are

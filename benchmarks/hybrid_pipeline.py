@@ -34,7 +34,8 @@ from speed_timing import Spread, seconds
 from resift import Model, load_model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import Searches
 
@@ -110,7 +111,10 @@ def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
         cluster.request("PUT", f"/_search/pipeline/{name}", MIXED)
         undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{name}")
         for kind, address in (("ours", ours), ("empty", proxy)):
-            installer, own = Installer(engine, model, ["text"], address, f"{name}-{kind}"), f"{name}-{kind}-mixed"
+            installer, own = (
+                Installer(engine, Installation(f"{name}-{kind}", model, ("text",), address)),
+                f"{name}-{kind}-mixed",
+            )
             undone.callback(installer.uninstall)
             installer.install()
             cluster.request("PUT", f"/_search/pipeline/{own}", MIXED)

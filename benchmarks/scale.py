@@ -33,6 +33,7 @@ from speed_growth import Points, printed, read
 
 from resift import load_model
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -57,7 +58,7 @@ def target(nodes: int, heap: str) -> Iterator[Target]:
         reranker = ServiceProcess(folder, ",".join(urls), SESSIONS)
         undone.callback(reranker.kill)
         reranker.start()
-        Installer(engine, load_model(), FIELDS, reranker.url, "resift").install()
+        Installer(engine, Installation("resift", load_model(), tuple(FIELDS), reranker.url)).install()
         yield Target(folder, urls, engine, reranker)
 
 

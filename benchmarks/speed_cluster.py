@@ -27,6 +27,7 @@ from resift import Model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.query.dsl import VECTOR_FIELD
@@ -157,7 +158,7 @@ def set_up(
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
         ports = free_ports(2)
         reranker, proxy = (f"http://127.0.0.1:{port}" for port in ports)
-        installer = Installer(engine, model, FIELDS, reranker, name)
+        installer = Installer(engine, Installation(name, model, tuple(FIELDS), reranker))
         undone.callback(installer.uninstall)
         command = ["-m", "resift", "serve", "--workers", str(workers), "--model", str(model.save(folder / "model"))]
         environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}

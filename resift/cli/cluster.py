@@ -24,8 +24,8 @@ from resift.plugin.cluster.installation import NAME, PROVIDERS, SERVICE_URL
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from resift.plugin.operations.doctor import StatusRow
     from resift.plugin.operations.install import InstallPlan
+    from resift.plugin.operations.status_row import StatusRow
 
 ROLES = ("install", "attach", "vectors", "serve")
 _PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")

@@ -127,13 +127,13 @@ def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
 def _add_pipelines(engine: Engine, index: str) -> None:
     """Create the pipelines of a new index if Resift is installed for its model in the cluster."""
     from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import settle_pipelines
+    from resift.plugin.cluster.index_pipelines import update_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
         return
     try:
-        for line in settle_pipelines(Cluster(engine), index, replace=False):
+        for line in update_pipelines(Cluster(engine), index, replace=False):
             click.echo(line, err=True)
     except ResiftError as error:
         # A user who may write documents may lack the permission for pipelines. The documents are indexed anyway.

@@ -169,8 +169,9 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
         Kind of pipeline (``search`` or ``ingest``) → what was done.
     """
     from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline, uses_of
-    from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters, take_out
+    from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
+    from resift.plugin.cluster.pipeline_uses import uses_of
+    from resift.plugin.cluster.search_pipelines import pipeline_name, remove_processor, rewriters
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
@@ -178,7 +179,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     cluster, outcomes = Cluster(engine), {}
     try:
         pipelines = [("search", name) for name, rewriter in rewriters(cluster).items() if rewriter.index == index]
-        if ingest_pipelines(cluster).get(index):
+        if ingest_pipeline_owners(cluster).get(index):
             pipelines.append(("ingest", pipeline_name(index)))
         for kind, name in pipelines:
             use = next(iter(uses_of(cluster, {name}, f"{kind} pipeline")), None)
@@ -186,7 +187,7 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
                 outcomes[kind] = f"stays: {use.setting} of {use.kind} {use.name} names it"
                 continue
             if kind == "search":
-                take_out(cluster, name)
+                remove_processor(cluster, name)
             else:
                 remove_ingest_pipeline(cluster, index)
             outcomes[kind] = "removed"

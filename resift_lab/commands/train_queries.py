@@ -25,7 +25,7 @@ from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.attach_vectors import guessed_fields, sampled_sources
+from resift.plugin.operations.index_plan import guess_text_fields, sample_sources
 from resift.plugin.operations.install import open_cluster
 from resift.query.dsl import document_text
 from resift.vectors.packaged import load_vectors
@@ -189,7 +189,7 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         names = [name for name, kind in target.fields.items() if kind == "knn_vector"]
         message = f"index {index!r} has no knn_vector field {field!r}"
         raise BadInput(message, value=field, expected=", ".join(names) or "an index with vectors")
-    chosen = fields or guessed_fields(target, sampled_sources(engine, target))
+    chosen = fields or guess_text_fields(target, sample_sources(engine, target))
     if fields is None:
         click.echo(f"text fields: {', '.join(chosen)} (by some documents; --fields overrules)", err=True)
     sample = engine.sample(index, _SAMPLE, list(chosen), field)

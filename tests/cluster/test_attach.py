@@ -81,7 +81,10 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
     assert (planned["documents"], planned["to_encode"], planned["vector_field"]) == (COUNT, COUNT, "resift_vector_int8")
     told = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
     assert "+ resift_vector_int8: binary with doc values, 8 dimensions\n" in told
-    assert "  _source     has resift_vector_int8, 40 bytes a hit, in answers to GET, and to searches not" in told
+    assert (
+        "  _source     contains resift_vector_int8 (40 bytes per hit) in GET requests and in searches that bypass"
+        in told
+    )
     assert (shop.mapping(), shop.settings()) == before
 
 
@@ -104,7 +107,9 @@ def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
     (first,), (second,) = (targets(shop.cluster, shop.name) for _ in range(2))
     mine, theirs = first.entry(own[0], FIELDS), second.entry(other[0], FIELDS)
     first = first.begin(mine, own[0])
-    with pytest.raises(BadInput, match="have got into resift_vector_int8 of") as refused:
+    with pytest.raises(
+        BadInput, match=r"another process has written vectors of model .* to resift_vector_int8 of"
+    ) as refused:
         second.begin(theirs, other[0])
     assert refused.value.expected == "the same command again"
     theirs = replace(theirs, vector_field=f"resift_vector_int8_{other[0].hash[:8]}")
@@ -125,9 +130,9 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     run("attach", shop.name, opensearch_url, "--model", own[1])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
     planned = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
-    told = f"resift_vector_int8 has vectors already, of which _meta tells nothing any more: resift detach {shop.name}"
+    told = f"resift_vector_int8 already contains vectors, but _meta no longer describes them: resift detach {shop.name}"
     assert told in planned
-    assert "what attaching recorded in _meta is lost" in run("detach", shop.name, opensearch_url).output
+    assert "the record in _meta is lost" in run("detach", shop.name, opensearch_url).output
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
     # while the vectors are being written
     (target,) = targets(shop.cluster, shop.name)
@@ -146,7 +151,7 @@ def attach_as_before(index: Index, model: Model) -> None:
     (target,) = targets(index.cluster, index.name)
     entry = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
     floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
-    target = target.change_record(lambda record: record.begun(entry), floats)
+    target = target.change_record(lambda record: record.with_filling(entry), floats)
     fill(index.engine, model, entry, Stop(), lambda done: None)
     target.switch(entry)
 
@@ -171,7 +176,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     before = scores(shop, model)
     flags = ("--model", folder)
     told = run("attach", shop.name, opensearch_url, *flags, "--dry-run").stdout
-    assert "  replaced    then the vectors in resift_vector are taken out\n" in told
+    assert "  replaced    vectors in resift_vector are removed at the end\n" in told
     if is_interrupted:  # where the compact ones are there, and the others still are, too
         with monkeypatch.context() as patched:
             patched.setattr("resift.plugin.operations.attach_vectors.empty", lambda *_: sys.exit(9))
@@ -202,7 +207,7 @@ def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_repl
     try:
         for index in (shop, second):
             attach_as_before(index, own[0])
-        monkeypatch.setattr("resift.plugin.operations.attach_vectors._Attaching._settle", look)
+        monkeypatch.setattr("resift.plugin.operations.attach_vectors._IndexAttachment._update_pipelines", look)
         run("attach", both, opensearch_url, "--model", own[1])
     finally:
         second.close()

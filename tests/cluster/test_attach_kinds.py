@@ -28,8 +28,8 @@ __all__ = ["other", "own", "shop"]
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"settings": {"index.blocks.write": True}}, "index.blocks.write is set", "null"),
     ({"settings": {"index.blocks.read_only_allow_delete": True}}, "read_only_allow_delete is set", "free disk space"),
-    ({"mappings": {"_source": {"enabled": False}}}, "keeps no _source", "copy it"),
-    ({"mappings": {"_source": {"excludes": ["x"]}}}, "keeps only a part of _source", "the whole _source"),
+    ({"mappings": {"_source": {"enabled": False}}}, "stores no _source", "the original data"),
+    ({"mappings": {"_source": {"excludes": ["x"]}}}, "stores only a part of _source", "the whole _source"),
     ({"mappings": {"properties": {"n": {"type": "long"}}}}, "has no field title", "its text fields: none"),
 ]
 
@@ -91,14 +91,14 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
     for nothing in ("", f"{name},", " "):  # which the cluster takes for all of its indices
         assert f"index is {nothing!r}" in refused(nothing)
         assert f"index is {nothing!r}" in run("detach", nothing, opensearch_url, status=2).output
-    assert "--no-adapt with --model" in refused(name, "--no-adapt", "--model", own[1])
-    assert "--field v without --model" in refused(name, "--field", "v")
-    assert "'title' is text of None in index" in refused(name, "--field", "title", "--model", own[1])
+    assert "--no-adapt is used with --model" in refused(name, "--no-adapt", "--model", own[1])
+    assert "--field v is used without --model" in refused(name, "--field", "v")
+    assert "'title' is text with dimension None in index" in refused(name, "--field", "title", "--model", own[1])
     assert "has no field nope" in refused(name, "--fields", "nope", "--model", own[1])
     numbers = made({"mappings": {"properties": {**TEXTS, "price": {"type": "double"}, "sold": {"type": "date"}}}})
     told = refused(numbers, "--fields", "title,price,sold", "--model", own[1])
-    assert "where price is double, sold is date" in told
-    assert "was made by Resift" in _detached_own(cluster, own[0], opensearch_url)
+    assert "in these fields: price is double, sold is date" in told
+    assert "was created by Resift" in _detached_own(cluster, own[0], opensearch_url)
     Cluster(cluster).request("POST", f"/{name}/_close")
     assert "is closed" in refused(name)
 
@@ -110,7 +110,7 @@ def test_texts_that_are_only_kept_and_cannot_be_searched_are_no_texts_of_an_inde
     mapped = {"properties": {**TEXTS, "kept": {"type": "text", "index": False}}}
     name = made({"mappings": mapped}, [texts])
     told = run("attach", name, opensearch_url, "--fields", "title,kept", "--model", own[1], status=2).output
-    assert "where kept is not indexed" in told
+    assert "in these fields: kept is not indexed" in told
     assert "its text fields: text, title\n" in told
     planned = run("attach", name, opensearch_url, "--model", own[1], "--dry-run").stdout
     assert "  texts       title\n" in planned
@@ -244,7 +244,7 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
         assert all(one.vector is not None for one in cluster.scan(index, COMPACT_FIELD))
     Cluster(cluster).request("POST", f"/{stream}/_rollover")
     (new,) = set(cluster.resolve(stream)) - set(backing)
-    assert f"{new}: without vectors of ours, and left alone" in run("detach", stream, opensearch_url).output
+    assert f"{new}: has no vectors from Resift, and is not changed" in run("detach", stream, opensearch_url).output
     assert cluster.info(stream).model is None
     assert "is not attached" in run("detach", stream, opensearch_url, status=2).output
 
@@ -255,7 +255,7 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(
     monkeypatch.setattr(attaching, "load_vectors", lambda name: vectors)  # which take less time than the packaged ones
     monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)  # the shop is too small to judge
     planned = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--dry-run").stdout
-    assert f"learned from these documents first, for seconds or minutes, and saved in {shop.name}-model" in planned
+    assert f"learned from these documents in seconds or minutes, and saved in {shop.name}-model" in planned
     report = json.loads(run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json").stdout)
     learned = load_model(f"{shop.name}-model")
     assert (report["model"], learned.dim) == (learned.hash, 8)
@@ -264,7 +264,7 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(
     assert shop.engine.info(shop.name).model == learned.hash
     shutil.rmtree(f"{shop.name}-model")
     lost = run("attach", shop.name, opensearch_url, status=2).output
-    assert f"has vectors of model mean ({learned.hash}), which {shop.name}-model is not" in lost
+    assert f"has vectors of model mean ({learned.hash}), which is not the model in {shop.name}-model" in lost
 
 
 def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_are_no_others(
@@ -279,7 +279,7 @@ def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_
     flags = ["--model", own[1], "--fields", "text"]
     told = run("attach", name, opensearch_url, *flags, status=3).output
     assert "refused: 0: " in told
-    assert "searches stay as they were" in told
+    assert "searches are not changed" in told
     assert cluster.info(name).model is None
     rest.request("PUT", f"/{name}/_doc/small", {"text": "rain"}, refresh="true")
     report = json.loads(run("attach", name, opensearch_url, *flags, "--json", status=3).stdout)["indices"][0]

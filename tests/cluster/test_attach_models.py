@@ -19,8 +19,9 @@ from opensearch_fixture import reranker_host
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
-from resift.plugin.cluster.index_pipelines import pipelines_of, remove_ingest_pipeline
+from resift.plugin.cluster.index_pipelines import pipeline_kinds, remove_ingest_pipeline
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 from resift.query.dsl import document_text
@@ -52,7 +53,9 @@ def serve(engine: OpenSearchEngine, found: tuple[Model, str], host: str, store: 
     model, folder = found
     app = create_app(Config(store=str(store)), engine=engine, model=model)
     with listening(app, host) as url:
-        served = Served(model, folder, Installer(engine, model, ["text"], url, f"own-{uuid.uuid4().hex[:8]}"))
+        served = Served(
+            model, folder, Installer(engine, Installation(f"own-{uuid.uuid4().hex[:8]}", model, ("text",), url))
+        )
 
         @app.before_request
         def refuse() -> Response | None:
@@ -164,7 +167,7 @@ def test_a_model_is_changed_and_changed_back_under_searches(
         assert_right(shop, old.model, fields)
         assert_right(shop, new.model, fields, new.field)
         refused = run("detach", name, opensearch_url, "--model", new.folder, status=2).output
-        assert "is searched by the vectors of model" in refused
+        assert f"use the vectors of model {new.model.hash}" in refused
         run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")
         assert asked_model(shop) == old.model.hash
         run("detach", name, opensearch_url, "--model", new.model.hash)
@@ -230,7 +233,7 @@ def test_detaching_puts_settings_back_where_a_client_has_replaced_meta(
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {}})
     run("detach", shop.name, opensearch_url)
     assert shop.settings() == before
-    assert pipelines_of(shop.cluster, shop.name) == []
+    assert pipeline_kinds(shop.cluster, shop.name) == []
     remove_ingest_pipeline(shop.cluster, shop.name)  # as somebody would who detaches it at the same time
 
 
@@ -300,7 +303,10 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     # somebody else's of that name, in whose place none of ours is made
     cluster.request("PUT", f"/_ingest/pipeline/resift-{name}", {"processors": []})
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
-    assert f"there is no ingest pipeline to be the default: resift attach {name} --vectors --default-pipelines" in told
+    assert (
+        f"there is no ingest pipeline that could be the default: resift attach {name} --vectors --default-pipelines"
+        in told
+    )
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{name}"
     assert "index.final_pipeline" not in shop.settings()
     run("detach", name, opensearch_url)
@@ -319,7 +325,7 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
 def test_an_installation_stays_while_an_index_asks_it(
     cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
 ) -> None:
-    second = Installer(cluster, old.model, ["text"], old.installer.url, f"second-{uuid.uuid4().hex[:8]}")
+    second = Installer(cluster, Installation(f"second-{uuid.uuid4().hex[:8]}", old.model, ("text",), old.installer.url))
     second.install()
     try:
         run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")

@@ -23,10 +23,11 @@ from resift.cli.main import main
 from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.doctor import index_rows, status_rows
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.index_status import index_rows
 from resift.reranker import Config, create_app
 
 __all__ = ["own", "shop"]
@@ -62,7 +63,7 @@ def served(
         Config(store=str(tmp_path_factory.mktemp("served") / "sessions.db")), engine=cluster, model=packaged
     )
     with listening(app, reranker_host(request.config)) as url:
-        served = Served(app, Installer(cluster, packaged, ["text"], url, f"aa-{uuid.uuid4().hex[:8]}"))
+        served = Served(app, Installer(cluster, Installation(f"aa-{uuid.uuid4().hex[:8]}", packaged, ("text",), url)))
         served.installer.install()
         yield served
         served.installer.uninstall()
@@ -146,7 +147,7 @@ def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Serv
     assert contents(shop) == before
     # again: it changes nothing
     there = pipeline(shop, name)
-    assert "which has our processor already" in resift_command("attach", shop.name, opensearch_url).output
+    assert "which already has Resift's processor" in resift_command("attach", shop.name, opensearch_url).output
     assert (contents(shop), pipeline(shop, name)) == (before, there)
     resift_command("detach", shop.name, opensearch_url)
     assert (contents(shop), pipeline(shop, name)) == (before, None)
@@ -231,7 +232,7 @@ def test_a_pipeline_of_the_users_keeps_all_that_it_has(
     assert scores() == plain
     assert is_rewritten(shop, served, None)
     assert contents(shop) == before
-    assert "stays, without our processor" in resift_command("detach", shop.name, opensearch_url).output
+    assert "stays, without Resift's processor" in resift_command("detach", shop.name, opensearch_url).output
     assert (pipeline(shop, name), contents(shop)) == (exact, before)
 
 
@@ -266,7 +267,7 @@ def test_a_pipeline_that_others_use_is_copied(
             set_default(index, shared)
         before, exact, other = contents(shop), pipeline(shop, shared), contents(second)
         told = resift_command("attach", shop.name, opensearch_url).output
-        assert f"{own}, a copy of {shared}, which index {second.name} uses too" in told
+        assert f"{own}, a copy of {shared}, which is also used by index {second.name}" in told
         assert f"send search_pipeline={own}" in told
         assert pipeline(shop, shared) == exact
         now = pipeline(shop, own)
@@ -286,7 +287,7 @@ def test_a_pipeline_that_others_use_is_copied(
         shop.cluster.request("PUT", f"/_index_template/{shop.name}-t", template)
         made.append(f"/_index_template/{shop.name}-t")
         assert (
-            f"which index template {shop.name}-t uses too"
+            f"which is also used by index template {shop.name}-t"
             in resift_command("attach", shop.name, opensearch_url, "--dry-run").output
         )
         # all of them at once need no copy
@@ -331,7 +332,7 @@ def test_an_alias_a_pattern_and_a_data_stream(
     shop.cluster.request("POST", f"/{stream}/_rollover")
     resift_command("attach", stream, opensearch_url)
     told = resift_command("detach", ".ds-" + stream + "-000001", opensearch_url, status=2).output
-    assert f"resift detach {stream}, which it belongs to" in told
+    assert f"resift detach {stream}, to which the index belongs" in told
     resift_command("detach", stream, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
     # one that names the pipeline that we made: what it has made since belongs to the stream too
@@ -353,7 +354,7 @@ def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, ope
     resift_command("attach", alias, opensearch_url, "--default-pipelines")
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{alias}"
     told = resift_command("detach", shop.name, opensearch_url, status=2).output
-    assert f"resift detach {alias}, which it belongs to" in told
+    assert f"resift detach {alias}, to which the index belongs" in told
     # by itself it gets a pipeline of its own
     resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
@@ -405,7 +406,7 @@ def test_an_index_that_is_read_only(shop: Index, served: Served, opensearch_url:
         assert is_rewritten(shop, served, f"resift-{shop.name}")
         if block == "read_only":
             told = resift_command("attach", shop.name, opensearch_url, "--default-pipelines", status=2).output
-            assert "takes no other settings: index.blocks.read_only is set" in told
+            assert "cannot be changed: index.blocks.read_only is set" in told
         else:
             resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
         resift_command("detach", shop.name, opensearch_url)
@@ -427,7 +428,7 @@ def test_a_pipeline_that_was_edited_since_stays_without_ours(
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", edited)
     resift_command("attach", shop.name, opensearch_url)  # does not undo it
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher", "ml_inference", "filter_query"]
-    assert "stays, without our processor" in resift_command("detach", shop.name, opensearch_url).output
+    assert "stays, without Resift's processor" in resift_command("detach", shop.name, opensearch_url).output
     left = pipeline(shop, name)
     assert left == {**edited, "request_processors": [ENRICHER, FILTER]}
     assert "index.search.default_pipeline" not in shop.settings()
@@ -437,7 +438,7 @@ def test_a_pipeline_that_was_edited_since_stays_without_ours(
     # somebody else's of that name
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", {**left, "description": "mine"})
     told = resift_command("attach", shop.name, opensearch_url, status=2).output
-    assert f"--pipeline {name}, if that is the one" in told
+    assert f"--pipeline {name}, to add the processor to that pipeline" in told
     resift_command("attach", shop.name, opensearch_url, "--pipeline", name)
     resift_command("detach", shop.name, opensearch_url)
     assert pipeline(shop, name) == {**left, "description": "mine"}
@@ -479,7 +480,7 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
     (row,) = (row for row in status_rows(served.installer) if row.name == name)
     assert (row.kind, row.state) == ("search pipeline", "ok")
     # what install replaces, it replaces there too
-    model = shop.cluster.named("models", f"{served.installer.name}-rewrite")[0][0]
+    model = shop.cluster.ml_objects("models", f"{served.installer.name}-rewrite")[0][0]
     there = pipeline(shop, name)
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", json.loads(json.dumps(there).replace(model, "gone")))
     (row,) = (row for row in status_rows(served.installer) if row.name == name)
@@ -500,7 +501,7 @@ def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer:
     ml_inference = {
         "tag": installer.name,
         "function_name": "remote",
-        "model_id": index.cluster.named("models", f"{installer.name}-rewrite")[0][0],
+        "model_id": index.cluster.ml_objects("models", f"{installer.name}-rewrite")[0][0],
         "model_config": {"index": index.name, "model": own[0].hash},
         "input_map": [{"body": "$"}],
         "output_map": [{"body": "$.body"}],
@@ -527,7 +528,7 @@ def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
     assert row.state in ("other version 0.1.0", "changed")
     there = contents(shop)
     told = resift_command("attach", shop.name, opensearch_url).output
-    assert f"{shop.name} keeps those that it has, of mean ({own[0].hash})" in told
+    assert f"{shop.name} keeps its vectors of mean ({own[0].hash})" in told
     assert contents(shop) == there
     assert asked(shop, name)["index"] == shop.name
     for again in (False, True):
@@ -578,8 +579,8 @@ def test_what_is_for_vectors_alone_is_refused_by_name(
     shop: Index, opensearch_url: str, flags: list[str], here: Path
 ) -> None:
     told = resift_command("attach", shop.name, opensearch_url, *flags, status=2).output
-    assert f"{' '.join(flags)} without --vectors" in told
-    with pytest.raises(BadInput, match="--model resift-en without --vectors"):
+    assert f"{' '.join(flags)} is used without --vectors" in told
+    with pytest.raises(BadInput, match="--model resift-en is used without --vectors"):
         resift.attach(opensearch_url, shop.name, model="resift-en")
 
 

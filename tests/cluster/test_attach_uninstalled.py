@@ -47,7 +47,7 @@ POSTS = {
 @pytest.fixture(autouse=True)
 def bare(shop: Index, opensearch_url: str) -> None:
     """A cluster that others may have installed something in has to be another one."""
-    assert resift.install(opensearch_url).installer.cluster.named("models", "resift-rewrite") == []
+    assert resift.install(opensearch_url).installer.cluster.ml_objects("models", "resift-rewrite") == []
 
 
 def attach(index: str, url: str, answer: str, *flags: str) -> Result:
@@ -60,9 +60,9 @@ def test_nothing_is_done_that_is_not_agreed_to(shop: Index, opensearch_url: str,
     before = snapshot(shop.cluster), shop.settings(), shop.mapping()
     refused = attach(shop.name, opensearch_url, answer)
     assert refused.exit_code == 2
-    assert "install     first, for the reranker at http://127.0.0.1:8080" in refused.output
+    assert "install     first, for the service at http://127.0.0.1:8080" in refused.output
     assert "create remote model resift-rewrite" in refused.output
-    assert f"set {PRIVATE} from false to true: ML Commons calls no private address" in refused.output
+    assert f"set {PRIVATE} from false to true: by default, ML Commons refuses private addresses" in refused.output
     assert "not confirmed: nothing was changed" in refused.output
     assert (snapshot(shop.cluster), shop.settings(), shop.mapping()) == before
 
@@ -71,7 +71,7 @@ def test_what_is_agreed_to_is_installed_and_taken_back(shop: Index, opensearch_u
     before = snapshot(shop.cluster), shop.settings(), shop.mapping()
     done = attach(shop.name, opensearch_url, "y\n")
     assert done.exit_code == 0, done.output
-    assert "next: resift serve, where the nodes reach it as http://127.0.0.1:8080" in done.output
+    assert "next: start resift serve so that the nodes reach it at http://127.0.0.1:8080" in done.output
     assert "install     first" not in attach(shop.name, opensearch_url, "", "--dry-run").output
     resift.detach(opensearch_url, shop.name).run()
     resift.uninstall(opensearch_url).run()
@@ -93,18 +93,18 @@ def test_install_asks_before_it_changes_settings_of_the_cluster(shop: Index, ope
 
 def test_nothing_is_asked_or_written_where_settings_allow_what_is_needed(shop: Index, opensearch_url: str) -> None:
     cluster = shop.cluster
-    before = {name: cluster.persistent().get(name) for name in (PRIVATE, TRUSTED)}
+    before = {name: cluster.persistent_settings().get(name) for name in (PRIVATE, TRUSTED)}
     allowed = {PRIVATE: "true", TRUSTED: ["^https?://127\\.0\\.0\\.1:80.*$"]}
-    cluster.set(allowed)
+    cluster.update_settings(allowed)
     try:
         done = CliRunner().invoke(main, ["install", "--engine", opensearch_url])
         assert done.exit_code == 0, done.output
         assert "(cluster setting)" not in done.output
-        assert cluster.persistent().items() >= allowed.items()
+        assert cluster.persistent_settings().items() >= allowed.items()
         resift.uninstall(opensearch_url).run()
-        assert cluster.persistent().items() >= allowed.items()
+        assert cluster.persistent_settings().items() >= allowed.items()
     finally:
-        cluster.set(before)
+        cluster.update_settings(before)
 
 
 @pytest.fixture

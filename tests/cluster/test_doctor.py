@@ -59,9 +59,9 @@ def test_what_cannot_be_checked_or_is_under_way(rest: Cluster, hand_made: str, o
     meta = rest.request("GET", f"/{hand_made}/_mapping")[hand_made]["mappings"]["_meta"]
     record = IndexRecord.read(hand_made, meta)
     assert record.current is not None
-    begun = IndexRecord(hand_made).begun(record.current)
+    interrupted = IndexRecord(hand_made).with_filling(record.current)
     rest.request("PUT", f"/{hand_made}/_doc/new", PEACE, refresh="true")
-    rest.request("PUT", f"/{hand_made}/_mapping", {"_meta": begun.meta({})})
+    rest.request("PUT", f"/{hand_made}/_mapping", {"_meta": interrupted.to_meta({})})
     (found,) = examined(opensearch_url, hand_made)
     assert found[0].startswith("40 of 41 documents have a vector of ")
     assert found[0].endswith(": attaching was interrupted")

@@ -16,8 +16,9 @@ from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionRecord
 from resift.errors import IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipelines_of
+from resift.plugin.cluster.index_pipelines import pipeline_kinds
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_session_store
 
@@ -84,7 +85,7 @@ def test_the_pipelines_of_an_index_go_with_it(
     here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
 ) -> None:
     index, other, rest = f"{prefix}-docs", f"{prefix}-closed", Cluster(cluster)
-    installer = Installer(cluster, model, ["text"], "http://127.0.0.1:9", f"own-{prefix}")
+    installer = Installer(cluster, Installation(f"own-{prefix}", model, ("text",), "http://127.0.0.1:9"))
     for name in (index, other):
         cluster.create(name, ["title", "text"], model)
     installer.install()
@@ -93,11 +94,11 @@ def test_the_pipelines_of_an_index_go_with_it(
         dropped = drop(index, "--engine", opensearch_url, "--yes", status=0).stdout
         assert f"search pipeline resift-{index} removed\n" in dropped
         assert f"ingest pipeline resift-{index} stays: index.final_pipeline of index {other} names it" in dropped
-        assert pipelines_of(rest, index) == ["ingest"]
-        assert pipelines_of(rest, other) == ["search", "ingest"]
+        assert pipeline_kinds(rest, index) == ["ingest"]
+        assert pipeline_kinds(rest, other) == ["search", "ingest"]
         said = drop(other, "--engine", opensearch_url, "--yes", status=0).stdout
         assert all(f"{kind} pipeline resift-{other} removed" in said for kind in ("search", "ingest"))
-        assert pipelines_of(rest, other) == []
+        assert pipeline_kinds(rest, other) == []
         left = [one.name for one in installer.resources() if one.state() == "ok"]
         assert f"own-{prefix}-ingest" in left, "what is the installation's stays"
     finally:

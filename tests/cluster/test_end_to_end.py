@@ -21,9 +21,11 @@ from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.doctor import StatusRow, status_rows
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.status_row import StatusRow
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.version import __version__
@@ -115,7 +117,7 @@ def name() -> str:
 @pytest.fixture(scope="module")
 def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: str, key: str) -> Iterator[Installer]:
     """Everything installed, and removed at the end."""
-    installer = Installer(cluster, packaged, ["title", "text"], reranker, name, key)
+    installer = Installer(cluster, Installation(name, packaged, ("title", "text"), reranker), key)
     installer.install()
     yield installer
     installer.uninstall()
@@ -152,16 +154,16 @@ def test_status_sees_the_reranker(
     installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
 ) -> None:
     def row(installer: Installer) -> StatusRow:
-        return next(row for row in status_rows(installer) if row.kind == "reranker")
+        return next(row for row in status_rows(installer) if row.kind == "service")
 
     def seen(installer: Installer) -> str:
         return row(installer).state
 
     assert re.fullmatch(rf"{re.escape(__version__)}, \d+ ms", seen(installed))
-    other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
+    other = Installer(cluster, Installation(installed.name, build_model("mean", vectors), ("text",), installed.url))
     assert seen(other) == f"other model {installed.model.hash}"
-    assert f"resift serve --model DIR, that of mean ({other.model.hash}), or" in row(other).fix
-    assert seen(Installer(cluster, installed.model, ["text"], nowhere, "resift-x")) == "no answer here"
+    assert f"resift serve --model DIR with the installed model mean ({other.model.hash}), or" in row(other).fix
+    assert seen(Installer(cluster, Installation("resift-x", installed.model, ("text",), nowhere))) == "no answer here"
 
 
 def test_a_plain_client_gets_the_same_vectors_as_resift_index(
@@ -293,7 +295,7 @@ def test_a_reranker_that_is_away(
     index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer, nowhere: str
 ) -> None:
     name = f"resift-{uuid.uuid4().hex[:8]}"
-    away = Installer(cluster, packaged, ["title", "text"], nowhere, name)
+    away = Installer(cluster, Installation(name, packaged, ("title", "text"), nowhere))
     away.install()
     try:
         plain = search(cluster.client, index, None)

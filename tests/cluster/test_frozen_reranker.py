@@ -25,8 +25,9 @@ from service_app import post
 from resift import Model
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
-from resift.plugin.cluster.index_pipelines import settle_pipelines
+from resift.plugin.cluster.index_pipelines import update_pipelines
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
@@ -88,7 +89,7 @@ def installed(
     impatient, folder = OpenSearchEngine(opensearch_url, timeout=SECONDS), tmp_path_factory.mktemp("frozen")
     options = ("--engine", opensearch_url, "--workers", "2")
     with serving(folder, *options, RESIFT_STORE=str(folder / "sessions.db")) as server:
-        installer = Installer(cluster, packaged, ["title", "text"], f"http://{host}:{server.port}", name)
+        installer = Installer(cluster, Installation(name, packaged, ("title", "text"), f"http://{host}:{server.port}"))
         cluster.create(name, ["title", "text"], packaged)
         cluster.bulk(name, documents(packaged))
         cluster.refresh(name)
@@ -151,7 +152,7 @@ def test_with_all_frozen_writes_are_taken_without_vectors(
 
     cluster.create(name, ["title", "text"], packaged)
     try:
-        settle_pipelines(installed.installer.cluster, name)
+        update_pipelines(installed.installer.cluster, name)
         installed.client.indices.put_settings(index=name, body=settings)
         assert until(True, lambda: write("1", "2", "3") == set())
         with frozen(installed.processes()):

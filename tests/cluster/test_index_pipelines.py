@@ -16,8 +16,10 @@ from opensearch_fixture import reranker_host
 
 from resift import Model
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.doctor import StatusRow, status_rows
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.status_row import StatusRow
 from resift.reranker.api import as_text
 
 BIG = 2**63 - 1
@@ -96,7 +98,7 @@ def installed(
         cluster.client.index(index=name, id=f"odd-{n}", body=document)
     cluster.refresh(name)
     address = f"http://{reranker_host(request.config)}:{server.server_port}"
-    installer = Installer(cluster, packaged, ["title", "text"], address, name, "rsf_" + "k" * 43)
+    installer = Installer(cluster, Installation(name, packaged, ("title", "text"), address), "rsf_" + "k" * 43)
     installer.install()
     yield name
     installer.uninstall()
@@ -229,7 +231,7 @@ def test_status_says_where_searches_fail_open(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model, request: pytest.FixtureRequest
 ) -> None:
     address = f"http://{reranker_host(request.config)}:{rewriter.server_port}"
-    installer = Installer(cluster, packaged, ["title", "text"], address, installed)
+    installer = Installer(cluster, Installation(installed, packaged, ("title", "text"), address))
 
     def row() -> StatusRow:
         return next(

@@ -11,10 +11,11 @@ from cluster_snapshot import snapshot
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
-from resift.plugin.cluster import resources
+from resift.plugin.cluster import remote_model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import REMOTE
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import REMOTE
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
@@ -22,7 +23,7 @@ from resift.plugin.operations.doctor import status_rows
 
 def own_states(installer: Installer) -> set[str]:
     """The states of everything that an installation makes or sets; the reranker is away, so that searches fail open."""
-    rows = [row for row in status_rows(installer) if row.kind not in ("reranker", "connector")]
+    rows = [row for row in status_rows(installer) if row.kind not in ("service", "connector")]
     return {"ok" if row.state == "fails open" else row.state for row in rows}
 
 
@@ -43,7 +44,7 @@ def test_connectors_that_have_to_stay_go_with_the_last_model(
     """As OpenSearch 2 may take the models of another connector for users of this one."""
     rest, deleted, send = Cluster(cluster), set[str](), Cluster.request
     before = snapshot(rest)
-    installer = Installer(cluster, packaged, ["text"], nowhere, f"resift-{uuid.uuid4().hex[:8]}")
+    installer = Installer(cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), nowhere))
     installer.install()
 
     def request(self: Cluster, method: str, path: str, *args: Any, **options: Any) -> Any:
@@ -54,7 +55,7 @@ def test_connectors_that_have_to_stay_go_with_the_last_model(
         return send(self, method, path, *args, **options)
 
     monkeypatch.setattr(Cluster, "request", request)
-    monkeypatch.setattr("resift.plugin.cluster.resources._FORGOTTEN_SECONDS", 0)
+    monkeypatch.setattr("resift.plugin.cluster.remote_model._FORGET_SECONDS", 0)
     installer.uninstall()
     assert snapshot(rest) == before
 
@@ -65,7 +66,7 @@ def test_install_status_uninstall_leaves_nothing(
     name = f"resift-{uuid.uuid4().hex[:8]}"
     rest = Cluster(cluster)
     before = snapshot(rest)
-    installer = Installer(cluster, packaged, ["text"], nowhere, name)
+    installer = Installer(cluster, Installation(name, packaged, ("text",), nowhere))
     planned = installer.install(dry_run=True)
     assert snapshot(rest) == before
     assert {row.state for row in status_rows(installer) if row.name.startswith(name)} == {"missing"}
@@ -80,14 +81,14 @@ def test_install_status_uninstall_leaves_nothing(
     for kind, own in (("ingest", ["ingest"]), ("search", ["hybrid", "rerank"])):
         assert {*(f"{name}-{one}" for one in own), *of_indices} <= {*during[kind]} - {*before[kind]}
 
-    other = Installer(cluster, build_model("boew:4", vectors), ["text"], nowhere, name)
+    other = Installer(cluster, Installation(name, build_model("boew:4", vectors), ("text",), nowhere))
     assert f"other model {packaged.hash}" in {row.state for row in status_rows(other)}
     assert all(
         row.fix == "resift install"
         for row in status_rows(other)
         if row.state.startswith("other model") and row.kind != "index"
     )
-    moved = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18081", name)
+    moved = Installer(cluster, Installation(name, packaged, ("text",), "http://127.0.0.1:18081"))
     assert {row.state for row in status_rows(moved) if row.kind == "remote model"} == {"changed"}
     rest.request("DELETE", f"/_search/pipeline/{name}-hybrid")
     assert [row.name for row in status_rows(installer) if row.state == "missing"] == [f"{name}-hybrid"]
@@ -103,37 +104,39 @@ def test_install_status_uninstall_leaves_nothing(
 
 def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
-    was = rest.persistent().get(TRUSTED)
-    rest.set({TRUSTED: ["^https://own\\.example/.*$"]})
-    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18082", name)
+    was = rest.persistent_settings().get(TRUSTED)
+    rest.update_settings({TRUSTED: ["^https://own\\.example/.*$"]})
+    installer = Installer(cluster, Installation(name, packaged, ("text",), "http://127.0.0.1:18082"))
     installer.install()
-    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^http://127\\.0\\.0\\.1:18082/.*$"]
-    rest.set({TRUSTED: [*rest.settings()[TRUSTED], "^https://later\\.example/.*$"]})
+    assert rest.effective_settings()[TRUSTED] == ["^https://own\\.example/.*$", "^http://127\\.0\\.0\\.1:18082/.*$"]
+    rest.update_settings({TRUSTED: [*rest.effective_settings()[TRUSTED], "^https://later\\.example/.*$"]})
     installer.uninstall()
-    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^https://later\\.example/.*$"]
-    rest.set({TRUSTED: was})
+    assert rest.effective_settings()[TRUSTED] == ["^https://own\\.example/.*$", "^https://later\\.example/.*$"]
+    rest.update_settings({TRUSTED: was})
 
 
 def test_settings_stay_until_the_last_installation_goes(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, url = Cluster(cluster), "http://127.0.0.1:18084"
-    before = rest.persistent()
-    first, second = (Installer(cluster, packaged, ["text"], url, f"resift-{uuid.uuid4().hex[:8]}") for _ in range(2))
+    before = rest.persistent_settings()
+    first, second = (
+        Installer(cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), url)) for _ in range(2)
+    )
     first.install()
     second.install()
-    during = rest.persistent()
+    during = rest.persistent_settings()
     assert any("leave the cluster's settings" in step for step in first.uninstall())
-    assert rest.persistent() == during
+    assert rest.persistent_settings() == during
     assert own_states(second) == {"ok"}
     second.uninstall()
-    assert rest.persistent() == before
+    assert rest.persistent_settings() == before
 
 
 def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
     path = f"/_ingest/pipeline/{name}-ingest"
     rest.request("PUT", path, {"description": "mine", "processors": []})
-    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18083", name)
-    with pytest.raises(EngineError, match="is not Resift's"):
+    installer = Installer(cluster, Installation(name, packaged, ("text",), "http://127.0.0.1:18083"))
+    with pytest.raises(EngineError, match="was not created by Resift"):
         installer.install()
     assert "foreign" in {row.state for row in status_rows(installer)}
     installer.uninstall()
@@ -144,18 +147,22 @@ def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Mod
 def test_a_model_that_a_cluster_did_not_deploy_at_first_is_deployed_once_more(
     cluster: OpenSearchEngine, packaged: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:9", f"resift-{uuid.uuid4().hex[:8]}")
+    installer = Installer(
+        cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), "http://127.0.0.1:9")
+    )
     request = installer.cluster.request
 
     def without_deploying(method: str, path: str, body: Any = None, **params: Any) -> Any:
         return request(method, path, body, **{name: value for name, value in params.items() if name != "deploy"})
 
     monkeypatch.setattr(installer.cluster, "request", without_deploying)
-    monkeypatch.setattr(resources, "_STUCK_SECONDS", 0.2)
+    monkeypatch.setattr(remote_model, "_STUCK_SECONDS", 0.2)
     installer.install()
     try:
         assert own_states(installer) == {"ok"}
-        models = [id for which in REMOTE for id, _ in installer.cluster.named("models", f"{installer.name}-{which}")]
+        models = [
+            id for which in REMOTE for id, _ in installer.cluster.ml_objects("models", f"{installer.name}-{which}")
+        ]
         states = [request("GET", f"/_plugins/_ml/models/{id}")["model_state"] for id in models]
         assert states == ["DEPLOYED"] * len(REMOTE)
     finally:

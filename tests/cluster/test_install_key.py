@@ -16,6 +16,7 @@ from resift.cli.main import main
 from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 
@@ -27,7 +28,7 @@ def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) 
     name, rest = f"resift-{uuid.uuid4().hex[:8]}", Cluster(cluster)
 
     def installer(key: str | None = None, url: str = URL) -> Installer:
-        return Installer(cluster, packaged, ["text"], url, name, key)
+        return Installer(cluster, Installation(name, packaged, ("text",), url), key)
 
     def states(installer: Installer) -> set[str]:
         return {row.state for row in status_rows(installer) if row.kind == "remote model"}
@@ -41,7 +42,7 @@ def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) 
         assert not known & {"no key", "other key", "changed"}
         assert installer(KEY).install() == installer().install() == []
         assert states(installer(OTHER)) == {"other key"}
-        with pytest.raises(BadInput, match="carries an API key") as caught:
+        with pytest.raises(BadInput, match="contains an API key") as caught:
             installer(url=f"{URL}2").install()
         assert "--key" in str(caught.value.expected)
         assert installer(KEY).install() == []
@@ -66,7 +67,7 @@ def test_whose_refusal_it_is_is_told_where_the_reranker_knows_another_key(
             (KEY, "this API key is unknown (401)"),
             (made.stdout.strip(), "API key 'page' does not have the scope 'embed' (403)"),
         ):
-            installer = Installer(cluster, packaged, ["text"], url, name, key)
+            installer = Installer(cluster, Installation(name, packaged, ("text",), url), key)
             installer.install()
             try:
                 (row,) = [row for row in status_rows(installer) if row.kind == "connector"]

@@ -19,10 +19,11 @@ from resift.cli.main import main
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import installations
-from resift.plugin.cluster.resources import LAZY
+from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.remote_model import LAZY
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.doctor import StatusRow, status_rows
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.status_row import StatusRow
 
 URL = "http://127.0.0.1:18090"
 
@@ -36,7 +37,7 @@ def rest(cluster: OpenSearchEngine) -> Cluster:
 @pytest.fixture(scope="module")
 def installed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[Installer]:
     """An installation for the packaged model, whose reranker is away."""
-    installer = Installer(cluster, packaged, ["text"], URL, f"resift-{uuid.uuid4().hex[:8]}")
+    installer = Installer(cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), URL))
     installer.install()
     yield installer
     installer.uninstall()
@@ -61,7 +62,7 @@ def test_flags_are_remembered_and_overruled(
 
     def own(status: str) -> set[str]:
         # no reranker runs
-        others = ("reranker", "cluster", "clock", "connector")
+        others = ("service", "cluster", "clock", "connector")
         return {part["state"] for part in json.loads(status)["parts"] if part["kind"] not in others}
 
     resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--service", URL)
@@ -70,7 +71,7 @@ def test_flags_are_remembered_and_overruled(
         assert resift("install", "--name", name) == "nothing to do\n"
         assert own(resift("doctor", "--name", name, "--json", status=3)) == {"ok"}
         changed = resift("install", "--name", name, "--service", "http://127.0.0.1:18091")
-        assert f"change the reranker's address from {URL} to http://127.0.0.1:18091" in changed
+        assert f"change the service's address from {URL} to http://127.0.0.1:18091" in changed
         assert "fields" not in changed
         assert resift("install", "--name", name) == "nothing to do\n"
         found = installations(rest)[name]
@@ -85,7 +86,7 @@ def test_flags_are_remembered_and_overruled(
 
 
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
-    id = rest.named("models", f"{installed.name}-embed")[0][0]
+    id = rest.ml_objects("models", f"{installed.name}-embed")[0][0]
     rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
     state = {row.name: row for row in status_rows(installed)}[f"{installed.name}-embed"]
     assert (state.state, state.in_order) == (LAZY, True)
@@ -144,7 +145,7 @@ def test_uninstall_refuses_while_something_names_a_pipeline(
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://h", "http://anna:secret@h:1", "http://"])
 def test_the_rerankers_address_is_checked(cluster: OpenSearchEngine, model: Model, url: str) -> None:
     with pytest.raises(BadInput) as caught:
-        Installer(cluster, model, ["text"], url)
+        Installer(cluster, Installation("resift", model, ("text",), url))
     assert "secret" not in f"{caught.value} {caught.value.to_dict()}"
 
 
@@ -192,7 +193,7 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
         return result.output
 
     own = f"resift-{fresh}"
-    assert f"search pipeline {own} made" in index(fresh)
+    assert f"search pipeline {own} created" in index(fresh)
     assert (row := pipeline_row(installed, fresh)) is not None
     assert row.state == "fails open"  # the reranker is away
     rest.request("DELETE", f"/_search/pipeline/{own}")
@@ -207,11 +208,13 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
 def test_an_install_that_is_refused_leaves_the_settings_of_the_cluster(
     cluster: OpenSearchEngine, rest: Cluster, installed: Installer
 ) -> None:
-    before = rest.persistent()
-    another = Installer(cluster, installed.model, ["text"], "http://127.0.0.1:18091", f"{installed.name}-b")
+    before = rest.persistent_settings()
+    another = Installer(
+        cluster, Installation(f"{installed.name}-b", installed.model, ("text",), "http://127.0.0.1:18091")
+    )
     with pytest.raises(EngineError, match="index template"):  # whose pattern the first one's covers
         another.install()
-    assert rest.persistent() == before
+    assert rest.persistent_settings() == before
     another.uninstall()
 
 
@@ -232,7 +235,7 @@ def test_a_pipeline_outlives_its_index_and_says_so(
     assert (row := pipeline_row(installed, fresh)) is not None
     assert (row.state, row.fix) == (f"no index {fresh}", f"resift detach {fresh}")
     (left,) = (row for row in status_rows(installed) if (row.kind, row.name) == ("ingest pipeline", own))
-    assert left.state == f"no index {fresh} of this model"
+    assert left.state == f"no index {fresh} with vectors of this model"
     assert left.fix == f"DELETE /_ingest/pipeline/{own}, once no setting names it"
     assert not any(own in step for step in installed.install())
     assert f"remove search pipeline {own}" in installed.uninstall(dry_run=True)
@@ -252,7 +255,7 @@ def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
         rest.request("PUT", path, body)
         assert (row := pipeline_row(installed, fresh)) is not None
         assert row.state == "foreign"
-        with pytest.raises(EngineError, match="is not Resift's"):
+        with pytest.raises(EngineError, match="was not created by Resift"):
             installed.install()
     ours["request_processors"][0]["ml_inference"]["ignore_failure"] = False
     rest.request("PUT", path, ours)
@@ -270,7 +273,7 @@ def test_an_index_with_the_name_of_another_pipeline_has_none(
     command = ["index", "docs.jsonl", "--index", index, "--engine", opensearch_url]
     try:
         said = CliRunner().invoke(main, command)
-        assert (said.exit_code, f"index {index!r} can have no pipeline" in said.output) == (0, True)
+        assert (said.exit_code, f"index {index!r} cannot have a pipeline" in said.output) == (0, True)
         assert not any(index in step for step in installed.install())
     finally:
         cluster.drop_if_exists(index)

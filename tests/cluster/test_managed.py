@@ -37,10 +37,10 @@ def resift(*arguments: str) -> Result:
 def trusting(cluster: OpenSearchEngine) -> Iterator[Cluster]:
     """The node behind the front, with the settings that Amazon has preset: customers' endpoints are called."""
     rest = Cluster(cluster)
-    before = {name: rest.persistent().get(name) for name in (PRIVATE, TRUSTED)}
-    rest.set({PRIVATE: "true", TRUSTED: ["^http://127\\.0\\.0\\.1:.*$"]})
+    before = {name: rest.persistent_settings().get(name) for name in (PRIVATE, TRUSTED)}
+    rest.update_settings({PRIVATE: "true", TRUSTED: ["^http://127\\.0\\.0\\.1:.*$"]})
     yield rest
-    rest.set(before)
+    rest.update_settings(before)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         assert "resift install --managed aws" in refused.stderr
         assert "resift install --managed aws" in resift("attach", index, "--yes").stderr
         plain = resift("install", "--name", name, *managed)
-        assert "only call HTTPS" in plain.stderr
+        assert "call only HTTPS" in plain.stderr
 
         installed = resift("install", "--name", name, *managed, "--service", endpoint.url)
         assert installed.exit_code == 0, installed.output
@@ -117,7 +117,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         checked = resift("doctor", "--json", "--name", name)
         parts = json.loads(checked.stdout)["parts"]
         assert [part for part in parts if part["fix"] and part["kind"] != "index"] == []
-        asked = {"cluster": domain.url, "reranker": endpoint.url, "connector": endpoint.url}
+        asked = {"cluster": domain.url, "service": endpoint.url, "connector": endpoint.url}
         assert {part["kind"]: part["name"] for part in parts if part["kind"] in asked} == asked
     finally:
         assert resift("detach", index, "--yes").exit_code == 0
@@ -152,9 +152,9 @@ def test_the_front_refuses_what_such_domains_refuse(fronts: tuple[ManagedDomain,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--managed", "aws"], "--key is needed"),
-        (["--managed", "aws", "--key", KEY], "--key is needed"),
-        (["--managed", "aws", "--key", ARN], "--role is needed"),
+        (["--managed", "aws"], "--key must be the ARN"),
+        (["--managed", "aws", "--key", KEY], "--key must be the ARN"),
+        (["--managed", "aws", "--key", ARN], "--role must be the ARN"),
         (["--managed", "aws", "--key", ARN, "--role", "arn:aws:iam::1:user/anna"], "user/anna is not the ARN"),
         (["--managed", "azure"], "is not one of 'aws', 'other'"),
     ],

@@ -56,7 +56,7 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
     assert (verified.checked, verified.stale, verified.repaired, verified.in_order) == (COUNT, 1, 1, True)
     shop.write([1])
 
-    assert "resift_vector_int8 out of" in str(resift.detach(opensearch_url, shop.name))
+    assert "resift_vector_int8 removed from" in str(resift.detach(opensearch_url, shop.name))
     detached = resift.detach(opensearch_url, shop.name).run()
     assert (detached.in_order, contents(shop)) == (True, before)
     with pytest.raises(BadInput, match="is not attached"):
@@ -130,7 +130,7 @@ def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
     with redirect_stdout(StringIO()) as output:
         exec(code.replace("doctor(", "doctor(name='never', url="), {"resift": resift})
     assert f"encoding {shop.name} {COUNT} {COUNT}\n" in output.getvalue()
-    assert output.getvalue().splitlines()[-2].endswith(f"detached, {COUNT} documents without their vectors again")
+    assert output.getvalue().splitlines()[-2].endswith(f"detached; vectors were removed from {COUNT} documents")
 
 
 def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:

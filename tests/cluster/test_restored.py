@@ -14,7 +14,9 @@ from test_attach_models import QUERY, Served, old
 
 from resift.cli.main import main
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.doctor import StatusRow, index_rows, status_rows
+from resift.plugin.operations.doctor import status_rows
+from resift.plugin.operations.index_status import index_rows
+from resift.plugin.operations.status_row import StatusRow
 from resift.query.dsl import COMPACT_FIELD
 from resift.rewriting.similarity import similarity_clause
 
@@ -85,7 +87,7 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     assert standing(shop, twin)[1] == ""
     shop.engine.drop(shop.name)
     left = rows(old, pipeline)
-    assert left["ingest pipeline"].state == f"no index {shop.name} of this model"
+    assert left["ingest pipeline"].state == f"no index {shop.name} with vectors of this model"
     assert left["ingest pipeline"].fix == f"DELETE /_ingest/pipeline/{pipeline}, once no setting names it"
     assert left["search pipeline"].state == f"no index {shop.name}"
     assert left["search pipeline"].fix == f"resift detach {shop.name}"

@@ -24,6 +24,7 @@ from resift.cli.cluster import ROLES, role
 from resift.cli.main import main
 from resift.errors import EngineError
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.install import Guard
 from resift.reranker import Config, create_app
@@ -61,7 +62,11 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
     told += [run("doctor", *to), run("doctor", "--engine", node.as_user(user), "--name", "resift")]
     engine = OpenSearchEngine(node.as_user(user))
     try:
-        Guard(Installer(engine, PACKAGED[0], ["text"], "http://127.0.0.1:18081").cluster, "rights", "").switch(False)
+        Guard(
+            Installer(engine, Installation("resift", PACKAGED[0], ("text",), "http://127.0.0.1:18081")).cluster,
+            "rights",
+            "",
+        ).switch(False)
     except EngineError as error:
         told.append(error.message)
     finally:
@@ -142,7 +147,7 @@ def prepared(secured_node: SecuredNode, packaged: Model) -> Iterator[None]:
         patched.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
         engine = OpenSearchEngine(node.as_user(EVERYTHING), timeout=60)
         engine.create("mine-served", ["text"], packaged)
-        installer = Installer(engine, packaged, ["text"], "http://127.0.0.1:18080")
+        installer = Installer(engine, Installation("resift", packaged, ("text",), "http://127.0.0.1:18080"))
         installer.install()
     node.ask("PUT", "/mine-served/_doc/0?refresh=true", {"text": "fire in the bush"})
     yield

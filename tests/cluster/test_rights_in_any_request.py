@@ -25,7 +25,8 @@ from resift import Model
 from resift.cli.cluster import role
 from resift.cli.main import main
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -145,7 +146,9 @@ def secured(secured_node: SecuredNode, packaged: Model, tmp_path_factory: pytest
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         engine = OpenSearchEngine(node.as_user("installer"), timeout=60)
-        installer = Installer(engine, packaged, ["text"], f"http://127.0.0.1:{server.server_port}", "own")
+        installer = Installer(
+            engine, Installation("own", packaged, ("text",), f"http://127.0.0.1:{server.server_port}")
+        )
         try:
             installer.install()
             made = Secured(node, app, packaged, RemoteModel(installer.cluster, "query", installer.values).model_id)

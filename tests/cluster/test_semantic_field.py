@@ -16,6 +16,7 @@ from service_app import post
 from resift import Model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import Installation
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -41,7 +42,7 @@ def app(
     config = Config(store=str(tmp_path_factory.mktemp("semantic") / "sessions.db"))
     app = create_app(config, engine=cluster, model=packaged)
     with listening(app, reranker_host(request.config)) as url:
-        installer = Installer(cluster, packaged, ["text"], url, f"se-{uuid.uuid4().hex[:8]}")
+        installer = Installer(cluster, Installation(f"se-{uuid.uuid4().hex[:8]}", packaged, ("text",), url))
         installer.install()
         engine = Cluster(cluster)
         id, connector = _registered(engine, url, packaged.dim)

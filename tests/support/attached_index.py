@@ -19,7 +19,7 @@ from resift.cli.main import main
 from resift.encoders.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import remove_ingest_pipeline
-from resift.plugin.cluster.search_pipelines import rewriters, take_out
+from resift.plugin.cluster.search_pipelines import remove_processor, rewriters
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import COMPACT_FIELD, document_text
 
@@ -198,5 +198,5 @@ def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove the ingest pipeline of an index that Resift made, and our processor from its search pipelines."""
     for name, one in rewriters(cluster).items():
         if one.index == index:
-            take_out(cluster, name)
+            remove_processor(cluster, name)
     remove_ingest_pipeline(cluster, index)

@@ -21,7 +21,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
 
     state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]
     return {
-        "settings": cluster.persistent(),
+        "settings": cluster.persistent_settings(),
         "scripts": sorted(state.get("stored_scripts", {})),
         "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
         "ingest": sorted(cluster.find("/_ingest/pipeline") or {}),

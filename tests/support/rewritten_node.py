@@ -21,7 +21,8 @@ from werkzeug.serving import make_server
 from resift import Model
 from resift.contracts.documents import Document
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.cluster.installation import Installation
+from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.reranker import Config, create_app
@@ -119,7 +120,7 @@ def rewritten_node(
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     _create(cluster, model, index, other)
-    installer = Installer(cluster, model, FIELDS, f"http://{host}:{server.server_port}", name)
+    installer = Installer(cluster, Installation(name, model, tuple(FIELDS), f"http://{host}:{server.server_port}"))
     try:
         installer.install()
         query_model = RemoteModel(installer.cluster, "query", installer.values).model_id

@@ -1,1 +1,1 @@
-"""What Resift installs in a cluster: resources and settings, made, checked and removed."""
+"""Everything that Resift installs in a cluster: resources, cluster settings, and changes to indices and pipelines."""

@@ -1,6 +1,6 @@
-"""An index that exists, and what attaching changes of it: its mapping, its settings, and what it records about itself.
+"""An existing index, and the changes that attaching makes to its mapping, its settings and its record.
 
-Everything is recorded in the index before it is changed, so that detaching needs nothing but the index.
+Every change is recorded in the index before it is made, so that detaching needs nothing but the index.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import ingest_pipelines
+from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
@@ -22,14 +22,22 @@ from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_co
 
 TEXTS = ("text", "match_only_text")
 FINAL = "index.final_pipeline"
-_FLOOD = "read_only_allow_delete"  # set by OpenSearch where a disk is full
+_FLOOD = "read_only_allow_delete"  # the block that OpenSearch sets if a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
-_HASH_DIGITS = 8  # of a model's hash in the name of its field
+_HASH_DIGITS = 8  # number of digits of a model's hash in the name of its vector field
 
 
 @dataclass(frozen=True)
 class Target:
-    """An index as it is: its ``mapping``, its ``settings`` by their flat names, and how many documents it has."""
+    """An existing index.
+
+    Attributes:
+        cluster: The cluster.
+        name: Name of the index.
+        mapping: Mapping of the index.
+        settings: Flat settings of the index.
+        documents: Number of documents.
+    """
 
     cluster: Cluster
     name: str
@@ -39,168 +47,228 @@ class Target:
 
     @cached_property
     def record(self) -> IndexRecord:
-        """What the index records about itself."""
+        """The record in the index."""
         return IndexRecord.read(self.name, self.mapping.get("_meta", {}))
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """The type of each field of the mapping by its name, inner ones of objects and nested ones with dots."""
+        """The types of all fields of the mapping, by name. Names of inner fields contain dots."""
         return dict(_fields(self.mapping.get("properties", {})))
 
     @property
     def text_fields(self) -> list[str]:
-        """The names of the fields that are analysed texts, in which words can be looked for."""
+        """The names of the text fields that can be searched."""
         texts = (name for name, kind in self.fields.items() if kind in TEXTS and not is_ours(name))
-        return [name for name in texts if not self.is_only_kept(name)]
+        return [name for name in texts if not self.is_stored_only(name)]
 
-    def is_only_kept(self, name: str) -> bool:
-        """Whether a text is in the documents and not in the index (``index: false``), so that searching it fails."""
+    def is_stored_only(self, name: str) -> bool:
+        """Return whether a text field is not indexed (``index: false``), so that OpenSearch refuses searches in it."""
         field = _mapped(self.mapping, name)
         return field.get("type") in TEXTS and not field.get("index", True)
 
     @property
     def has_graph(self) -> bool:
-        """Whether vectors of this index get a graph, which k-NN searches of a whole index need."""
+        """Whether ``knn_vector`` fields of the index get an HNSW index, which k-NN over a whole index needs."""
         return self.settings.get("index.knn") == "true"
 
     @property
     def path(self) -> str:
-        """The index's path in requests."""
+        """The path of the index in requests."""
         return f"/{quote(self.name, safe='')}"
 
     def entry(
-        self, model: ModelDescription, fields: Sequence[str], own: str | None = None, graph: bool = False
+        self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, graph: bool = False
     ) -> IndexInfo:
-        """The record of the vectors of ``model``: the one that there is, or a new one with these text ``fields``.
+        """Return the record of a model's vectors: the existing one, or a new one.
 
-        ``own`` names a field of the index's own that has them already. Vectors with a ``graph`` and compact ones
-        replace each other. Raises BadInput where the index has those of ``model`` in another field or of other texts,
-        where ``own`` is no such field, and for a graph where ``index.knn`` is not set.
+        Compact vectors and vectors with an HNSW index replace each other.
+
+        Args:
+            model: The model.
+            fields: Text fields to encode. Empty if the index already has vectors of the model.
+            own_field: A field of the index's own that already contains the model's vectors.
+            graph: Whether the vectors need an HNSW index.
+
+        Raises:
+            BadInput: If the index has vectors of the model in another field or of other text fields, if ``own_field``
+                cannot contain the model's vectors, or if ``graph`` is True and ``index.knn`` is not set.
         """
-        found = self.known(model, graph)
-        if own is not None:
-            self._check_own(own, model)
+        existing = self.find_entry(model, graph)
+        if own_field is not None:
+            self._check_own_field(own_field, model)
         if graph and not self.has_graph:
-            message = f"index {self.name!r} can have no graph: index.knn is not set, which is final"
+            message = f"index {self.name!r} cannot have an HNSW index: index.knn is not set, and cannot be changed"
             expected = "no --graph, or a new index with index.knn and the same documents (docs/graph.md)"
             raise BadInput(message, value=self.name, expected=expected)
-        if found is None:
-            made = IndexInfo.from_model(model, fields, self.name, own or self._free_field(model, graph))
-            return replace(made, has_hnsw=graph or (own is not None and self.has_graph))
-        if own not in (None, found.vector_field):
-            message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
-            raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")
-        if fields and list(fields) != list(found.fields):
-            message = f"the vectors of this model in index {self.name!r} are of the fields {','.join(found.fields)}"
+        if existing is None:
+            new = IndexInfo.from_model(model, fields, self.name, own_field or self._free_field(model, graph))
+            return replace(new, has_hnsw=graph or (own_field is not None and self.has_graph))
+        if own_field not in (None, existing.vector_field):
+            message = f"index {self.name!r} has vectors of this model in {existing.vector_field!r}"
+            raise BadInput(message, value=own_field, expected=f"that field, or resift detach {self.name} first")
+        if fields and list(fields) != list(existing.fields):
+            text_fields = ",".join(existing.fields)
+            message = f"index {self.name!r} has vectors of this model for the fields {text_fields}"
             raise BadInput(message, value=list(fields), expected=f"no --fields, or resift detach {self.name} first")
-        return found
+        return existing
 
-    def known(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
-        """What the index records of the vectors of ``model``, unless attaching is to replace them."""
-        for one in self.record.known:
-            is_own = not (is_ours(one.vector_field) and self.record.is_attached(one))
-            if one.model == model.hash and (is_own or is_compact(one.vector_field) != graph):
-                return one
+    def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
+        """Return the record of a model's vectors, or None if there is none, or if attaching must replace them.
+
+        Args:
+            model: The model.
+            graph: Whether the vectors need an HNSW index.
+        """
+        for entry in self.record.known:
+            if entry.model != model.hash:
+                continue
+            # Only vectors in a field that attaching has added can be replaced.
+            is_replaceable = is_ours(entry.vector_field) and self.record.is_attached(entry)
+            if not is_replaceable or is_compact(entry.vector_field) != graph:
+                return entry
         return None
 
-    def _check_own(self, field: str, model: ModelDescription) -> None:
+    def _check_own_field(self, field: str, model: ModelDescription) -> None:
         mapped = _mapped(self.mapping, field)
         if is_ours(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
-            found = f"{mapped.get('type')} of {mapped.get('dimension')}" if mapped else "no field"
-            expected = f"a knn_vector of {model.dim} dimensions that the index has by itself"
-            raise BadInput(f"{field!r} is {found} in index {self.name!r}", value=field, expected=expected)
+            actual = f"{mapped.get('type')} with dimension {mapped.get('dimension')}" if mapped else "not a field"
+            expected = f"a knn_vector field of the index's own with {model.dim} dimensions"
+            raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
 
     def _free_field(self, model: ModelDescription, graph: bool) -> str:
-        """The name of a field for the vectors of ``model``, which no others have used."""
-        first = VECTOR_FIELD if graph else COMPACT_FIELD
-        wanted, own = _vector_mapping(first, model), f"{first}_{model.hash[:_HASH_DIGITS]}"
-        properties, taken = self.mapping.get("properties", {}), {one.vector_field for one in self.record.encoded}
-        for name in (first, own):
+        """Return the name of a vector field for ``model`` that does not contain vectors of another model."""
+        common_field = VECTOR_FIELD if graph else COMPACT_FIELD
+        desired = _vector_mapping(common_field, model)
+        model_field = f"{common_field}_{model.hash[:_HASH_DIGITS]}"
+        properties = self.mapping.get("properties", {})
+        used = {entry.vector_field for entry in self.record.encoded}
+        for name in (common_field, model_field):
             mapped = properties.get(name)
-            if name in taken or (mapped is not None and not _is_like(mapped, wanted)):
+            if name in used or (mapped is not None and not _is_compatible(mapped, desired)):
                 continue
-            # A field outlives its vectors, and may be had again; what is in it is of nobody knows which model.
-            if mapped is None or name == own or self.count({"exists": {"field": name}}) == 0:
+            # A field stays in the mapping when its vectors are removed, and can be used again if it is empty. If it is
+            # not empty, nobody knows which model its vectors are from.
+            if mapped is None or name == model_field or self.count({"exists": {"field": name}}) == 0:
                 return name
-        return own  # which OpenSearch refuses where somebody has mapped it otherwise
+        return model_field  # OpenSearch refuses this if somebody has mapped the field differently
 
     def count(self, query: dict[str, Any]) -> int:
-        """How many documents match a query."""
+        """Return the number of documents that match a query."""
         return self.cluster.count(self.name, query)
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
-        """Add the field of the vectors, and record that they are being written; return the index as it is then.
+        """Add a vector field, and record that its vectors are being written.
 
-        Raises BadInput where somebody else has begun to write vectors of another model there meanwhile.
+        Args:
+            entry: Record of the vectors.
+            model: The model.
+
+        Returns:
+            The changed index.
+
+        Raises:
+            BadInput: If another process has begun to write vectors of another model to the field in the meantime.
         """
         name = entry.vector_field
         field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
-        return self.change_record(lambda record: _begun(record, entry), field)
+        return self.change_record(lambda record: _begin_filling(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
-        """Record that the index is searched by the vectors of ``entry``; return the index as it is then."""
-        return self.change_record(lambda record: record.switched(entry))
+        """Record that searches use the vectors of ``entry``, and return the changed index."""
+        return self.change_record(lambda record: record.with_current(entry))
 
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
     ) -> Target:
-        """Change what the index records about itself, and with it ``properties`` of the mapping; return the index as it
-        is then."""
-        # _meta is replaced as a whole, and what others have recorded since the index was read is not to be lost
+        """Change the record of the index.
+
+        Args:
+            change: Function that returns the changed record.
+            properties: Fields to add to the mapping in the same request.
+
+        Returns:
+            The changed index.
+        """
+        # A write replaces the whole _meta. Read it again, to keep what others have recorded in the meantime.
         mapping = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
         target = replace(self, mapping=mapping, settings=self.cluster.index_settings(self.name)[self.name])
         record = change(target.record)
         if record == target.record:
             return target
-        meta = record.meta(mapping.get("_meta", {}))
+        meta = record.to_meta(mapping.get("_meta", {}))
         body = {**({"properties": properties} if properties else {}), "_meta": meta}
         self.cluster.request("PUT", f"{self.path}/_mapping", body)
         return replace(target, mapping={**mapping, "_meta": meta})
 
     @cached_property
-    def unrecorded(self) -> list[str]:
-        """The fields that hold vectors of ours of which the index records nothing: a client has replaced its _meta."""
+    def unrecorded_fields(self) -> list[str]:
+        """Resift's vector fields with vectors, if the record is missing because a client has replaced ``_meta``."""
         if self.record != IndexRecord.read(self.name, {}):
             return []
-        ours = (name for name, kind in self.fields.items() if kind in ("knn_vector", "binary") and is_ours(name))
-        return [name for name in ours if self.count({"exists": {"field": name}})]
+        vector_types = ("knn_vector", "binary")
+        vector_fields = (name for name, kind in self.fields.items() if kind in vector_types and is_ours(name))
+        return [name for name in vector_fields if self.count({"exists": {"field": name}})]
 
     @property
     def is_encoded(self) -> bool:
-        """Whether all writes go through an ingest pipeline of ours: the index's or, in a clone, its original's."""
-        used = self.settings.get(FINAL, "")
-        if not used.startswith(PIPELINE_PREFIX):
-            return False
-        # one that is gone, as when the index was restored without it, was ours
-        return bool(ingest_pipelines(self.cluster).get(used.removeprefix(PIPELINE_PREFIX), True))
+        """Whether all writes go through an ingest pipeline of Resift.
 
-    def final_pipeline(self) -> tuple[dict[str, str], list[str]]:
-        """The setting that has all writes encoded by the index's ingest pipeline, or a sentence where it is taken."""
-        ours, value = pipeline_name(self.name), self.settings.get(FINAL, "_none")
-        if value == ours:
+        This can be the pipeline of the index, or of the index from which it was cloned.
+        """
+        pipeline = self.settings.get(FINAL, "")
+        if not pipeline.startswith(PIPELINE_PREFIX):
+            return False
+        # A pipeline with this prefix that is missing was Resift's. For example, the index was restored without it.
+        return bool(ingest_pipeline_owners(self.cluster).get(pipeline.removeprefix(PIPELINE_PREFIX), True))
+
+    def final_pipeline_setting(self) -> tuple[dict[str, str], list[str]]:
+        """Return the setting that makes the index's ingest pipeline encode all writes.
+
+        Returns:
+            The setting to write, and hints for the user. The setting is empty if it has its value already, or if the
+            index has another final pipeline, which a hint reports.
+        """
+        own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL, "_none")
+        if current == own_pipeline:
             return {}, []
-        if value == "_none" or self.is_encoded:
-            return {FINAL: ours}, []
-        told = "documents get no vectors as they are written until a pipeline processor of"
-        return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
+        if current == "_none" or self.is_encoded:
+            return {FINAL: own_pipeline}, []
+        hint = (
+            f"{FINAL} of {self.name} is {current}, and stays: new documents get no vectors until that pipeline has a "
+            f"pipeline processor for {own_pipeline}"
+        )
+        return {}, [hint]
 
 
 def targets(cluster: Cluster, name: str) -> list[Target]:
-    """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
+    """Return the indices that a name refers to, after checking that each can be written to.
 
-    Raises IndexNotFound if there is none, and BadInput for one that cannot be attached: nothing was changed then.
+    Nothing is changed.
+
+    Args:
+        cluster: The cluster.
+        name: An index, an alias, a pattern, a data stream, or several of them separated by commas.
+
+    Raises:
+        IndexNotFound: If there is no such index.
+        BadInput: If an index cannot be written to.
     """
-    return [_target(cluster, own, settings) for own, settings in settings_of(cluster, name).items()]
+    return [_target(cluster, index, settings) for index, settings in settings_of(cluster, name).items()]
 
 
 def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """The flat settings of all indices that a name stands for. Raises IndexNotFound if there is none, and BadInput."""
+    """Return the flat settings of all indices that a name refers to, by index.
+
+    Raises:
+        IndexNotFound: If there is no such index.
+        BadInput: If the name is empty, or a system index.
+    """
     if _is_system(name):
-        raise BadInput(f"{name} is a system index", value=name, expected="an index of your own documents")
-    if not all(map(str.strip, name.split(","))):  # to the cluster no name is all indices
+        raise BadInput(f"{name} is a system index", value=name, expected="an index with your own documents")
+    if not all(map(str.strip, name.split(","))):  # OpenSearch takes an empty name for all indices
         raise BadInput(f"index is {name!r}", value=name, expected="a name, or several with commas between; * for all")
-    found = cluster.index_settings(name)
-    indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
+    all_settings = cluster.index_settings(name)
+    indices = {index: settings for index, settings in sorted(all_settings.items()) if not _is_system(index)}
     if not indices:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
     return indices
@@ -211,15 +279,9 @@ def _is_system(index: str) -> bool:
 
 
 def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
+    _check_blocks(name, settings)
     path = f"/{quote(name, safe='')}"
-    for block in _BLOCKS:
-        if settings.get(f"index.blocks.{block}") == "true":
-            message = f"index {name!r} may not be written to: index.blocks.{block} is set"
-            expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
-            if block == _FLOOD:  # which comes back at once where the disk is as full
-                expected = f"free disk space on its nodes; where OpenSearch does not lift it then, {expected}"
-            raise BadInput(message, value=name, expected=expected)
-    # what is not visible yet would be missing from the plan, and not be found to be encoded
+    # Without a refresh, new documents would be missing from the plan, and would not be encoded.
     try:
         cluster.request("POST", f"{path}/_refresh")
     except EngineError as error:
@@ -230,27 +292,46 @@ def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
     return Target(cluster, name, mapping, settings, cluster.count(name))
 
 
+def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
+    """Raise BadInput if a block prevents writes to an index."""
+    for block in _BLOCKS:
+        if settings.get(f"index.blocks.{block}") != "true":
+            continue
+        message = f"index {name!r} cannot be written to: index.blocks.{block} is set"
+        expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
+        if block == _FLOOD:  # OpenSearch sets this block again at once while the disk is full
+            expected = f"free disk space on its nodes; if OpenSearch does not remove the block then, {expected}"
+        raise BadInput(message, value=name, expected=expected)
+
+
 def check_attachable(target: Target) -> None:
-    """Raise BadInput for an index whose documents could not be given vectors without loss."""
+    """Raise BadInput if vectors cannot be added to the documents of an index without losing other fields."""
     source = target.mapping.get("_source", {})
     if source.get("enabled") is False:
-        message = f"index {target.name!r} keeps no _source: there is no text to encode"
-        raise BadInput(message, value=target.name, expected="an index with _source; copy it from where it came")
+        message = f"index {target.name!r} stores no _source, so there is no text to encode"
+        raise BadInput(message, value=target.name, expected="an index with _source, filled from the original data")
     if source.get("excludes") or source.get("includes"):
-        message = f"index {target.name!r} keeps only a part of _source: what a vector is added to would lose the rest"
+        message = f"index {target.name!r} stores only a part of _source: adding a vector would lose the other fields"
         raise BadInput(message, value=target.name, expected="an index with the whole _source")
 
 
-def _begun(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """The record while the vectors of ``entry`` are being written. Raises BadInput where others are in their field."""
-    for one in record.encoded:
-        if one.vector_field == entry.vector_field and one.model != entry.model:
-            message = f"vectors of model {one.model} have got into {one.vector_field} of {entry.name!r} meanwhile"
+def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
+    """Return the record while the vectors of ``entry`` are written.
+
+    Raises:
+        BadInput: If the field contains vectors of another model.
+    """
+    for other in record.encoded:
+        if other.vector_field == entry.vector_field and other.model != entry.model:
+            message = (
+                f"another process has written vectors of model {other.model} to {entry.vector_field} of {entry.name!r}"
+            )
             raise BadInput(message, value=entry.name, expected="the same command again")
-    return record if entry in record.ready else record.begun(entry)
+    return record if entry in record.ready else record.with_filling(entry)
 
 
 def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield name and type of each field, where names of inner fields contain dots."""
     for name, field in properties.items():
         if "properties" in field:
             yield from _fields(field["properties"], f"{path}{name}.")
@@ -259,17 +340,19 @@ def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str
 
 
 def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """The mapping of a field, whose name may have dots; an empty one if there is none."""
-    found: Mapping[str, Any] = mapping
+    """Return the mapping of a field, whose name may contain dots, or an empty mapping if the field does not exist."""
+    mapped: Mapping[str, Any] = mapping
     for part in field.split("."):
-        found = found.get("properties", {}).get(part, {})
-    return found
+        mapped = mapped.get("properties", {}).get(part, {})
+    return mapped
 
 
-def _is_like(mapped: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    method, other = mapped.get("method", {}), wanted.get("method", {})
-    alike = all(mapped.get(key) == wanted.get(key) for key in ("type", "dimension", "doc_values"))
-    return alike and all(method.get(key) == value for key, value in other.items())
+def _is_compatible(mapped: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
+    """Return whether a mapped vector field has all properties of the desired mapping."""
+    if any(mapped.get(key) != desired.get(key) for key in ("type", "dimension", "doc_values")):
+        return False
+    method = mapped.get("method", {})
+    return all(method.get(key) == value for key, value in desired.get("method", {}).items())
 
 
 def _vector_mapping(field: str, model: ModelDescription) -> dict[str, Any]:

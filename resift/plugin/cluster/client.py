@@ -1,4 +1,4 @@
-"""The REST calls that an installation makes."""
+"""REST requests that install and inspect the parts of Resift in a cluster."""
 
 from __future__ import annotations
 
@@ -12,80 +12,114 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
 class Cluster:
-    """The few REST calls that Resift makes besides searching and indexing.
+    """A client for the REST requests that Resift makes besides searching and indexing.
 
-    Every method raises EngineUnavailable if nothing answers, and EngineError for what OpenSearch refuses.
+    All methods raise EngineUnavailable if no node answers, and EngineError if OpenSearch refuses the request.
+
+    Args:
+        engine: The engine whose connection is used.
     """
 
     def __init__(self, engine: OpenSearchEngine) -> None:
         self.engine = engine
 
     def request(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        """Send one request and return the answer's JSON. Raises NotFound for status 404."""
+        """Send a request, and return the parsed JSON of the response.
+
+        Args:
+            method: HTTP method.
+            path: Path of the request.
+            body: Body of the request.
+            **params: URL parameters.
+
+        Raises:
+            NotFound: For a response with status 404.
+        """
         transport = self.engine.client.transport
-        # nobody waits for a page of hits here, and a large cluster may take long to list all of its mappings
+        # Requests that only read get the long time limit as well. No user waits for hits here, and a large cluster may
+        # need long to list all of its mappings.
         seconds = transport.seconds
         return call(transport.perform_request, method, path, body=body, params=params or None, timeout=seconds)
 
     def find(self, path: str, key: str | None = None) -> Any:
-        """Return the answer to GET, or what it has under ``key``; None for status 404."""
+        """Return the response to a GET request, or None for status 404.
+
+        Args:
+            path: Path of the request.
+            key: If given, return only the value of this key in the response.
+        """
         try:
-            answer = self.request("GET", path)
+            response = self.request("GET", path)
         except NotFound:
             return None
-        return answer if key is None else answer.get(key)
+        return response if key is None else response.get(key)
 
     def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
-        """How many documents of an index match a query, or how many it has."""
-        # not _count, which is refused where the index's default search pipeline is missing
+        """Return the number of documents in an index, or of those that match ``query``."""
+        # _count is not used, because OpenSearch refuses it if the default search pipeline of the index is missing.
         body = {"query": query or {"match_all": {}}, "size": 0, "track_total_hits": True, "search_pipeline": "_none"}
         return int(self.request("POST", f"/{quote(index, safe='')}/_search", body)["hits"]["total"]["value"])
 
     def index_settings(self, names: str) -> dict[str, dict[str, str]]:
-        """The settings of each index that names, aliases or patterns stand for, by their flat names."""
-        answer = self.request("GET", f"/{quote(names, safe=',*')}/_settings", flat_settings="true")
-        return {index: entry["settings"] for index, entry in answer.items()}
+        """Return the flat settings of indices, by index.
+
+        Args:
+            names: Names, aliases or patterns, separated by commas.
+        """
+        response = self.request("GET", f"/{quote(names, safe=',*')}/_settings", flat_settings="true")
+        return {index: entry["settings"] for index, entry in response.items()}
 
     def set_index(self, index: str, values: Mapping[str, Any]) -> None:
-        """Change settings of an index; None unsets one."""
+        """Change settings of an index. The value None removes a setting."""
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
 
     def plugins(self) -> set[str]:
-        """Return the names of the plugins that the nodes have."""
+        """Return the names of the plugins on the nodes."""
         return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}
 
-    def named(self, kind: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the ids and bodies of ML Commons' objects of a kind with exactly this name.
+    def ml_objects(self, kind: str, name: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the ids and bodies of the ML Commons objects with a name.
 
-        ``kind`` is ``connectors``, ``models`` or ``model_groups``. Names need not be unique there.
+        Several objects can have the same name.
+
+        Args:
+            kind: ``connectors``, ``models`` or ``model_groups``.
+            name: The exact name.
         """
-        # The field is analysed text, which finds longer names as well, and the index is missing at first.
+        # The field "name" is analyzed text, so the query also finds longer names. They are filtered out below. The
+        # index of the objects does not exist until the first object is created.
         query = {"query": {"match_phrase": {"name": name}}, "size": 100, "version": True}
         try:
-            answer = self.request("POST", f"/_plugins/_ml/{kind}/_search", query)
+            response = self.request("POST", f"/_plugins/_ml/{kind}/_search", query)
         except NotFound:
             return []
-        hits = [(hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"]]
+        hits = [(hit["_id"], hit["_source"]) for hit in response["hits"]["hits"]]
         return [(id, source) for id, source in hits if source.get("name") == name]
 
-    def wrong_with(self, model: str, parameters: Mapping[str, Any]) -> str:
-        """Have a remote model answer, by its id. Returns what is wrong, "" if nothing is."""
+    def prediction_error(self, model: str, parameters: Mapping[str, Any]) -> str:
+        """Make the cluster call a remote model, and return the error message, or "" if the model answers.
+
+        Args:
+            model: The id of the model.
+            parameters: Parameters of the prediction.
+        """
         try:
             self.request("POST", f"/_plugins/_ml/models/{model}/_predict", {"parameters": parameters})
         except ResiftError as error:
             return error.message
         return ""
 
-    def settings(self) -> dict[str, Any]:
-        """Return the cluster settings in force by their flat names: transient over persistent over default values."""
-        answer = self.request("GET", "/_cluster/settings", include_defaults="true", flat_settings="true")
-        return {**answer["defaults"], **answer["persistent"], **answer["transient"]}
+    def effective_settings(self) -> dict[str, Any]:
+        """Return the flat cluster settings in force: transient over persistent over default values."""
+        response = self.request("GET", "/_cluster/settings", include_defaults="true", flat_settings="true")
+        return {**response["defaults"], **response["persistent"], **response["transient"]}
 
-    def persistent(self) -> dict[str, Any]:
-        """Return the persistent cluster settings by their flat names."""
-        persistent: dict[str, Any] = self.request("GET", "/_cluster/settings", flat_settings="true")["persistent"]
+    def persistent_settings(self) -> dict[str, Any]:
+        """Return the persistent flat cluster settings."""
+        response: dict[str, Any] = self.request("GET", "/_cluster/settings", flat_settings="true")
+        persistent: dict[str, Any] = response["persistent"]
         return persistent
 
-    def set(self, values: dict[str, Any]) -> None:
-        """Change persistent cluster settings; None resets one to its default."""
+    def update_settings(self, values: dict[str, Any]) -> None:
+        """Change persistent cluster settings. The value None resets a setting to its default."""
         self.request("PUT", "/_cluster/settings", {"persistent": values})

@@ -1,7 +1,7 @@
-"""What an index records about itself in the ``_meta`` of its mapping: the vectors that it has, and how it came by them.
+"""What an index records about itself in the ``_meta`` of its mapping: its vectors, and whether it was attached.
 
-An index that was attached says under ``attached`` what is needed to take that back: which ``fields`` were added to its
-mapping, and which vectors are being written (``filling``).
+An attached index has an object ``attached`` in its record, with everything that detaching needs: the vector ``fields``
+that attaching added to the mapping, and the vectors that are being written (``filling``).
 """
 
 from __future__ import annotations
@@ -16,120 +16,157 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.mappings import TUNING
 from resift.query.dsl import is_ours
 
-# Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
-# writes to and which OpenSearch warns of.
-INDICES, ALL = "*,-.*,.ds-*", {"expand_wildcards": "all"}
+# All indices except system indices: closed and hidden indices, and backing indices of data streams (.ds-*). Resift has
+# no pipelines for system indices, and OpenSearch logs a warning for each request for them.
+INDICES = "*,-.*,.ds-*"
+ALL_STATES = {"expand_wildcards": "all"}
 
 
 @dataclass(frozen=True)
 class IndexRecord:
     """The record of one index.
 
-    ``current`` describes the vectors that it is searched by, None if it has none yet; ``others`` those of other models,
-    and ``filling`` those that are being written. ``added`` are the vector fields that attaching has added, and
-    ``attached`` tells whether it ever was.
+    Attributes:
+        index: Name of the index.
+        current: The vectors that searches use, or None if there are none yet.
+        other_models: Vectors of other models.
+        filling: Vectors that are being written, or None.
+        added: Names of the vector fields that attaching has added to the mapping.
+        attached: Whether the index was attached.
     """
 
     index: str
     current: IndexInfo | None = None
-    others: tuple[IndexInfo, ...] = ()
+    other_models: tuple[IndexInfo, ...] = ()
     filling: IndexInfo | None = None
     added: tuple[str, ...] = ()
     attached: bool = False
 
     @classmethod
     def read(cls, index: str, meta: Mapping[str, Any]) -> IndexRecord:
-        """The record in the ``_meta`` of an index; an empty one if there is none."""
-        ours: Mapping[str, Any] = meta.get("resift") or {}
-        info, attached = IndexInfo.from_meta(index, ours), ours.get("attached")
-        if ours and attached is None and "resift_copy" in meta:  # a copy that an earlier version has made
+        """Return the record in the ``_meta`` of an index, or an empty record."""
+        resift_meta: Mapping[str, Any] = meta.get("resift") or {}
+        info, attached = IndexInfo.from_meta(index, resift_meta), resift_meta.get("attached")
+        if resift_meta and attached is None and "resift_copy" in meta:  # a copy that an earlier version has created
             attached = {"fields": [info.vector_field]}
         details: Mapping[str, Any] = attached or {}
-        filling = IndexInfo.from_meta(index, details["filling"]) if details.get("filling") else None
-        current = None if info.model is None else replace(info, other_models=())
-        return cls(index, current, info.other_models, filling, tuple(details.get("fields", ())), attached is not None)
+        return cls(
+            index=index,
+            current=None if info.model is None else replace(info, other_models=()),
+            other_models=info.other_models,
+            filling=IndexInfo.from_meta(index, details["filling"]) if details.get("filling") else None,
+            added=tuple(details.get("fields", ())),
+            attached=attached is not None,
+        )
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """All vectors that searches may use, those that are used first."""
-        return (*([self.current] if self.current else []), *self.others)
+        """All completely written vectors, beginning with the current ones."""
+        return (*([self.current] if self.current else []), *self.other_models)
 
     @property
     def known(self) -> tuple[IndexInfo, ...]:
-        """All vectors, whether all of them are written or not."""
+        """All vectors, including those that are being written."""
         return (*self.ready, *([self.filling] if self.filling else []))
 
     @property
     def encoded(self) -> tuple[IndexInfo, ...]:
-        """All vectors that have to follow what is written; those in a field of the index's own do by its own means."""
-        return tuple(one for one in self.known if is_ours(one.vector_field))
+        """All vectors in Resift's fields, which must be updated when documents are written.
 
-    def of(self, model: str) -> IndexInfo | None:
-        """The vectors of the model that has this hash, whether all of them are written or not; None if it has none."""
-        return next((one for one in self.known if one.model == model), None)
+        The user updates vectors in the index's own fields.
+        """
+        return tuple(entry for entry in self.known if is_ours(entry.vector_field))
 
-    def replaced_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """The vectors of the same model that came by attaching, too, and that those of ``entry`` make superfluous."""
-        same = [one for one in self.ready if one.model == entry.model and one.vector_field != entry.vector_field]
-        return [one for one in same if is_ours(entry.vector_field) and one.vector_field in self.added]
+    def find(self, model: str) -> IndexInfo | None:
+        """Return the vectors of a model, or None if the index has none.
+
+        Args:
+            model: Hash of the model.
+        """
+        return next((entry for entry in self.known if entry.model == model), None)
+
+    def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
+        """Return the vectors that ``entry`` makes superfluous.
+
+        These are vectors of the same model in another field that attaching has added.
+        """
+        if not is_ours(entry.vector_field):
+            return []
+        same_model = [other for other in self.ready if other.model == entry.model]
+        return [
+            other
+            for other in same_model
+            if other.vector_field != entry.vector_field and other.vector_field in self.added
+        ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Whether these vectors came by attaching, and not with the index."""
+        """Return whether attaching has recorded these vectors, and the index was not created with them."""
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
-    def begun(self, entry: IndexInfo) -> IndexRecord:
-        """The record while the vectors of ``entry`` are being written."""
+    def with_filling(self, entry: IndexInfo) -> IndexRecord:
+        """Return the record for the time in which the vectors of ``entry`` are written."""
         fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
-    def switched(self, entry: IndexInfo) -> IndexRecord:
-        """The record once the index is searched by the vectors of ``entry``."""
-        others = tuple(one for one in self.ready if (one.model, one.vector_field) != (entry.model, entry.vector_field))
+    def with_current(self, entry: IndexInfo) -> IndexRecord:
+        """Return the record once searches use the vectors of ``entry``."""
+        key = (entry.model, entry.vector_field)
+        other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
         filling = None if self.filling and self.filling.model == entry.model else self.filling
-        # a client may have replaced _meta since they were begun
-        begun = self if entry in self.ready else self.begun(entry)
-        return replace(begun, current=entry, others=others, filling=filling, attached=True)
+        # A client may have replaced _meta since the vectors were begun, and removed them from the record.
+        record = self if entry in self.ready else self.with_filling(entry)
+        return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
 
     def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
-        """The record without these vectors, whose fields are to be emptied then."""
-        left = tuple(one for one in self.ready if one not in entries)
+        """Return the record without some vectors, whose fields are then :attr:`unused_fields`."""
+        remaining = tuple(entry for entry in self.ready if entry not in entries)
         filling = None if self.filling in entries else self.filling
-        return replace(self, current=next(iter(left), None), others=left[1:], filling=filling)
+        return replace(self, current=next(iter(remaining), None), other_models=remaining[1:], filling=filling)
 
     @property
-    def abandoned(self) -> tuple[str, ...]:
-        """The fields whose vectors no model has any more."""
-        held = {one.vector_field for one in self.encoded}
-        return tuple(name for name in self.added if name not in held)
+    def unused_fields(self) -> tuple[str, ...]:
+        """Vector fields that attaching has added, and that are no longer recorded for any model."""
+        used = {entry.vector_field for entry in self.encoded}
+        return tuple(name for name in self.added if name not in used)
 
-    def emptied(self) -> IndexRecord:
-        """The record once no document has anything in the abandoned fields."""
-        added = tuple(name for name in self.added if name not in self.abandoned)
+    def without_unused_fields(self) -> IndexRecord:
+        """Return the record once no document has a value in the unused fields."""
+        added = tuple(name for name in self.added if name not in self.unused_fields)
         if added or any(map(self.is_attached, self.ready)):
             return replace(self, added=added)
         return replace(self, added=(), attached=False)
 
-    def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
-        """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""
-        ours: dict[str, Any] = self.current.to_meta() if self.current else {}
-        if self.others:
-            ours["others"] = [one.to_meta() for one in self.others]
+    def to_meta(self, existing: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the ``_meta`` of the index with this record.
+
+        Args:
+            existing: The current ``_meta``. Its other keys stay.
+        """
+        resift_meta: dict[str, Any] = self.current.to_meta() if self.current else {}
+        if self.other_models:
+            resift_meta["others"] = [entry.to_meta() for entry in self.other_models]
         if self.attached:
-            details: dict[str, Any] = {"fields": list(self.added)}
-            ours["attached"] = {**details, "filling": self.filling.to_meta()} if self.filling else details
-        if ours:
-            return {**other, "resift": ours}
-        return {name: value for name, value in other.items() if name not in ("resift", TUNING)}
+            resift_meta["attached"] = {"fields": list(self.added)}
+            if self.filling:
+                resift_meta["attached"]["filling"] = self.filling.to_meta()
+        if resift_meta:
+            return {**existing, "resift": resift_meta}
+        return {name: value for name, value in existing.items() if name not in ("resift", TUNING)}
 
 
 def tunings(cluster: Cluster) -> dict[str, list[str]]:
-    """What was chosen for the searches of each index, in English, by its name."""
-    answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=f"*.mappings._meta.{TUNING}", **ALL)
-    return {name: Tuning.from_json(answer[name]["mappings"]["_meta"][TUNING]).describe() for name in sorted(answer)}
+    """Return descriptions of the search settings that were chosen for indices, by index."""
+    path, filter_path = f"/{INDICES}/_mapping", f"*.mappings._meta.{TUNING}"
+    response = cluster.request("GET", path, filter_path=filter_path, **ALL_STATES)
+    return {name: Tuning.from_json(response[name]["mappings"]["_meta"][TUNING]).describe() for name in sorted(response)}
 
 
 def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
-    """The records of all indices that have one, closed and hidden ones too, by their names."""
-    answer = cluster.request("GET", f"/{names}/_mapping", filter_path="*.mappings._meta.resift", **ALL)
-    found = {name: IndexRecord.read(name, entry["mappings"]["_meta"]) for name, entry in answer.items()}
-    return {name: found[name] for name in sorted(found)}
+    """Return the records of the indices that have one, by index.
+
+    Args:
+        cluster: The cluster.
+        names: Names or patterns, separated by commas. Closed and hidden indices are included.
+    """
+    response = cluster.request("GET", f"/{names}/_mapping", filter_path="*.mappings._meta.resift", **ALL_STATES)
+    return {name: IndexRecord.read(name, response[name]["mappings"]["_meta"]) for name in sorted(response)}

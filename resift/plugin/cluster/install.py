@@ -1,41 +1,36 @@
-"""``resift install`` and ``uninstall``: the resources of a cluster are made and removed."""
+"""The installer behind ``resift install`` and ``resift uninstall``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from resift.contracts.documents import ModelDescription
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin import read_resource
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
-    WITHOUT,
+    RESERVED_NAMES,
     IndexPipelines,
-    ingest_pipelines,
-    refuse,
+    ingest_pipeline_owners,
     remove_ingest_pipeline,
-    uses_of,
 )
 from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.installation import Installation, Managed, installations
-from resift.plugin.cluster.resources import (
-    LAZY,
-    PIPELINES,
-    REMOTE,
-    SCRIPTS,
-    IndexTemplate,
-    Pipeline,
-    RemoteModel,
-    Resource,
-    Script,
+from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
+from resift.plugin.cluster.remote_model import LAZY, REMOTE, RemoteModel
+from resift.plugin.cluster.resources import PIPELINES, SCRIPTS, IndexTemplate, Pipeline, Resource, Script
+from resift.plugin.cluster.search_pipelines import (
+    all_pipelines,
+    pipeline_name,
+    remove_processor,
+    rewriters,
+    would_be_deleted,
 )
-from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import Change, ClusterSettings
 from resift.plugin.cluster.templates import render
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -46,86 +41,95 @@ _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
 
 
 class Installer:
-    """Everything that is installed in a cluster under one name, for one model and one reranker.
+    """An installer of the resources of one installation.
 
-    ``model`` need only be described, ``fields`` are the text fields that the ingest pipeline encodes, ``url`` is the
-    reranker's address as the nodes reach it, ``name`` the prefix of everything that is made, ``key`` the API key that
-    the reranker wants, if it wants one, and ``managed`` says who manages the cluster's settings, if not its operator.
-    Raises BadInput if ``url`` is not an address or ``name`` cannot be a prefix. All methods raise EngineUnavailable and
-    EngineError as the cluster gives cause.
+    All methods raise EngineUnavailable if no node answers, and EngineError if the cluster refuses a request.
+
+    Args:
+        engine: The engine of the cluster.
+        installation: The desired installation. Its ``url`` is the service's address as the nodes of the cluster reach
+            it. Its model needs no weights, only the attributes of
+            :class:`resift.contracts.documents.ModelDescription`.
+        key: The service's API key, if it needs one.
+
+    Attributes:
+        values: Values of the placeholders in the templates of the resources.
+
+    Raises:
+        BadInput: If the name or the URL of the installation is invalid.
     """
 
-    def __init__(
-        self,
-        engine: OpenSearchEngine,
-        model: ModelDescription,
-        fields: Sequence[str],
-        url: str,
-        name: str = "resift",
-        key: str | None = None,
-        managed: Managed | None = None,
-    ) -> None:
-        _check_reranker(url)
+    def __init__(self, engine: OpenSearchEngine, installation: Installation, key: str | None = None) -> None:
+        name, model, managed = installation.name, installation.model, installation.managed
+        _check_service_url(installation.url)
         if managed is not None:
-            managed.check_reranker(url)
+            managed.check_service_url(installation.url)
             key = managed.secret or key
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-            raise BadInput(
-                f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, - and _"
-            )
-        self.engine, self.model, self.name, self.url = engine, model, name, url.rstrip("/")
+            message = f"{name!r} cannot be the name of an installation"
+            raise BadInput(message, value=name, expected="lower-case letters, digits, - and _, beginning with a letter")
+        self.engine, self.model, self.name, self.url = engine, model, name, installation.url.rstrip("/")
         self.cluster = Cluster(engine)
         self.settings = ClusterSettings(self.cluster, self.url)
-        self.installation = Installation(name, model, tuple(fields), self.url, managed)
+        self.installation = Installation(name, model, installation.fields, self.url, managed)
         self.values: dict[str, Any] = {
             "name": name,
             "version": __version__,
             "model": model.hash,
             "url": self.url,
-            "fields": list(fields),
+            "fields": list(installation.fields),
             "key": key,
             "managed": managed.to_dict() if managed else None,
             "gather_text": read_resource("gather_text.painless"),
             "tidy_up": read_resource("tidy_up.painless"),
             "settings": SETTINGS,
-            "mappings": mappings(fields, model),
+            "mappings": mappings(installation.fields, model),
         }
 
     @cached_property
     def missing_plugins(self) -> list[str]:
-        """The plugins that the pipelines need and the cluster lacks; scripts and the index template go without."""
+        """Plugins that the pipelines need and the cluster lacks. Scripts and the index template work without them."""
         return sorted(set(_PLUGINS) - self.cluster.plugins())
 
     def resources(self) -> Iterator[Resource]:
-        """Yield all resources in the order in which they are made.
+        """Yield all resources in the order of their creation.
 
-        Make each before the next is taken: the pipelines hold the ids that the remote models were given.
+        Create each resource before the next one is yielded: pipelines contain the ids of the remote models.
         """
         yield from self._own_resources()
         if not self.missing_plugins:
             yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
+        """Yield all resources except the pipelines of indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
             return
-        for which in REMOTE:
-            remote = RemoteModel(self.cluster, which, self.values)
+        for endpoint in REMOTE:
+            remote = RemoteModel(self.cluster, endpoint, self.values)
             yield remote
-            self.values[f"{which}_id"] = remote.model_id
-        for kind, which in (("ingest", "ingest"), *(("search", which) for which in PIPELINES)):
-            yield Pipeline(self.cluster, kind, f"{self.name}-{which}", *render(f"{which}-pipeline", self.values))
+            self.values[f"{endpoint}_id"] = remote.model_id
+        for kind, suffix in (("ingest", "ingest"), *(("search", suffix) for suffix in PIPELINES)):
+            yield Pipeline(self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.values))
 
     def install(self, dry_run: bool = False) -> list[str]:
-        """Make what is missing or different; return the steps taken, or with ``dry_run`` those that would be.
+        """Create the missing resources, and replace the resources that differ.
 
-        Raises EngineError with status 409 if a resource of that name exists that Resift did not make, and BadInput if
-        connectors have to be replaced that carry a key, and none was given.
+        Args:
+            dry_run: Change nothing.
+
+        Returns:
+            The steps, each in English.
+
+        Raises:
+            EngineError: With status 409, if a resource of the same name exists that Resift did not create.
+            BadInput: If a connector with an API key must be replaced, and no key was given.
         """
         self._require_key()
         changes = self.setting_changes()
-        # With the template, so that uninstall knows the values on any machine; hence it is written again for them.
+        # The index template records the original settings, so that ``uninstall`` knows them on any machine. It is
+        # written again whenever settings change.
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
@@ -133,132 +137,164 @@ class Installer:
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
-                message = f"{resource.kind} {resource.name} exists and is not Resift's"
-                raise EngineError(message, status=409, value=resource.name, expected="another --name")
-            if state in ("ok", LAZY) and not (changes and isinstance(resource, IndexTemplate)):
+                message = f"{resource.kind} {resource.name} exists, and was not created by Resift"
+                raise EngineError(message, status=409, value=resource.name, expected="a different --name")
+            records_settings = bool(changes) and isinstance(resource, IndexTemplate)
+            if state in ("ok", LAZY) and not records_settings:
                 continue
-            create = f"create {resource.kind} {resource.name}"
-            steps.append(create if state == "missing" else f"replace {resource.kind} {resource.name} ({state})")
-            if not dry_run:
-                resource.make()
-                if changes and isinstance(resource, IndexTemplate):  # not before it holds what they were
-                    self.cluster.set({change.name: change.then for change in changes})
+            if state == "missing":
+                steps.append(f"create {resource.kind} {resource.name}")
+            else:
+                steps.append(f"replace {resource.kind} {resource.name} ({state})")
+            if dry_run:
+                continue
+            resource.make()
+            if records_settings:  # the template now records the original settings, so they can be changed
+                self.cluster.update_settings({change.name: change.then for change in changes})
         return steps
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
-        """Remove what :meth:`install` made, and nothing else; return the steps taken, or that would be.
+        """Remove everything that :meth:`install` created, and nothing else.
 
-        Raises EngineError with status 409 if an index, a template or another pipeline names one of our pipelines.
+        Args:
+            dry_run: Change nothing.
+
+        Returns:
+            The steps, each in English.
+
+        Raises:
+            EngineError: With status 409, if an index, a template or another pipeline uses one of the pipelines.
         """
         self._refuse_if_used()
-        originals = self._settings_before()  # read now: the template that holds them is removed below
-        steps = []
-        # In reverse, so that clients never meet a pipeline whose model is gone.
-        steps += self._release_pipelines(dry_run)
+        originals = self._settings_before()  # read before the template that records them is removed
+        steps = self._release_pipelines(dry_run)
+        # Remove resources in reverse order, so that clients never use a pipeline whose model is missing.
         for resource in reversed(list(self._own_resources())):
             if resource.state() in ("missing", "foreign"):
                 continue
             steps.append(f"remove {resource.kind} {resource.name}")
             if not dry_run:
                 resource.remove()
-        others = [one.url for one in self._others().values()]
-        changes: dict[str, Any]
-        if self.installation.managed:
-            changes = {}
-        elif others and originals:
-            # they need the settings as well: the last of them puts them back
-            steps.append("leave the cluster's settings to other installations")
-            changes = self.settings.leaving_changes(others)
-        else:
-            changes = self.settings.restoring_changes(originals)
+        changes: dict[str, Any] = {}
+        if not self.installation.managed:
+            other_urls = [installation.url for installation in self._other_installations().values()]
+            if other_urls and originals:
+                # The last installation that is removed restores the settings.
+                steps.append("leave the cluster's settings to other installations")
+                changes = self.settings.leaving_changes(other_urls)
+            else:
+                changes = self.settings.restoring_changes(originals)
         for name, value in changes.items():
             steps.append(f"reset setting {name} to {'its default' if value is None else value}")
         if changes and not dry_run:
-            self.cluster.set(changes)
+            self.cluster.update_settings(changes)
         return steps
 
     def index_pipelines(self) -> list[Resource]:
-        """The pipelines that are to ask this installation: of searches, and of what is written to indices."""
-        ids = {f"{self.name}-{which}": self.values[f"{which}_id"] for which in REMOTE}
+        """Return the search and ingest pipelines of indices that should call this installation."""
+        ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE}
         installed = {**installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)
-        known = {name: one for name, one in records(self.cluster).items() if name not in WITHOUT}
-        ingest = [pipelines.ingest(record) for record in known.values()]
-        search = [one for one in pipelines.search(self.name, known) if self.is_there(one.rewriter.index)]
-        return [*search, *(one for one in ingest if one and self.name in one.owners)]
+        index_records = {name: record for name, record in records(self.cluster).items() if name not in RESERVED_NAMES}
+        search = [
+            pipeline
+            for pipeline in pipelines.search(self.name, index_records)
+            if self.index_exists(pipeline.rewriter.index)
+        ]
+        ingest = [pipelines.ingest(record) for record in index_records.values()]
+        return [*search, *(pipeline for pipeline in ingest if pipeline and self.name in pipeline.owners)]
 
     def _release_pipelines(self, dry_run: bool) -> list[str]:
-        """Take what asks this installation out of the pipelines of indices; return the steps."""
+        """Remove this installation from the pipelines of indices, and return the steps."""
         if self.missing_plugins:
             return []
-        steps, known = [], records(self.cluster)
-        others = self._others()
+        steps, index_records = [], records(self.cluster)
+        others = self._other_installations()
         for name, rewriter in rewriters(self.cluster).items():
             if rewriter.installation == self.name:
                 steps.append(f"remove search pipeline {name}")
                 if not dry_run:
-                    take_out(self.cluster, name)
-        for index, owners in ingest_pipelines(self.cluster).items():
+                    remove_processor(self.cluster, name)
+        for index, owners in ingest_pipeline_owners(self.cluster).items():
             if self.name not in owners:
                 continue
-            # what others encode there goes on
-            left = IndexPipelines(self.cluster, others).ingest(known.get(index) or IndexRecord(index))
-            steps.append(f"{'change' if left else 'remove'} ingest pipeline {pipeline_name(index)}")
-            if not dry_run:
-                left.make() if left else remove_ingest_pipeline(self.cluster, index)
+            # The pipeline stays for the vectors that other installations encode.
+            remaining = IndexPipelines(self.cluster, others).ingest(index_records.get(index) or IndexRecord(index))
+            steps.append(f"{'change' if remaining else 'remove'} ingest pipeline {pipeline_name(index)}")
+            if dry_run:
+                continue
+            if remaining:
+                remaining.make()
+            else:
+                remove_ingest_pipeline(self.cluster, index)
         return steps
 
-    def is_there(self, index: str) -> bool:
-        """Whether there is an index of a name, or an alias, a pattern or a data stream that stands for some."""
+    def index_exists(self, name: str) -> bool:
+        """Return whether a name, an alias, a pattern or a data stream refers to an index."""
         with suppress(NotFound):
-            return bool(self.engine.resolve(index))
+            return bool(self.engine.resolve(name))
         return False
 
     def _require_key(self) -> None:
-        """Raise BadInput where connectors with a key would be replaced by some without one."""
+        """Raise BadInput if a connector with a key would be replaced by a connector without a key."""
         if self.values["key"] is not None or self.missing_plugins:
             return
-        for remote in [RemoteModel(self.cluster, which, self.values) for which in REMOTE]:
-            if remote.sent_key is not None and remote.state() not in ("ok", LAZY, "missing", "foreign"):
+        for endpoint in REMOTE:
+            remote = RemoteModel(self.cluster, endpoint, self.values)
+            if remote.installed_key is not None and remote.state() not in ("ok", LAZY, "missing", "foreign"):
                 raise BadInput(
-                    f"{remote.kind} {remote.name} has to be replaced, and carries an API key",
+                    f"{remote.kind} {remote.name} must be replaced, and contains an API key",
                     value=remote.name,
                     expected="the key again: --key KEY, or RESIFT_API_KEY",
                 )
 
     def setting_changes(self) -> list[Change]:
-        """The settings of the cluster that are not as they must be; none where they are its provider's."""
-        # Without its plugin OpenSearch refuses a setting of ML Commons.
+        """Return the changes of cluster settings that are still needed, none if a provider manages the cluster."""
+        # Without the plugin ML Commons, OpenSearch refuses its settings.
         return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
     def _settings_before(self) -> dict[str, Any]:
-        """What the settings were before the first installation, of which each one has a record."""
-        found = [IndexTemplate(self.cluster, name, self.values) for name in (self.name, *self._others())]
-        return next((before for one in found if (before := one.settings_before())), {})
+        """Return the settings before the first installation, which the template of each installation records."""
+        for name in (self.name, *self._other_installations()):
+            before = IndexTemplate(self.cluster, name, self.values).settings_before()
+            if before:
+                return before
+        return {}
 
-    def _others(self) -> dict[str, Installation]:
-        return {name: one for name, one in installations(self.cluster).items() if name != self.name}
+    def _other_installations(self) -> dict[str, Installation]:
+        installed = installations(self.cluster)
+        return {name: installation for name, installation in installed.items() if name != self.name}
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError for whatever names a pipeline that is to go, since it would refuse writes or searches, and
-        for pipelines of others that ask us: each of their searches would ask in vain."""
+        """Raise EngineError if a pipeline that :meth:`uninstall` deletes or changes is in use.
+
+        OpenSearch would refuse writes and searches through deleted pipelines. A pipeline of the user that still calls
+        this installation would try to call it at each search.
+        """
         ingest = {f"{self.name}-ingest"}
         ingest |= {
-            pipeline_name(one) for one, owners in ingest_pipelines(self.cluster).items() if owners == {self.name}
+            pipeline_name(index)
+            for index, owners in ingest_pipeline_owners(self.cluster).items()
+            if owners == {self.name}
         }
-        search, found = {f"{self.name}-{one}" for one in PIPELINES}, all_pipelines(self.cluster)
+        search = {f"{self.name}-{suffix}" for suffix in PIPELINES}
+        pipelines = all_pipelines(self.cluster)
         for name, rewriter in rewriters(self.cluster).items():
-            if rewriter.installation == self.name and not would_be_deleted(found[name]):
+            if rewriter.installation != self.name:
+                continue
+            if not would_be_deleted(pipelines[name]):
                 message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
                 raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
-            search |= {name} if rewriter.installation == self.name else set()
-        uses = uses_of(self.cluster, ingest, "ingest pipeline")
-        refuse([*uses, *uses_of(self.cluster, search, "search pipeline")])
+            search.add(name)
+        ingest_uses = uses_of(self.cluster, ingest, "ingest pipeline")
+        refuse_if_used([*ingest_uses, *uses_of(self.cluster, search, "search pipeline")])
 
 
-def _check_reranker(url: str) -> None:
-    parts, shown = urlsplit(url), without_credentials(url)
+def _check_service_url(url: str) -> None:
+    parts, printable = urlsplit(url), without_credentials(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInput(f"{shown!r} is not a reranker's address", value=shown, expected="http://HOST:PORT")
-    if parts.username is not None:  # everybody who may look at the cluster's templates could read it
-        raise BadInput(f"the reranker's address {shown} holds a user", value=shown, expected=f"{shown} and --key KEY")
+        message = f"{printable!r} is not the address of a service"
+        raise BadInput(message, value=printable, expected="http://HOST:PORT")
+    if parts.username is not None:  # everybody who may read the index templates could see the user
+        message = f"the service's address {printable} contains a user"
+        raise BadInput(message, value=printable, expected=f"{printable} and --key KEY")

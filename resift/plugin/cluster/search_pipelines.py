@@ -1,7 +1,8 @@
-"""Search pipelines that have searches rewritten: our one request processor in them, whoever made the pipeline.
+"""Search pipelines with Resift's request processor, which has searches rewritten by the service.
 
-A request processor is not told which index is searched, so ours names what was attached. Everything that is to be known
-of an attachment stands in the processor's description, and nothing in the index.
+OpenSearch does not tell a request processor which index is searched. So the processor contains the name that was
+attached: an index, an alias, a pattern or a data stream. Everything about an attachment of searches is recorded in the
+description of the processor, and nothing in the index.
 """
 
 from __future__ import annotations
@@ -23,26 +24,28 @@ from resift.query.dsl import PIPELINE_PREFIX
 from resift.version import __version__
 
 SEARCH = "index.search.default_pipeline"
-NONE = "_none"  # what the setting says where there is to be no pipeline
+NONE = "_none"  # the value of the setting for no pipeline
 _KIND, _PROCESSORS = "ml_inference", "request_processors"
 _DEFAULTS = re.compile(r"default pipelines before: (\{.*\})$")
-# What narrows a search has the last word over what a session adds to it.
-_BEHIND = ("filter_query",)
-Pipeline = dict[str, Any]
+# Processors that stay behind Resift's. A filter must also apply to the clauses that a session adds to the query.
+_LAST_PROCESSORS = ("filter_query",)
+PipelineBody = dict[str, Any]
 
 
 def pipeline_name(index: str) -> str:
-    """The name of the pipelines that are made for an index, or for an alias, a pattern or a data stream."""
+    """Return the name of the pipelines that Resift creates for an index, an alias, a pattern or a data stream."""
     return PIPELINE_PREFIX + re.sub(r"[*,?\s]", "_", index)
 
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Our processor, which has the searches of ``index`` rewritten: an index, an alias, a pattern or a data stream.
+    """Resift's request processor.
 
-    ``installation`` is the one whose remote model it asks, ``model`` the hash of the model whose vectors count ("":
-    none), and ``defaults`` are the default search pipelines that attaching has changed, as they were before, by index
-    (None: unset).
+    Attributes:
+        installation: Name of the installation whose remote model the processor calls.
+        index: The attached name: an index, an alias, a pattern or a data stream.
+        model: Hash of the model whose vectors are used, or "" for lexical searches only.
+        defaults: Default search pipelines of the indices before attaching changed them (None: not set), by index.
     """
 
     installation: str
@@ -52,30 +55,45 @@ class Rewriter:
 
     @classmethod
     def read(cls, pipeline: Mapping[str, Any] | None) -> Rewriter | None:
-        """Our processor in a search pipeline; None if it has none."""
-        settings = _settings(pipeline)
+        """Return Resift's processor in a search pipeline, or None if the pipeline has none."""
+        settings = _processor_settings(pipeline)
         if settings is None:
             return None
-        asked, before = settings["model_config"], _DEFAULTS.search(settings.get("description", ""))
-        defaults = json.loads(before[1]) if before else {}
-        return cls(settings["tag"], asked["index"], asked.get("model", ""), defaults)
+        parameters = settings["model_config"]
+        defaults_match = _DEFAULTS.search(settings.get("description", ""))
+        return cls(
+            installation=settings["tag"],
+            index=parameters["index"],
+            model=parameters.get("model", ""),
+            defaults=json.loads(defaults_match[1]) if defaults_match else {},
+        )
 
     def processor(self, model_id: str) -> tuple[dict[str, Any], Stamp]:
-        """The processor that asks the remote model of this id, and its stamp."""
-        asked = {"index": self.index, **({"model": self.model} if self.model else {})}
-        values = {"name": self.installation, "rewrite_id": model_id, "asked": asked}
+        """Return the processor's JSON object and stamp.
+
+        Args:
+            model_id: The id of the remote model that the processor calls.
+        """
+        parameters = {"index": self.index, **({"model": self.model} if self.model else {})}
+        values = {"name": self.installation, "rewrite_id": model_id, "parameters": parameters}
         template = json.loads(read_resource("rewriting-processor.json"))
         content = fingerprint(json.dumps(fill(template, {**values, "stamp": ""}), sort_keys=True))
         stamp = Stamp(__version__, self.model or "any", content)
-        undo = f" (resift detach {self.index} takes it out); default pipelines before: "
-        description = f"{stamp}{undo}{json.dumps(dict(self.defaults))}"
+        hint = f" (resift detach {self.index} takes it out); default pipelines before: "
+        description = f"{stamp}{hint}{json.dumps(dict(self.defaults))}"
         return fill(template, {**values, "stamp": description}), stamp
 
 
 class SearchPipeline(Resource):
-    """A search pipeline that has, or is to have, our processor; ``found`` is the pipeline as it is, None without one.
+    """A search pipeline that has, or should have, Resift's processor.
 
-    ``base`` is another pipeline, of which it is to be a copy.
+    Args:
+        cluster: The cluster.
+        name: Name of the pipeline.
+        rewriter: The processor.
+        model_id: The id of the remote model that the processor calls.
+        current: The body of the pipeline in the cluster, or None if it does not exist.
+        base: The body of another pipeline, of which this pipeline should be a copy.
     """
 
     kind = "search pipeline"
@@ -86,116 +104,145 @@ class SearchPipeline(Resource):
         name: str,
         rewriter: Rewriter,
         model_id: str,
-        found: Pipeline | None,
-        base: Pipeline | None = None,
+        current: PipelineBody | None,
+        base: PipelineBody | None = None,
     ) -> None:
-        self.rewriter, self.model_id, self.found, self._base = rewriter, model_id, found, base
+        self.rewriter, self.model_id, self.current, self._base = rewriter, model_id, current, base
         processor, stamp = rewriter.processor(model_id)
         super().__init__(cluster, name, _path(name), processor, stamp)
 
     def state(self) -> str:
-        if self.found is None:
+        """Compare the processor in the cluster with the desired one."""
+        if self.current is None:
             return "missing"
-        settings = _settings(self.found)
-        # version 0.1 has described the whole pipeline, and not the processor in it
-        told = {} if settings is None else {**self.found, **settings}
-        state = self._state_by(str(told.get("description", "")))
-        is_as_wanted = {**told, **self.body[_KIND], "description": ""} == {**told, "description": ""}
-        return "changed" if state == "ok" and not is_as_wanted else state
+        settings = _processor_settings(self.current)
+        # Version 0.1 wrote its stamp into the description of the pipeline, not of the processor.
+        current = {} if settings is None else {**self.current, **settings}
+        state = self._state_from_stamp(str(current.get("description", "")))
+        is_equal = {**current, **self.body[_KIND], "description": ""} == {**current, "description": ""}
+        return "changed" if state == "ok" and not is_equal else state
 
     def make(self) -> None:
-        """Put our processor into the pipeline as it is by now, or make it; all else in it stays."""
-        found = self.cluster.find(self.path, self.name)
-        # what nobody has changed since we made it is ours to make anew
-        if found is None or _is_as_made(found):
-            made = with_processor(self._base or found or {}, self.body)
-            found = {**made, "description": str(Stamp(__version__, self.stamp.model, _content(made)))}
+        """Add the processor to the current pipeline, whose other processors stay, or create the pipeline."""
+        current = self.cluster.find(self.path, self.name)
+        if current is None or _is_unedited(current):
+            # Nobody has edited the pipeline since Resift created it, so it is created anew.
+            body = with_processor(self._base or current or {}, self.body)
+            body = {**body, "description": str(Stamp(__version__, self.stamp.model, _content(body)))}
         else:
-            found = with_processor(found, self.body)
-        self.cluster.request("PUT", self.path, found)
+            body = with_processor(current, self.body)
+        self.cluster.request("PUT", self.path, body)
 
     def remove(self) -> None:
-        take_out(self.cluster, self.name)
+        """Remove the processor from the pipeline, or the whole pipeline, as :func:`remove_processor` does."""
+        remove_processor(self.cluster, self.name)
 
-    def ask(self) -> str:
-        """Have the cluster ask the reranker to rewrite a search, as the pipeline does.
+    def rewriting_error(self) -> str:
+        """Have the cluster call the service in the way that the pipeline does.
 
-        Returns what is wrong, which a search that fails open does not tell; "" if nothing is.
+        A search does not report this error, because it fails open: it goes on without rewriting.
+
+        Returns:
+            The error message, or "" if the service answers.
         """
-        return self.cluster.wrong_with(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
+        return self.cluster.prediction_error(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
 
 
-def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> Pipeline:
-    """A pipeline with our processor: behind all that fill in models or write queries, before what narrows a search."""
+def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> PipelineBody:
+    """Return a pipeline with Resift's processor.
+
+    The processor comes after all processors that change the query or its models, and before processors that filter.
+
+    Args:
+        pipeline: The body of the pipeline.
+        processor: The processor's JSON object.
+    """
     processors = list(without_processor(pipeline).get(_PROCESSORS, ()))
     at = len(processors)
-    while at and next(iter(processors[at - 1])) in _BEHIND:
+    while at and next(iter(processors[at - 1])) in _LAST_PROCESSORS:
         at -= 1
     return {**pipeline, _PROCESSORS: [*processors[:at], processor, *processors[at:]]}
 
 
-def without_processor(pipeline: Mapping[str, Any]) -> Pipeline:
-    """A pipeline without our processor, and otherwise as it is."""
-    if _settings(pipeline) is None:
+def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
+    """Return a pipeline without Resift's processor, and otherwise unchanged."""
+    if _processor_settings(pipeline) is None:
         return dict(pipeline)
-    left = [one for one in pipeline[_PROCESSORS] if not _is_ours(one)]
-    others = {name: value for name, value in pipeline.items() if name != _PROCESSORS}
-    return {**others, **({_PROCESSORS: left} if left else {})}
+    other_processors = [processor for processor in pipeline[_PROCESSORS] if not _is_rewriter(processor)]
+    body = {name: value for name, value in pipeline.items() if name != _PROCESSORS}
+    return {**body, _PROCESSORS: other_processors} if other_processors else body
 
 
-def is_made(pipeline: Mapping[str, Any]) -> bool:
-    """Whether Resift made a pipeline."""
+def is_created_by_resift(pipeline: Mapping[str, Any]) -> bool:
+    """Return whether Resift created a pipeline, and did not only add its processor."""
     return Stamp.read(pipeline.get("description")) is not None
 
 
 def would_be_deleted(pipeline: Mapping[str, Any]) -> bool:
-    """Whether taking our processor out deletes the pipeline: one that we made, and that nobody has changed since."""
-    return _settings(pipeline) is not None and _is_as_made(pipeline)
+    """Return whether :func:`remove_processor` deletes a pipeline.
+
+    This is the case if Resift created the pipeline, and nobody has edited it since.
+    """
+    return _processor_settings(pipeline) is not None and _is_unedited(pipeline)
 
 
-def take_out(cluster: Cluster, name: str) -> None:
-    """Take our processor out of a search pipeline, or delete one that we made and nobody has changed."""
-    found = cluster.find(_path(name), name)
-    if found is None or _settings(found) is None:
+def remove_processor(cluster: Cluster, name: str) -> None:
+    """Remove Resift's processor from a search pipeline.
+
+    A pipeline that Resift created and nobody has edited is deleted.
+    """
+    pipeline = cluster.find(_path(name), name)
+    if pipeline is None or _processor_settings(pipeline) is None:
         return
-    if would_be_deleted(found):
-        with suppress(NotFound):  # somebody else did so meanwhile
+    if would_be_deleted(pipeline):
+        with suppress(NotFound):  # deleted by somebody else in the meantime
             cluster.request("DELETE", _path(name))
     else:
-        cluster.request("PUT", _path(name), without_processor(found))
+        cluster.request("PUT", _path(name), without_processor(pipeline))
 
 
-def all_pipelines(cluster: Cluster) -> dict[str, Pipeline]:
-    """All search pipelines by their names."""
+def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
+    """Return the bodies of all search pipelines, by name."""
     return dict(sorted((cluster.find("/_search/pipeline") or {}).items()))
 
 
 def rewriters(cluster: Cluster) -> dict[str, Rewriter]:
-    """Our processors, by the names of the search pipelines that have one."""
-    found = {name: Rewriter.read(pipeline) for name, pipeline in all_pipelines(cluster).items()}
-    return {name: one for name, one in found.items() if one is not None}
+    """Return Resift's processors, by the name of their search pipeline."""
+    return rewriters_in(all_pipelines(cluster))
+
+
+def rewriters_in(pipelines: Mapping[str, PipelineBody]) -> dict[str, Rewriter]:
+    """Return Resift's processors in ``pipelines``, by the name of their search pipeline."""
+    processors = {name: Rewriter.read(pipeline) for name, pipeline in pipelines.items()}
+    return {name: rewriter for name, rewriter in processors.items() if rewriter is not None}
 
 
 def _path(name: str) -> str:
     return f"/_search/pipeline/{quote(name, safe='')}"
 
 
-def _is_ours(processor: Mapping[str, Any]) -> bool:
+def _is_rewriter(processor: Mapping[str, Any]) -> bool:
     settings = processor.get(_KIND)
     if not isinstance(settings, Mapping) or "tag" not in settings:
         return False
     return settings.get("query_template") == "${body}" and "index" in (settings.get("model_config") or {})
 
 
-def _settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    found = (one[_KIND] for one in (pipeline or {}).get(_PROCESSORS, ()) if _is_ours(one))
-    return next(found, None)
+def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the settings of Resift's processor in a pipeline, or None if the pipeline has none."""
+    for processor in (pipeline or {}).get(_PROCESSORS, ()):
+        if _is_rewriter(processor):
+            settings: dict[str, Any] = processor[_KIND]
+            return settings
+    return None
 
 
 def _content(pipeline: Mapping[str, Any]) -> str:
+    """Return a fingerprint of a pipeline without its description."""
     return fingerprint(json.dumps({**pipeline, "description": ""}, sort_keys=True))
 
 
-def _is_as_made(pipeline: Mapping[str, Any]) -> bool:
+def _is_unedited(pipeline: Mapping[str, Any]) -> bool:
+    """Return whether Resift created a pipeline, and nobody has edited it since."""
     stamp = Stamp.read(pipeline.get("description"))
     return stamp is not None and stamp.content == _content(pipeline)

@@ -1,4 +1,4 @@
-"""The cluster settings that ML Commons needs to call a reranker: changed where they have to be, and put back."""
+"""Cluster settings that let ML Commons call the service: which have to change, and how to restore them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from resift.plugin.cluster.client import Cluster
 
 PRIVATE = "plugins.ml_commons.connector.private_ip_enabled"
 TRUSTED = "plugins.ml_commons.trusted_connector_endpoints_regex"
-# Version 0.1 changed the first as well. Remote models never needed it: their nodes are those of
-# plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model.
+# Settings that Resift switches, and the values that it sets. Version 0.1 also changed the first setting. It is restored
+# at uninstallation, but not changed any more: remote models run on the nodes that
+# plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects, whatever its value.
 _SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE: "true"}
 
 
 class Change(NamedTuple):
-    """A setting of the whole cluster that has to change: its value ``now`` and ``then``, and ``why``."""
+    """A change of a cluster setting.
+
+    Attributes:
+        name: Name of the setting.
+        now: Current value.
+        then: New value.
+        why: Reason for the change, in English.
+    """
 
     name: str
     now: Any
@@ -33,11 +41,16 @@ class Change(NamedTuple):
 
 
 class ClusterSettings:
-    """The settings that an installation changes. ``url`` is the reranker's, which ML Commons has to trust.
+    """The cluster settings that an installation changes.
 
-    The original values, which :meth:`with_originals` records, are a JSON object: for each switch its value (None if it
-    was unset), and for the list of trusted addresses whether it was ``unset``, the ``list`` itself, and the patterns
-    that were ``added`` to it since.
+    The original values, which :meth:`with_originals` records, are a JSON object. It maps the name of a switch to its
+    value, or to None if it was not set. The value of the list of trusted addresses is an object: ``unset`` tells
+    whether the setting was not set, ``list`` is the original list, and ``added`` are the patterns that Resift has added
+    since.
+
+    Args:
+        cluster: The cluster.
+        url: The service's URL, which ML Commons must trust.
     """
 
     def __init__(self, cluster: Cluster, url: str) -> None:
@@ -47,22 +60,30 @@ class ClusterSettings:
         self.pattern = f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 
     def required_changes(self) -> list[Change]:
-        """What is not yet as it must be for ML Commons to call the reranker."""
-        current = self.cluster.settings()
+        """Return the changes that are still needed before ML Commons calls the service."""
+        current = self.cluster.effective_settings()
         changes = []
         if (now := current.get(PRIVATE)) != "true" and _is_private(self.host):
-            why = f"ML Commons calls no private address otherwise, such as that of {self.host}"
+            why = f"by default, ML Commons refuses private addresses such as {self.host}"
             changes.append(Change(PRIVATE, now, "true", why))
         trusted = list(current.get(TRUSTED) or [])
         if not any(_matches(pattern, f"{self.url}/v1/rewrite") for pattern in trusted):
-            # Writing the setting replaces the whole list, and others' addresses must stay in it.
-            why = "ML Commons calls no other addresses"
+            # A write replaces the whole list, so the existing patterns must be part of it.
+            why = "ML Commons calls only the addresses in this list"
             changes.append(Change(TRUSTED, trusted, [*trusted, self.pattern], why))
         return changes
 
     def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-        """Add to ``originals`` what the settings in ``changes`` are now, unless it has them already; return it."""
-        persistent = self.cluster.persistent() if changes else {}
+        """Record the current values of the settings in ``changes``, unless they are recorded already.
+
+        Args:
+            originals: Recorded original values, to which missing values are added.
+            changes: The changes that are about to be made.
+
+        Returns:
+            ``originals``.
+        """
+        persistent = self.cluster.persistent_settings() if changes else {}
         for name, now, _, _ in changes:
             if name == TRUSTED:
                 unchanged = {"unset": name not in persistent, "list": now, "added": []}
@@ -73,11 +94,17 @@ class ClusterSettings:
         return originals
 
     def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings to write so that our changes are undone, with their values; None resets one.
+        """Return the settings to write so that Resift's changes are undone.
 
-        A switch that somebody else has changed since stays as it is, and so do addresses that others added.
+        A switch that somebody has changed since keeps its value, and so do addresses that Resift did not add.
+
+        Args:
+            originals: The recorded original values.
+
+        Returns:
+            Values by setting. None resets a setting to its default.
         """
-        current = self.cluster.settings()
+        current = self.cluster.effective_settings()
         changes = {
             name: originals[name]
             for name, value in _SWITCHES.items()
@@ -85,30 +112,38 @@ class ClusterSettings:
         }
         if TRUSTED in originals:
             original = originals[TRUSTED]
-            others = [pattern for pattern in current.get(TRUSTED) or [] if pattern not in original["added"]]
-            changes[TRUSTED] = None if original["unset"] and others == original["list"] else others
+            remaining = [pattern for pattern in current.get(TRUSTED) or [] if pattern not in original["added"]]
+            changes[TRUSTED] = None if original["unset"] and remaining == original["list"] else remaining
         return changes
 
-    def leaving_changes(self, others: Sequence[str]) -> dict[str, Any]:
-        """Return the settings to write where other installations stay, whose rerankers have the addresses ``others``:
-        only an address that none of them needs goes."""
-        trusted = list(self.cluster.settings().get(TRUSTED) or [])
-        if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in others):
+    def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
+        """Return the settings to write if other installations stay in the cluster.
+
+        Only the trusted address of this service is removed, unless another installation needs it.
+
+        Args:
+            other_urls: Service URLs of the other installations.
+        """
+        trusted = list(self.cluster.effective_settings().get(TRUSTED) or [])
+        if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in other_urls):
             return {}
         return {TRUSTED: [pattern for pattern in trusted if pattern != self.pattern]}
 
 
 def _is_private(host: str) -> bool:
-    """Whether a host has an address that is not public, or one that is not known here and so may have."""
+    """Return whether a host has, or may have, an address that is not public.
+
+    A host name that cannot be resolved on this machine may have a private address.
+    """
     try:
-        found = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
+        addresses = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
     except OSError:
         return True
-    return not all(ip_address(address.partition("%")[0]).is_global for address in found)
+    return not all(ip_address(address.partition("%")[0]).is_global for address in addresses)
 
 
 def _matches(pattern: str, url: str) -> bool:
     try:
         return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), url) is not None
-    except re.error:  # a pattern of Java's that Python does not know: it is not one of ours
+    except re.error:  # a Java pattern that Python cannot compile, so Resift did not add it
         return False

@@ -1,6 +1,7 @@
-"""The bodies of what Resift puts into a cluster: JSON templates of the folder ``resources``, filled in and stamped.
+"""Bodies of the resources that Resift creates in a cluster.
 
-Everything that is made carries a stamp in its description, so that only our own things are ever changed or removed.
+The bodies are JSON templates in the folder ``resources``. Each body carries a :class:`Stamp` in its description. Resift
+only changes or removes resources that carry a stamp.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True)
 class Stamp:
-    """Who made a resource: Resift's version, the model's hash, and a fingerprint of the resource's content.
+    """The mark that identifies a resource as created by Resift.
 
-    ``key`` is the fingerprint of the API key that it carries, None if it carries none.
+    Attributes:
+        version: Resift's version.
+        model: Hash of the model.
+        content: Fingerprint of the resource's content.
+        key: Fingerprint of the API key in the resource, or None if it has no key.
     """
 
     version: str
@@ -37,20 +42,23 @@ class Stamp:
 
     @classmethod
     def read(cls, text: Any) -> Stamp | None:
-        """Return the stamp that a description holds, or None if there is none, since the resource is not ours."""
-        found = _STAMP.search(text) if isinstance(text, str) else None
-        return cls(**found.groupdict()) if found else None
+        """Return the stamp in a description, or None if Resift did not create the resource."""
+        match = _STAMP.search(text) if isinstance(text, str) else None
+        return cls(**match.groupdict()) if match else None
 
 
 def fingerprint(text: str) -> str:
-    """A short hash of a resource's content."""
+    """Return the first 12 hexadecimal digits of the SHA-256 hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def fill(template: Any, values: dict[str, Any]) -> Any:
-    """Replace every ``{{name}}`` in a JSON template; a string that is nothing else becomes the value itself.
+    """Replace every ``{{name}}`` in a JSON template by the value of that name.
 
-    Raises KeyError for a name that ``values`` lacks.
+    A string that consists of a single placeholder becomes the value itself, which may be of any JSON type.
+
+    Raises:
+        KeyError: If ``values`` lacks a name.
 
     >>> fill({"a": "{{n}}", "b": "x-{{n}}"}, {"n": 3})
     {'a': 3, 'b': 'x-3'}
@@ -68,13 +76,18 @@ def fill(template: Any, values: dict[str, Any]) -> Any:
 
 
 def render(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
-    """The body of the resource whose template is ``NAME.json``, and its stamp.
+    """Fill in the template of a resource.
 
-    ``values`` hold what the template names, and the ``version`` and ``model`` of the stamp.
+    Args:
+        name: Name of the template's file, without ``.json``.
+        values: Values of the template's placeholders, and the ``version`` and ``model`` of the stamp.
+
+    Returns:
+        The body of the resource and its stamp.
     """
     template = json.loads(read_resource(f"{name}.json"))
-    # The fingerprint leaves out the stamp, which holds it, and what the settings were before: that belongs to the
-    # cluster, and a second install must not find the template changed by it.
+    # The fingerprint excludes the stamp, which contains the fingerprint. It also excludes the original cluster settings
+    # in the index template. They describe the cluster, and must not make the template differ at a second installation.
     bare = fill(template, {**values, "stamp": "", "settings_before": None})
     stamp = Stamp(values["version"], values["model"], fingerprint(json.dumps(bare, sort_keys=True)))
     return fill(template, {"settings_before": None, **values, "stamp": str(stamp)}), stamp

@@ -1,1 +1,1 @@
-"""What is done to a cluster and its indices, as functions that show a plan, run it and return what came of it."""
+"""Operations on a cluster and its indices: functions that return a plan, which can be shown and then run."""

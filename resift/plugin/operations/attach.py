@@ -1,4 +1,4 @@
-"""An index that exists has its searches rewritten, or gets vectors in place; and it is given back as it was."""
+"""Attaching an existing index, and detaching it again: the public functions of the Python API."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.plugin.operations.attach_searches import SearchPlan
-from resift.plugin.operations.attach_vectors import AttachPlan, Options
+from resift.plugin.operations.attach_vectors import AttachPlan
 from resift.plugin.operations.detach import DetachPlan
+from resift.plugin.operations.index_plan import Options
 from resift.plugin.operations.install import open_cluster
 
-_OF_VECTORS = ("fields", "model", "graph", "field", "out", "no-adapt")
-_TOGETHER = (
-    *((f"--{name}", "--vectors") for name in _OF_VECTORS),
-    ("--field", "--model"),
-)
-_APART = (("--no-adapt", "--model"),)
+_VECTOR_OPTIONS = ("fields", "model", "graph", "field", "out", "no-adapt")
+# Pairs of options: the first needs the second.
+_REQUIRED = (*((f"--{name}", "--vectors") for name in _VECTOR_OPTIONS), ("--field", "--model"))
+# Pairs of options that exclude each other.
+_EXCLUSIVE = (("--no-adapt", "--model"),)
 
 
 def attach(
@@ -33,49 +33,90 @@ def attach(
     field: str | None = None,
     out: str | None = None,
 ) -> SearchPlan | AttachPlan:
-    """Plan to have the searches of an index, an alias, a pattern or a data stream rewritten by their sessions.
+    """Plan to have the searches of an index rewritten by their sessions, and optionally to add vectors to it.
 
-    One processor is added to the search ``pipeline`` that they use, by default that of the index, else a new one, and
-    nothing is written to the index; with ``default_pipelines`` searches that name no pipeline are rewritten, too. With
-    ``vectors`` documents get vectors of ours, in place. What follows is for these alone.
+    Resift's processor is added to the search pipeline that the searches use. Without ``vectors``, nothing is written to
+    the index. With ``vectors``, each document gets a vector, in place. The options from ``fields`` on need ``vectors``.
 
     Args:
-        fields: the text fields to encode; by default the mapping's texts that hold some.
-        model: the folder of a saved model; by default one is learned from the index, where ``adapt`` allows it.
-        graph: have vectors with a graph (``knn_vector``), which k-NN over the whole index needs, and not compact ones.
-        field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
-        out: where the model is saved that is learned; by default the folder ``INDEX-model``.
+        url: URLs of the cluster.
+        index: An index, an alias, a pattern or a data stream.
+        pipeline: The search pipeline to which the processor is added. By default the default search pipeline of the
+            index, or else a new pipeline.
+        default_pipelines: Also rewrite searches that name no pipeline, by changing the default search pipeline. With
+            ``vectors``, also encode all documents that are written from now on.
+        vectors: Add vectors to the documents.
+        fields: Text fields to encode. By default the text fields of the mapping whose values are sentences.
+        model: Folder of a saved model. By default, a model is learned from the documents.
+        adapt: Learn a model if ``model`` is not given. If False, the packaged model is used.
+        graph: Create an HNSW index (a ``knn_vector`` field), which k-NN over the whole index needs. By default, vectors
+            are stored in a compact ``binary`` field.
+        field: A ``knn_vector`` field of the index that already contains the vectors of ``model``.
+        out: Folder in which a learned model is saved. By default ``INDEX-model``.
 
-    Raises BadInput for what cannot be done, and UnsupportedCluster where OpenSearch is too old for it.
+    Returns:
+        A plan. Nothing is changed before its method ``run`` is called.
+
+    Raises:
+        BadInput: If an option is invalid, or the index cannot be attached.
+        MissingExtra: If a model must be learned, and a package for this is missing.
+        UnsupportedCluster: If the cluster is too old, or lacks plugins.
     """
-    options = Options(fields, model, adapt, graph, field, out, default_pipelines, pipeline)
-    _check({**vars(options), "vectors": vectors, "no-adapt": not adapt})
+    options = Options(
+        fields=fields,
+        model=model,
+        adapt=adapt,
+        graph=graph,
+        field=field,
+        out=out,
+        default_pipelines=default_pipelines,
+        pipeline=pipeline,
+    )
+    _check_combination({**vars(options), "vectors": vectors, "no-adapt": not adapt})
     if not vectors:
         return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
     return AttachPlan(open_cluster(url), index, options)
 
 
-def _check(values: Mapping[str, Any]) -> None:
-    """Raise BadInput for options that do not go together, or that say how vectors are attached where none are."""
-    given = {f"--{name}": value for name, value in values.items() if value}
+def _check_combination(values: Mapping[str, Any]) -> None:
+    """Raise BadInput for options that contradict each other, or lack another option.
 
-    def shown(name: str) -> str:
-        value = given[name]
-        told = value if isinstance(value, str) else ",".join(value) if isinstance(value, Sequence) else ""
-        return f"{name} {told}".rstrip()
+    Args:
+        values: Values of the options, by name without dashes.
+    """
+    present = {f"--{name}": value for name, value in values.items() if value}
+    for name, required in _REQUIRED:
+        if name in present and required not in present:
+            message = f"{_with_value(name, present)} is used without {required}"
+            raise BadInput(message, value=present[name], expected=f"{required}, or no {name}")
+    for name, other in _EXCLUSIVE:
+        if name in present and other in present:
+            message = f"{name} is used with {_with_value(other, present)}"
+            raise BadInput(message, value=present[other], expected="only one of them")
 
-    for name, other in _TOGETHER:
-        if name in given and other not in given:
-            raise BadInput(f"{shown(name)} without {other}", value=given[name], expected=f"{other}, or no {name}")
-    for name, other in _APART:
-        if name in given and other in given:
-            raise BadInput(f"{name} with {shown(other)}", value=given[other], expected="one of them")
+
+def _with_value(name: str, values: Mapping[str, Any]) -> str:
+    """Return an option as it is written on the command line."""
+    value = values[name]
+    if isinstance(value, str):
+        return f"{name} {value}"
+    return f"{name} {','.join(value)}" if isinstance(value, Sequence) else name
 
 
 def detach(url: str, index: str, *, model: str | None = None) -> DetachPlan:
-    """Plan to undo :func:`attach`: our processor in search pipelines, settings, vectors, and what records them.
+    """Plan to undo :func:`attach`: processors in search pipelines, settings, vectors, and the record in the index.
 
-    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. ``model`` is the folder or
-    hash of the only one whose vectors are removed. Raises BadInput for what cannot be done.
+    The vector field stays in the mapping without values, because OpenSearch cannot remove a field from a mapping.
+
+    Args:
+        url: URLs of the cluster.
+        index: The attached index, alias, pattern or data stream.
+        model: Folder or hash of a model, to remove only its vectors.
+
+    Returns:
+        A plan. Nothing is changed before its method ``run`` is called.
+
+    Raises:
+        BadInput: If the index is not attached, or the vectors of the model cannot be removed.
     """
     return DetachPlan(open_cluster(url), index, model)

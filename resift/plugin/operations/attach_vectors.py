@@ -1,11 +1,10 @@
-"""How an index is attached: the model is chosen or learned, vectors are written, and the index is told of them."""
+"""Attaching vectors: a model is loaded or learned, vectors are written, and the index records them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,153 +14,44 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.files import folder_write_error
-from resift.ingest.fields import guess_fields
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
 from resift.plugin.cluster.attachment import Target, check_attachable, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
+from resift.plugin.cluster.index_pipelines import pipeline_kinds, update_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.attach_searches import Searches
+from resift.plugin.operations.attach_searches import SearchAttachment
+from resift.plugin.operations.index_plan import IndexPlan, Options
 from resift.plugin.operations.install import serving
 from resift.plugin.operations.plan import Plan, Progress, Result, Step, counting, end_if
 from resift.plugin.operations.write_vectors import Written, empty, fill
-from resift.query.dsl import document_text, is_ours, values_of
-from resift.vectors.compact import json_length
+from resift.query.dsl import is_ours
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
-NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
-_SAMPLE = 500  # documents that fields are guessed from
-# Types of fields in which OpenSearch refuses to look for a word that is none of their values.
-_NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to attach; :func:`resift.attach` says what each of them means."""
-
-    fields: Sequence[str] | None = None
-    model: str | None = None
-    adapt: bool = True
-    graph: bool = False
-    field: str | None = None
-    out: str | None = None
-    default_pipelines: bool = False
-    pipeline: str | None = None
-
-
-class IndexPlan:
-    """What is to be done to one index for the vectors of ``model``, or of one that will be made and is like it.
-
-    ``own`` is the index's own field that has them already, if one does. ``entry`` describes the vectors that it gets,
-    which ``lacking`` documents are without. ``defaults`` are the settings that are to be set, and ``hints`` say why
-    others are not, and what else a user should know. Raises BadInput for what does not fit the index.
-    """
-
-    def __init__(
-        self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own: str | None
-    ) -> None:
-        self.target, sources, known = target, sampled_sources(engine, target), target.known(model, options.graph)
-        had = known or target.record.of(model.hash) or target.record.current
-        chosen = options.fields or (had.fields if had else ()) or guessed_fields(target, sources)
-        _check_fields(target, chosen, sources)
-        self.entry = target.entry(model, chosen if options.fields or known is None else (), own, options.graph)
-        self.replaced = target.record.replaced_by(self.entry)
-        self.lacking = 0 if self.is_own else target.documents
-        if known is not None and self.lacking:
-            self.lacking = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
-        self.defaults, self.hints = target.final_pipeline() if options.default_pipelines and not own else ({}, [])
-        if target.unrecorded:
-            told = f"of which _meta tells nothing any more: resift detach {target.name} takes them out"
-            self.hints = [*self.hints, f"{', '.join(target.unrecorded)} has vectors already, {told}"]
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the vectors are in a field of the index's own, which is left to it."""
-        return not is_ours(self.entry.vector_field)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The plan for programs."""
-        return {
-            "index": self.target.name,
-            "documents": self.target.documents,
-            "to_encode": self.lacking,
-            "fields": list(self.entry.fields),
-            "vector_field": self.entry.vector_field,
-            "graph": self.entry.has_hnsw,
-            "replaced": [one.vector_field for one in self.replaced],
-            "settings": self.defaults,
-            "hints": self.hints,
-        }
-
-    def lines(self) -> list[str]:
-        """The plan for people."""
-        entry, name = self.entry, self.target.name
-        lines = [f"{name}: {self.target.documents} documents", f"  texts       {', '.join(entry.fields)}"]
-        if self.is_own:
-            lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
-        else:
-            kind, each = "binary with doc values", f", {json_length(entry.vector_field, entry.dim or 0)} bytes a hit,"
-            if entry.has_hnsw:
-                kind, each = "knn_vector with a graph", ""
-            lines += [
-                f"  mapping     + {entry.vector_field}: {kind}, {entry.dim} dimensions",
-                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and "
-                "raises _version by 1",
-                f"  _source     has {entry.vector_field}{each} in answers to GET, and to searches not through Resift",
-                "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
-                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed",
-            ]
-            for one in self.replaced:
-                graph = ", and with them the graph (--graph keeps it)" if one.has_hnsw else ""
-                lines.append(f"  replaced    then the vectors in {one.vector_field} are taken out{graph}")
-        lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
-        return [*lines, *(f"  note        {hint}" for hint in self.hints)]
-
-
-def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
-    """Some documents of an index, drawn by chance."""
-    return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE).hits]
-
-
-def guessed_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
-    """The text fields of an index whose values are texts, those that are like titles first."""
-    names = target.text_fields
-    if not names:
-        expected = "an index with text fields, or --fields NAMES"
-        raise BadInput(f"the mapping of {target.name!r} has no text fields", value=target.name, expected=expected)
-    if not sources:
-        return names
-    return guess_fields([{name: _strings(source, name) for name in names} for source in sources])
-
-
-def _strings(source: dict[str, Any], name: str) -> list[str]:
-    return [value for value in values_of(source, name) if isinstance(value, str)]
-
-
-def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
-    """Raise BadInput for fields that the mapping lacks, or that hold no text in any document that was looked at."""
-    texts = ", ".join(target.text_fields) or "none"
-    unknown = [name for name in fields if name not in target.fields]
-    if unknown:
-        message = f"index {target.name!r} has no field {', '.join(unknown)}"
-        raise BadInput(message, value=unknown, expected=f"its text fields: {texts}")
-    other = [f"{name} is {target.fields[name]}" for name in fields if _NO_TEXTS.fullmatch(target.fields[name])]
-    other += [f"{name} is not indexed" for name in fields if target.is_only_kept(name)]
-    if other:
-        message = f"no words can be looked for in {target.name!r} where {', '.join(other)}"
-        raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
-    if sources and not any(document_text(source, fields).strip() for source in sources):
-        message = f"no document of {target.name!r} that was looked at has a text in {', '.join(fields)}"
-        raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
+NOT_INSTALLED = "no default pipelines were set, because the cluster has no installation for this model"
+_SHOWN_REFUSALS = 5
 
 
 class AttachPlan(Plan):
-    """What attaching is about to do to all indices that ``name`` stands for.
+    """A plan to attach vectors to all indices that a name refers to.
 
-    Raises BadInput for what cannot be done, and MissingExtra if a model is to be trained and a package is missing.
+    Args:
+        engine: The engine.
+        name: An index, an alias, a pattern or a data stream.
+        options: Options of attaching.
+
+    Attributes:
+        targets: The indices.
+        names: Their names, separated by commas.
+        out: Folder in which a learned model is saved.
+        model: The model, or None if it will be learned.
+        plans: Plans for the indices.
+
+    Raises:
+        BadInput: If an option is invalid, or an index cannot be attached.
+        MissingExtra: If a model must be learned, and a package for this is missing.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: Options) -> None:
@@ -171,18 +61,18 @@ class AttachPlan(Plan):
         self.question = f"Attach {self.names}?"
         for target in self.targets:
             check_attachable(target)
-        self.out = options.out or re.sub(r"[^\w.-]", "_", name) + "-model"  # where one is saved that is learned
-        self.model = self._known_model()
-        self.own = options.field or (self.model.field if self.model else None)
-        if self.own is None and self.model is not None:
+        self.out = options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
+        self.model = self._existing_model()
+        self.own_field = options.field or (self.model.field if self.model else None)
+        if self.own_field is None and self.model is not None:
             self.model.require_documents()
         if self.model is None:
             self._check_learnable()
-        like = self.model or load_model(DEFAULT_MODEL)
-        self.plans = [IndexPlan(engine, target, like, options, self.own) for target in self.targets]
+        similar_model = self.model or load_model(DEFAULT_MODEL)
+        self.plans = [IndexPlan(engine, target, similar_model, options, self.own_field) for target in self.targets]
 
     def _check_learnable(self) -> None:
-        """Check that a model can be trained and saved, before anything is planned.
+        """Check that a model can be learned and saved, before anything is planned.
 
         Raises:
             MissingExtra: If a package is missing.
@@ -196,69 +86,91 @@ class AttachPlan(Plan):
             raise BadInput(reason, value=self.out)
 
     @cached_property
-    def searches(self) -> Searches:
-        """The search pipeline that is to rewrite the searches. Raises BadInput where they cannot be attached."""
-        return Searches(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
+    def searches(self) -> SearchAttachment:
+        """The attachment of searches.
 
-    def _known_model(self) -> Model | None:
-        """The model to attach with; None if it is to be learned."""
+        Raises:
+            BadInput: If the searches cannot be attached.
+        """
+        return SearchAttachment(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
+
+    def _existing_model(self) -> Model | None:
+        """Return the model in the options, or the model of an interrupted run, or None if a model must be learned."""
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
-        # What was begun is gone on with, and not learned once more. Those in a field of the index's own are not ours.
-        found = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
-        begun = [entry for entry in found if entry is not None and is_ours(entry.vector_field)]
-        if not begun:
+        # An interrupted run continues with its model. Vectors in the index's own fields do not come from such a run.
+        recorded = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
+        written = [entry for entry in recorded if entry is not None and is_ours(entry.vector_field)]
+        if not written:
             return None
-        entry = begun[0]
+        entry = written[0]
         for folder in (self.out, DEFAULT_MODEL):
             with suppress(ResiftError):
                 if (model := load_model(folder)).hash == entry.model:
                     return model
         vectors = f"vectors of model {entry.model_name} ({entry.model})"
-        message = f"index {entry.name!r} has {vectors}, which {self.out} is not"
-        raise BadInput(message, value=entry.model, expected="--model DIR, its folder or another model's, or --no-adapt")
+        message = f"index {entry.name!r} has {vectors}, which is not the model in {self.out}"
+        expected = "--model DIR with the folder of that model or of another one, or --no-adapt"
+        raise BadInput(message, value=entry.model, expected=expected)
 
     def lines(self) -> list[str]:
-        model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
-        saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
-        lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
-        return [*lines, f"searches of {self.name}, where one is installed for this model:", *self.searches.lines()]
+        """Return the plan as lines of text for the user."""
+        if self.model is None:
+            lines = [f"model: learned from these documents in seconds or minutes, and saved in {self.out}"]
+        else:
+            lines = [f"model: {self.model.name} ({self.model.hash})"]
+        for plan in self.plans:
+            lines += plan.lines()
+        lines.append(f"searches of {self.name}, if this model is installed in the cluster:")
+        return [*lines, *self.searches.lines()]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
         indices = [plan.to_dict() for plan in self.plans]
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        searches = self.searches  # which may be refused, before anything is changed
-        model, found = self.model or self.learned(progress, stop), []
-        attaching = [_Attaching(self, target, model, progress) for target in self.targets]
-        again = f"interrupted: run it again, and it goes on with what is left of {self.names}"
-        for one in attaching:
-            found.append(one.run(stop))
-            end_if(stop, again)
-        for one in attaching:  # until now all of them could be searched together by what some have still
-            one.empty_replaced(stop)
-            end_if(stop, again)
-        lines = [line for one in found for line in one.lines]
-        pipeline, folder = self._attach(searches, model), self.folder_flag(model)
+        searches = self.searches  # raises BadInput, if necessary, before anything is changed
+        model = self.model or self.learn_model(progress, stop)
+        results = []
+        attachments = [_IndexAttachment(self, target, model, progress) for target in self.targets]
+        interrupted = f"interrupted: run it again to continue with {self.names}"
+        for attachment in attachments:
+            results.append(attachment.run(stop))
+            end_if(stop, interrupted)
+        # Remove superseded vectors after all indices have the new ones, so that they can be searched together until
+        # then.
+        for attachment in attachments:
+            attachment.remove_superseded(stop)
+            end_if(stop, interrupted)
+        lines = [line for result in results for line in result.lines]
+        pipeline, folder = self._attach_searches(searches, model), self.folder_option(model)
         if pipeline is not None:
             lines.append(f"searches through {pipeline} are rewritten")
-        if not all(one.installed for one in found):
+        if not all(result.installed for result in results):
             lines.append(f"next: resift serve{folder} and resift install{folder} --service URL, once for the cluster")
-        lines += [f"undo: resift detach {one.index}" for one in found]
-        in_order = all(one.in_order for one in found)
-        return Result(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
+        lines += [f"undo: resift detach {result.index}" for result in results]
+        in_order = all(result.in_order for result in results)
+        return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
-    def _attach(self, searches: Searches, model: Model) -> str | None:
-        """Have searches rewritten, if the cluster has an installation for the model; return their pipeline."""
+    def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
+        """Have searches rewritten, if the model is installed in the cluster, and return the name of their pipeline."""
         installation = serving(self.cluster, model.hash)
-        found = self.cluster.named("models", f"{installation.name}-rewrite") if installation else []
-        return searches.run(installation.name, found[0][0], model.hash).name if installation and found else None
+        if installation is None:
+            return None
+        remote_models = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
+        if not remote_models:
+            return None
+        return searches.run(installation.name, remote_models[0][0], model.hash).name
 
-    def learned(self, progress: Progress, stop: Stop) -> Model:
-        """A model that is adapted to the indices' documents, and saved; the packaged one if that is no better."""
+    def learn_model(self, progress: Progress, stop: Stop) -> Model:
+        """Learn a model from the documents of the indices, and save it.
 
-        def told(step: Step) -> None:
+        Returns:
+            The learned model. The packaged model, if the learned model is not better, or there are too few documents.
+        """
+
+        def report(step: Step) -> None:
             end_if(stop, "interrupted: nothing was changed")
             progress(step)
 
@@ -268,101 +180,124 @@ class AttachPlan(Plan):
             model = adaptation().adapt_if_better(
                 texts,
                 load_vectors(DEFAULT_MODEL),
-                lambda done, total: told(Step("adapting", done, total)),
-                lambda remark: told(Step(remark)),
+                lambda done, total: report(Step("adapting", done, total)),
+                lambda remark: report(Step(remark)),
             )
         except BadInput as error:  # too few documents
-            progress(Step(f"nothing is learned: {error.message}; the packaged model is used"))
+            progress(Step(f"no model is learned: {error.message}; the packaged model is used"))
             model = None
         if model is None:
             return load_model(DEFAULT_MODEL)
         model.save(self.out)
         return load_model(self.out)
 
-    def folder_flag(self, model: Model) -> str:
-        """The option that names the folder of a model; "" for the packaged one."""
+    def folder_option(self, model: Model) -> str:
+        """Return the command line option with the folder of a model, or "" for the packaged model."""
         return "" if model.hash == load_model(DEFAULT_MODEL).hash else f" --model {self.options.model or self.out}"
 
 
-class _Attaching:
-    """One index that is being attached."""
+class _IndexAttachment:
+    """The attachment of a single index.
+
+    Args:
+        plan: The plan for all indices.
+        target: The index.
+        model: The model.
+        progress: Function that is called with each progress report.
+    """
 
     def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
-        self.target, self.model, self.folder = target, model, plan.folder_flag(model)
-        self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own)
+        self.target, self.model, self.folder_option = target, model, plan.folder_option(model)
+        self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own_field)
         self.is_installed = serving(self.cluster, model.hash) is not None
 
     def run(self, stop: Stop) -> Result:
-        """Do it."""
+        """Write the vectors, and record that searches use them."""
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
-        if not self.plan.is_own:
-            told = counting(self.progress, f"encoding {entry.name}", self.plan.lacking)
-            written = fill(self.engine, self.model, entry, stop, told)
-        nothing = 0 < target.documents <= len(written.refused) + written.left
-        if stop.requested or nothing:
-            hints = ["no document has a vector: searches stay as they were"] if nothing else []
-            return self._result(written, [], hints)
+        if not self.plan.is_own_field:
+            report = counting(self.progress, f"encoding {entry.name}", self.plan.unfilled)
+            written = fill(self.engine, self.model, entry, stop, report)
+        has_no_vectors = 0 < target.documents <= len(written.refused) + written.remaining
+        if has_no_vectors:
+            return self._result(written, [], ["no document has a vector, so searches are not changed"])
+        if stop.requested:
+            return self._result(written, [], [])
         target = target.switch(entry)
-        pipelines = self._settle()
-        hints = self._set_defaults(target, pipelines)
-        weighed = adaptation().weigh_index(self.engine, self.engine.info(entry.name), self.model)
-        return self._result(written, pipelines, hints, weighed)
+        pipelines = self._update_pipelines()
+        hints = self._set_default_pipeline(target, pipelines)
+        tuning = adaptation().weigh_index(self.engine, self.engine.info(entry.name), self.model)
+        return self._result(written, pipelines, hints, tuning)
 
-    def empty_replaced(self, stop: Stop) -> None:
-        """Take those vectors out of the documents in whose place others have come."""
+    def remove_superseded(self, stop: Stop) -> None:
+        """Remove the vectors that the new ones replace from all documents."""
         entry = self.plan.entry
-        target = self.target.change_record(
-            lambda record: record.without(record.replaced_by(entry)) if record.current == entry else record
-        )
-        if not (fields := target.record.abandoned):
+
+        def without_superseded(record: IndexRecord) -> IndexRecord:
+            return record.without(record.superseded_by(entry)) if record.current == entry else record
+
+        target = self.target.change_record(without_superseded)
+        if not (fields := target.record.unused_fields):
             return
-        self._settle()
+        self._update_pipelines()
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
-        told = counting(self.progress, f"emptying {', '.join(fields)}", total)
-        emptied = empty(self.cluster, target.name, fields, stop, told)
-        if not stop.requested and not emptied.left:
-            target.change_record(IndexRecord.emptied)
+        report = counting(self.progress, f"emptying {', '.join(fields)}", total)
+        emptied = empty(self.cluster, target.name, fields, stop, report)
+        if not stop.requested and not emptied.remaining:
+            target.change_record(IndexRecord.without_unused_fields)
 
-    def _settle(self) -> list[str]:
-        """Make the index's pipelines as they should be; return their kinds."""
+    def _update_pipelines(self) -> list[str]:
+        """Create or update the ingest pipeline of the index, and return the kinds of pipelines that it has."""
         try:
-            settle_pipelines(self.cluster, self.target.name, search=False)
+            update_pipelines(self.cluster, self.target.name, search=False)
         except ResiftError as error:
-            # the vectors are there, and who may write documents may not change pipelines in every cluster
-            self.progress(Step(f"no pipeline was made: {error.message}"))
-        return pipelines_of(self.cluster, self.target.name)
+            # The vectors are written. A user who may write documents need not have the right to change pipelines.
+            self.progress(Step(f"no pipeline was created: {error.message}"))
+        return pipeline_kinds(self.cluster, self.target.name)
 
-    def _set_defaults(self, target: Target, pipelines: Sequence[str]) -> list[str]:
-        """Set the default pipelines that are wanted; return what could not be set, and what to do."""
+    def _set_default_pipeline(self, target: Target, pipelines: Sequence[str]) -> list[str]:
+        """Make the ingest pipeline the final pipeline of the index, if the user wants this.
+
+        Args:
+            target: The index.
+            pipelines: The kinds of pipelines that the index has.
+
+        Returns:
+            Hints about settings that could not be changed.
+        """
         if not self.options.default_pipelines:
             return []
-        again = f"resift attach {self.target.name} --vectors --default-pipelines"
+        command = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
-            return [f"{NOT_INSTALLED}: resift install{self.folder} --service URL, then {again}"]
-        if self.plan.is_own:
+            return [f"{NOT_INSTALLED}: resift install{self.folder_option} --service URL, then {command}"]
+        if self.plan.is_own_field:
             return []
         if "ingest" not in pipelines:
-            return [f"there is no ingest pipeline to be the default: {again}"]
-        free, hints = target.final_pipeline()
-        if free:
-            self.cluster.set_index(target.name, free)
+            return [f"there is no ingest pipeline that could be the default: {command}"]
+        settings, hints = target.final_pipeline_setting()
+        if settings:
+            self.cluster.set_index(target.name, settings)
         return hints
 
     def _result(
-        self, written: Written, pipelines: Sequence[str], hints: Sequence[str], weighed: Tuning | None = None
+        self, written: Written, pipelines: Sequence[str], hints: Sequence[str], tuning: Tuning | None = None
     ) -> Result:
-        entry, rate = self.plan.entry, written.documents / (written.seconds or 1)
-        lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
-        lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
-        if written.left:
-            lines.append(f"  {written.left} still lack a vector: resift verify {entry.name} --repair")
-        lines += [f"  {line}" for line in (weighed.describe() if weighed else ())]
-        lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
+        entry = self.plan.entry
+        rate = written.documents / (written.seconds or 1)
+        lines = [
+            f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} per second"
+        ]
+        lines += [f"  refused: {rejection.id}: {rejection.reason}" for rejection in written.refused[:_SHOWN_REFUSALS]]
+        if written.remaining:
+            lines.append(f"  {written.remaining} still lack a vector: resift verify {entry.name} --repair")
+        if tuning is not None:
+            lines += [f"  {line}" for line in tuning.describe()]
+        if "ingest" in pipelines:
+            lines.append(f"  ingest pipeline {pipeline_name(entry.name)}")
         return Result(
             [*lines, *(f"  {hint}" for hint in hints)],
-            not (written.refused or hints or written.left),
+            not (written.refused or hints or written.remaining),
             index=entry.name,
             fields=list(entry.fields),
             vector_field=entry.vector_field,
@@ -372,6 +307,6 @@ class _Attaching:
             installed=self.is_installed,
             pipelines=pipelines,
             hints=hints,
-            missing=written.left + len(written.refused),
-            alpha=weighed and weighed.alpha,
+            missing=written.remaining + len(written.refused),
+            alpha=tuning and tuning.alpha,
         )

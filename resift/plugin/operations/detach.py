@@ -1,4 +1,7 @@
-"""How an index is detached: what attaching changed is put back, in an order that may be killed anywhere."""
+"""Detaching an index: everything that attaching changed is restored.
+
+The steps are in an order that allows the process to be killed at any time, and the operation to be run again.
+"""
 
 from __future__ import annotations
 
@@ -15,194 +18,239 @@ from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import FINAL, Target, settings_of, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
-    ingest_pipelines,
-    pipelines_of,
-    refuse,
+    ingest_pipeline_owners,
+    pipeline_kinds,
     remove_ingest_pipeline,
-    settle_pipelines,
-    uses_of,
+    update_pipelines,
 )
 from resift.plugin.cluster.index_record import IndexRecord
+from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.attach_searches import Unsearched
+from resift.plugin.operations.detach_searches import SearchDetachment
 from resift.plugin.operations.plan import Plan, Progress, Result, counting, end_if
 from resift.plugin.operations.write_vectors import empty
 from resift.query.dsl import is_ours
 
+_SHOWN_REFUSALS = 5
+
 
 class DetachPlan(Plan):
-    """What detaching is about to do to all that ``name`` stands for.
+    """A plan to detach everything that a name refers to.
 
-    ``model`` is the hash or the folder of the one whose vectors are taken back, None for all. Raises BadInput for what
-    cannot be done.
+    Args:
+        engine: The engine.
+        name: An index, an alias, a pattern or a data stream.
+        model: Hash or folder of the only model whose vectors are removed, or None for all.
+
+    Raises:
+        BadInput: If nothing is attached, or the vectors of the model cannot be removed.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
-        hash, settings = _hash(model), _settings(self.cluster, name)
-        # only those with vectors have to take writes
-        found = _with_vectors(self.cluster, name) if settings else []
-        attached = [(target, record) for target, record in found if record.attached]
-        self.indices = [_Detaching(self.cluster, target, record, hash) for target, record in attached]
+        model_hash, settings = _model_hash(model), _settings(self.cluster, name)
+        # Only indices with vectors must accept writes.
+        with_vectors = _targets_with_vectors(self.cluster, name) if settings else []
+        attached = [(target, record) for target, record in with_vectors if record.attached]
+        self.indices = [_IndexDetachment(self.cluster, target, record, model_hash) for target, record in attached]
         names = [target.name for target, _ in attached]
-        if hash is None or all(one.is_all for one in self.indices):
-            self.searches = Unsearched(self.cluster, {name, *settings}, settings)
+        if model_hash is None or all(index.removes_all for index in self.indices):
+            self.searches = SearchDetachment(self.cluster, {name, *settings}, settings)
         else:
-            self.searches = Unsearched(self.cluster, (), {})
+            self.searches = SearchDetachment(self.cluster, (), {})
         if not self.indices:
-            self._refuse_unattached([target.name for target, record in found if record.current], hash)
-        # an alias gets new indices, as by rollover, which nobody has attached
-        self.others = sorted({*settings}.difference(names)) if self.indices else []
+            created = [target.name for target, record in with_vectors if record.current]
+            self._refuse_unattached(created, model_hash)
+        # An alias or data stream may refer to new indices, for example after a rollover, that were never attached.
+        self.unattached = sorted({*settings}.difference(names)) if self.indices else []
         self.question = f"Detach {', '.join(names) or name}?"
 
-    def _refuse_unattached(self, made: Sequence[str], model: str | None) -> None:
-        """Raise BadInput for what is not attached, or has no such vectors; ``made`` are indices that Resift made."""
-        if self.searches and made != [self.name]:
+    def _refuse_unattached(self, created: Sequence[str], model: str | None) -> None:
+        """Raise BadInput if nothing is attached, or there are no vectors of the model.
+
+        Args:
+            created: Indices that Resift has created with vectors.
+            model: Hash of the model, or None.
+        """
+        if self.searches and created != [self.name]:
             return
-        name, expected = self.name, "an index that was attached"
-        if model is not None and not made:
+        name, expected = self.name, "an attached index"
+        if model is not None and not created:
             raise BadInput(f"index {name!r} has no vectors of model {model}", value=model, expected="none")
-        told = "was made by Resift, not attached: resift drop deletes it" if name in made else "is not attached"
-        for one in rewriters(self.cluster).values():
+        if name in created:
+            problem = "was created by Resift, not attached: resift drop deletes it"
+        else:
+            problem = "is not attached"
+        for rewriter in rewriters(self.cluster).values():
             with suppress(NotFound):
-                if name in self.engine.resolve(one.index) and one.index != name:
-                    expected = f"resift detach {one.index}, which it belongs to"
-        raise BadInput(f"index {name!r} {told}", value=name, expected=expected)
+                if name in self.engine.resolve(rewriter.index) and rewriter.index != name:
+                    expected = f"resift detach {rewriter.index}, to which the index belongs"
+        raise BadInput(f"index {name!r} {problem}", value=name, expected=expected)
 
     def lines(self) -> list[str]:
+        """Return the plan as lines of text for the user."""
         lines = [f"{self.name}:", *self.searches.lines()] if self.searches else []
-        lines += [line for one in self.indices for line in one.lines()]
-        return [*lines, *(f"{name}: without vectors of ours, and left alone" for name in self.others)]
+        for index in self.indices:
+            lines += index.lines()
+        return [*lines, *(f"{name}: has no vectors from Resift, and is not changed" for name in self.unattached)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"indices": [one.to_dict() for one in self.indices], **self.searches.to_dict()}
+        """Return the plan as a JSON object."""
+        return {"indices": [index.to_dict() for index in self.indices], **self.searches.to_dict()}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        found = []
+        results = []
         planned = self.searches.to_dict()
         self.searches.run()
         if self.searches:
             with suppress(NotFound):
                 self.engine.tune(self.name, None)
-        for one in self.indices:
-            found.append(one.run(progress, stop))
-            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.name}")
-        lines = [f"{self.name}: searches are as they were"] if self.searches else []
-        lines += [line for one in found for line in one.lines]
-        return Result(lines, all(one.in_order for one in found), indices=found, **planned)
+        for index in self.indices:
+            results.append(index.run(progress, stop))
+            end_if(stop, f"interrupted: run it again to continue with {self.name}")
+        lines = [f"{self.name}: searches are no longer rewritten"] if self.searches else []
+        lines += [line for result in results for line in result.lines]
+        return Result(lines, all(result.in_order for result in results), indices=results, **planned)
 
 
-class _Detaching:
+class _IndexDetachment:
+    """The change that removes vectors from a single index.
+
+    Args:
+        cluster: The cluster.
+        target: The index.
+        record: The record of the index, or a reconstruction of a lost record.
+        model: Hash of the only model whose vectors are removed, or None.
+
+    Attributes:
+        entries: The vectors to remove.
+        record: The record without these vectors.
+        removes_all: Whether no vectors remain.
+    """
+
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
-        self.entries = _entries(target, model)
+        self.entries = _entries_to_remove(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
-        self.is_all = not self.record.known
-        self.settings = {FINAL: None} if self.is_all and target.is_encoded else {}
-        if self.is_all:
-            own = target.name
-            uses = uses_of(cluster, {pipeline_name(own)}, "ingest pipeline")
-            mine = [use for use in uses if (use.kind, use.name) == ("index", own) and use.setting in self.settings]
-            refuse([use for use in uses if use not in mine], ", if it is a clone")
+        self.removes_all = not self.record.known
+        self.settings = {FINAL: None} if self.removes_all and target.is_encoded else {}
+        if self.removes_all:
+            uses = uses_of(cluster, {pipeline_name(target.name)}, "ingest pipeline")
+            other_uses = [use for use in uses if not self._removes_use(use.kind, use.name, use.setting)]
+            refuse_if_used(other_uses, ", if it is a clone")
+
+    def _removes_use(self, kind: str, name: str, setting: str) -> bool:
+        """Return whether this change removes a use of the index's ingest pipeline."""
+        return (kind, name) == ("index", self.target.name) and setting in self.settings
 
     def to_dict(self) -> dict[str, Any]:
-        """What is to be done, for programs."""
+        """Return the change as a JSON object."""
         return {
             "index": self.target.name,
             "models": [entry.model for entry in self.entries],
-            "emptied": list(self.record.abandoned),
+            "emptied": list(self.record.unused_fields),
             "settings": self.settings,
-            "ingest_pipeline": self.is_all and "ingest" in pipelines_of(self.cluster, self.target.name),
+            "ingest_pipeline": self.removes_all and "ingest" in pipeline_kinds(self.cluster, self.target.name),
         }
 
     def lines(self) -> list[str]:
-        """What is to be done, for people."""
+        """Return the change as lines of text for the user."""
         report = self.to_dict()
         lines = [f"{self.target.name}:"]
         if not self.is_recorded:
-            lines.append("  what attaching recorded in _meta is lost: what has Resift's names goes")
+            lines.append("  the record in _meta is lost: all fields and pipelines with Resift's names are removed")
         lines += [f"  {setting} back to unset" for setting in report["settings"]]
-        lines += [f"  ingest pipeline {pipeline_name(self.target.name)} removed"] if report["ingest_pipeline"] else []
-        for name in self.record.abandoned:
+        if report["ingest_pipeline"]:
+            lines.append(f"  ingest pipeline {pipeline_name(self.target.name)} removed")
+        for name in self.record.unused_fields:
             count = self.target.count({"exists": {"field": name}})
-            lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
+            lines.append(f"  {name} removed from {count} documents; its definition stays in the mapping")
         return lines
 
     def run(self, progress: Progress, stop: Stop) -> Result:
-        """Do it."""
-        target, fields, planned = self.target, self.record.abandoned, self.to_dict()
-        if self.is_all:
+        """Carry out the change."""
+        target, fields, planned = self.target, self.record.unused_fields, self.to_dict()
+        if self.removes_all:
             if self.settings:
                 self.cluster.set_index(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
-        # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
+        # From now on, new documents get no such vectors. The unused fields stay on record until they are empty.
         target = target.change_record(lambda record: record.without(self.entries))
-        if not self.is_all:
-            settle_pipelines(self.cluster, target.name, search=False)
+        if not self.removes_all:
+            update_pipelines(self.cluster, target.name, search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
         emptied = empty(self.cluster, target.name, fields, stop, counting(progress, f"emptying {target.name}", total))
-        if not stop.requested and not emptied.left:
-            target.change_record(IndexRecord.emptied)
-        lines = [f"{target.name}: detached, {emptied.documents} documents without their vectors again"]
-        lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
-        lines += [f"  the field {name} stays in the mapping, empty" for name in fields]
+        if not stop.requested and not emptied.remaining:
+            target.change_record(IndexRecord.without_unused_fields)
+        lines = [f"{target.name}: detached; vectors were removed from {emptied.documents} documents"]
+        lines += [f"  refused: {rejection.id}: {rejection.reason}" for rejection in emptied.refused[:_SHOWN_REFUSALS]]
+        lines += [f"  the field {name} stays in the mapping, without values" for name in fields]
         documents, refused = emptied.documents, len(emptied.refused)
         return Result(lines, not refused, **planned, documents=documents, refused=refused)
 
 
-def _hash(model: str | None) -> str | None:
+def _model_hash(model: str | None) -> str | None:
     return load_model(model).hash if model and Path(model).is_dir() else model
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """The settings of the indices that a name stands for; none if they are gone, while a pipeline may be there."""
+    """Return the flat settings of the indices that a name refers to.
+
+    Returns an empty dictionary if the indices were deleted, and only the search pipeline is left.
+    """
     try:
         return settings_of(cluster, name)
     except NotFound:
-        if name not in [one.index for one in rewriters(cluster).values()]:
+        if name not in [rewriter.index for rewriter in rewriters(cluster).values()]:
             raise
         return {}
 
 
-def _with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
-    """The indices behind a name that have vectors of ours, a record of them, or what encodes them."""
-    path, ingest = f"/{quote(name, safe=',*')}/_mapping", ingest_pipelines(cluster)
-    found = {own: entry["mappings"] for own, entry in cluster.request("GET", path).items()}
-    indices = [
-        own
-        for own, mapping in sorted(found.items())
-        if mapping.get("_meta", {}).get("resift") or ingest.get(own) or any(map(is_ours, mapping.get("properties", {})))
-    ]
-    return [(target, _record(cluster, target)) for own in indices for target in targets(cluster, own)]
+def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
+    """Return the indices behind a name that have a record, vector fields or an ingest pipeline of Resift."""
+    path, owners = f"/{quote(name, safe=',*')}/_mapping", ingest_pipeline_owners(cluster)
+    with_vectors = []
+    for index, entry in sorted(cluster.request("GET", path).items()):
+        mapping = entry["mappings"]
+        has_record = mapping.get("_meta", {}).get("resift")
+        if has_record or owners.get(index) or any(map(is_ours, mapping.get("properties", {}))):
+            with_vectors += [(target, _record(cluster, target)) for target in targets(cluster, index)]
+    return with_vectors
 
 
 def _record(cluster: Cluster, target: Target) -> IndexRecord:
-    """What an index records about itself; where a client has replaced its ``_meta``, what is known without it."""
+    """Return the record of an index, or a reconstruction if a client has replaced ``_meta``."""
     record = target.record
-    if target.unrecorded or (
-        not record.attached and record.current is None and ingest_pipelines(cluster).get(target.name)
-    ):
-        return IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
+    is_empty = not record.attached and record.current is None
+    if target.unrecorded_fields or (is_empty and ingest_pipeline_owners(cluster).get(target.name)):
+        return IndexRecord(target.name, added=tuple(target.unrecorded_fields), attached=True)
     return record
 
 
-def _entries(target: Target, model: str | None) -> list[IndexInfo]:
-    """The vectors that are to be taken back."""
+def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
+    """Return the vectors to remove.
+
+    Args:
+        target: The index.
+        model: Hash of the only model whose vectors are removed, or None for all vectors that were attached.
+
+    Raises:
+        BadInput: If there are no vectors of the model, if the index was created with them, or if searches use them
+            while there are vectors of other models.
+    """
     record = target.record
-    found = record.known
     if model is None:
-        return [entry for entry in found if record.is_attached(entry)]
-    entry = record.of(model)
-    known = ", ".join(str(one.model) for one in found) or "none"
+        return [entry for entry in record.known if record.is_attached(entry)]
+    entry = record.find(model)
     if entry is None:
+        known = ", ".join(str(other.model) for other in record.known) or "none"
         raise BadInput(f"index {target.name!r} has no vectors of model {model}", value=model, expected=known)
     if not record.is_attached(entry):
         expected = f"resift drop {target.name} deletes the index"
-        raise BadInput(f"index {target.name!r} was made with model {model}", value=model, expected=expected)
-    if entry == record.current and any(one.model != model for one in record.others):
-        message = f"index {target.name!r} is searched by the vectors of model {model}"
-        raise BadInput(
-            message, value=model, expected=f"resift attach {target.name} --vectors --model, with another one, first"
-        )
-    return [one for one in found if one.model == model]
+        raise BadInput(f"index {target.name!r} was created with model {model}", value=model, expected=expected)
+    if entry == record.current and any(other.model != model for other in record.other_models):
+        message = f"searches of index {target.name!r} use the vectors of model {model}"
+        expected = f"resift attach {target.name} --vectors --model DIR with another model first"
+        raise BadInput(message, value=model, expected=expected)
+    return [other for other in record.known if other.model == model]

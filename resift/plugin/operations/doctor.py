@@ -1,97 +1,97 @@
-"""What is wrong with an installation: cluster and reranker, how they reach each other, and each index's vectors."""
+"""``resift doctor``: finds problems of a cluster, the service, the connection between them, and all indices."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import EngineError, EngineUnavailable, ResiftError, UnsupportedCluster
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import ingest_pipelines, pipeline_uses
-from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord, tunings
+from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
+from resift.plugin.cluster.index_record import tunings
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import installations
-from resift.plugin.cluster.resources import LAZY, Resource
-from resift.plugin.cluster.search_pipelines import SEARCH, SearchPipeline, pipeline_name, rewriters
+from resift.plugin.cluster.remote_model import LAZY
+from resift.plugin.cluster.resources import Resource
+from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters
 from resift.plugin.cluster.settings import PRIVATE, TRUSTED
-from resift.plugin.operations.install import InstallationOptions, found_installer, open_cluster
+from resift.plugin.operations.index_status import index_rows
+from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
 from resift.plugin.operations.plan import Result
-from resift.query.dsl import PIPELINE_PREFIX, is_ours
+from resift.plugin.operations.status_row import INSTALL, StatusRow
 from resift.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_INSTALL = "resift install"
-_AT_ONCE = 8  # pipelines that are tried
-_CLOCKS_APART = 30.0  # seconds; AWS refuses signatures that are five minutes off
-
-
-@dataclass(frozen=True)
-class StatusRow:
-    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
-
-    kind: str
-    name: str
-    state: str
-    fix: str = ""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether there is nothing to do about it."""
-        return not self.fix
+_THREADS = 8  # number of search pipelines that are tested at a time
+# Largest difference between clocks in seconds. AWS refuses signatures that are five minutes old.
+_MAX_CLOCK_DIFFERENCE = 30.0
+_SERVICE_SECONDS = 3  # time limit for an answer of the service
 
 
 def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
-    """What is wrong with the cluster at ``url`` and the reranker that it asks, and how to fix it.
+    """Find problems of a cluster and of the service that it calls, and say how to fix them.
 
-    It asks both, and has the cluster ask the reranker; compares versions and clocks; looks at plugins, settings and all
-    that was installed, and at the vectors of each index. A cluster that does not answer, or refuses something to the
-    caller, is a line of the ``parts`` as well, and no exception. ``tuned``: what was chosen for which index, and why.
+    Calls both, and has the cluster call the service. Compares versions and clocks. Checks plugins, cluster settings,
+    all installed resources, and the vectors of each index. A cluster that does not answer, or denies access, is
+    reported as a row, and raises no exception.
+
+    Args:
+        url: URLs of the cluster.
+        **options: See :class:`InstallationOptions`.
+
+    Returns:
+        A result with the rows in ``parts``, and in ``tuned`` descriptions of the search settings of each index.
     """
     if options.get("model"):
-        load_model(str(options["model"]))  # which may be none, whatever the cluster says
-    parts, tuned = list[StatusRow](), {}
+        load_model(str(options["model"]))  # raises an error for an invalid folder, whatever the state of the cluster
+    rows: list[StatusRow] = []
+    tuned: dict[str, list[str]] = {}
     try:
         with closing(open_cluster(url)) as engine:
             cluster = Cluster(engine)
-            parts += cluster_rows(cluster, without_credentials(url))
-            parts += status_rows(found_installer(engine, **options))
-            parts += index_rows(cluster)
+            rows += cluster_rows(cluster, without_credentials(url))
+            rows += status_rows(create_installer(engine, **options))
+            rows += index_rows(cluster)
             tuned = tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
-        parts.append(_refused(error, without_credentials(url)))
+        rows.append(_error_row(error, without_credentials(url)))
     return Result(
-        parts=parts,
+        parts=rows,
         tuned=tuned,
-        in_order=all(one.in_order for one in parts),
-        lines=[f"{one.kind} {one.name}: {one.state}" + (f" (fix: {one.fix})" if one.fix else "") for one in parts],
+        in_order=all(row.in_order for row in rows),
+        lines=[f"{row.kind} {row.name}: {row.state}" + (f" (fix: {row.fix})" if row.fix else "") for row in rows],
     )
 
 
-def _refused(error: ResiftError, url: str) -> StatusRow:
-    """A line for a cluster that does not answer, or not with what was asked of it."""
+def _error_row(error: ResiftError, url: str) -> StatusRow:
+    """Return the row for a cluster that does not answer, denies access, or is not supported."""
     if isinstance(error, EngineError) and error.status in (401, 403):
         return StatusRow("rights", url, "refused", f"the rights that resift role install prints ({error.message})")
-    usual = "is --engine right? (docs/opensearch.md, Reaching a cluster)"
-    return StatusRow("cluster", url, error.message, (isinstance(error, UnsupportedCluster) and error.expected) or usual)
+    advice = "check --engine (docs/opensearch.md, Reaching a cluster)"
+    return StatusRow(
+        "cluster", url, error.message, (isinstance(error, UnsupportedCluster) and error.expected) or advice
+    )
 
 
 def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
-    """A line for the cluster: its version, nodes, health and how long it takes to answer; and one for their clocks."""
+    """Return a row with version, nodes, health and response time of the cluster, and a row for its clocks.
+
+    Args:
+        cluster: The cluster.
+        url: URLs of the cluster, without credentials.
+    """
     version = cluster.engine.ping()
-    asked, started = time.time(), time.perf_counter()
+    sent_at, started = time.time(), time.perf_counter()
     health = cluster.request("GET", "/_cluster/health")
     seconds = time.perf_counter() - started
     fix = "" if health["status"] != "red" else "some shards have no copy: GET _cluster/allocation/explain"
@@ -99,26 +99,28 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
     row = StatusRow("cluster", url, f"{version}, {nodes}, {health['status']}, {seconds * 1000:.0f} ms", fix)
     stats = cluster.request("GET", "/_nodes/stats/process")["nodes"].values()
     passed = time.perf_counter() - started
-    apart = max(abs(node["timestamp"] / 1000 - asked - passed / 2) for node in stats) - passed / 2
-    return [row, _clock_row(url, apart)]
+    # The nodes read their clocks at an unknown time between sending the first and receiving the last response.
+    expected_time, uncertainty = sent_at + passed / 2, passed / 2
+    difference = max(abs(node["timestamp"] / 1000 - expected_time) for node in stats) - uncertainty
+    return [row, _clock_row(url, difference)]
 
 
-def _clock_row(name: str, apart: float) -> StatusRow:
-    """Whether a clock is so many seconds from this machine's, as those that sessions, keys and signatures go by."""
-    fix = "" if apart < _CLOCKS_APART else "set the clocks by NTP: sessions and signatures expire by them"
-    return StatusRow("clock", name, f"{max(apart, 0):.0f} s apart", fix)
+def _clock_row(name: str, difference: float) -> StatusRow:
+    """Return the row for a clock that differs from this machine's clock by a number of seconds."""
+    fix = "" if difference < _MAX_CLOCK_DIFFERENCE else "set the clocks by NTP: sessions and signatures expire by them"
+    return StatusRow("clock", name, f"{max(difference, 0):.0f} s apart", fix)
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
-    """A line for the reranker, and for each setting, resource and missing plugin of an installation."""
-    # first: a model that is asked is deployed by that
+    """Return rows for the service, and for each setting, resource and missing plugin of an installation."""
+    # Read the states of the resources first: the other rows make the cluster call remote models, which deploys them.
     resources = [(resource, _resource_row(resource)) for resource in installer.resources()]
     missing = installer.missing_plugins
     return [
-        *_reranker_rows(installer),
+        *_service_rows(installer),
         *_connector_rows(installer),
         *_setting_rows(installer),
-        *_tried(installer, resources),
+        *_tested_rows(installer, resources),
         *([] if missing else _left_over_rows(installer)),
         *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
     ]
@@ -126,62 +128,71 @@ def status_rows(installer: Installer) -> list[StatusRow]:
 
 def _resource_row(resource: Resource) -> StatusRow:
     state = resource.state()
-    with_key = f"{_INSTALL} --key KEY"
-    fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
-    watched = "resift guard switches it on when the reranker answers"
-    fixes |= {"no key": with_key, "other key": with_key, "switched off": watched}
-    return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
+    fixes = {
+        "ok": "",
+        LAZY: "",
+        "foreign": "not created by Resift: choose another --name",
+        "no key": f"{INSTALL} --key KEY",
+        "other key": f"{INSTALL} --key KEY",
+        "switched off": "resift guard switches it on when the service answers",
+    }
+    return StatusRow(resource.kind, resource.name, state, fixes.get(state, INSTALL))
 
 
-def _tried(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
-    """The rows of the resources; those of search pipelines say whether the cluster gets searches rewritten by them.
+def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
+    """Return the rows of the resources, after having the cluster rewrite a search with each search pipeline.
 
-    It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
+    This machine may reach the service while the cluster does not. OpenSearch does not count searches that go on without
+    rewriting.
     """
 
-    def tried(found: tuple[Resource, StatusRow]) -> StatusRow:
-        resource, row = found
-        wrong = resource.ask() if isinstance(resource, SearchPipeline) and row.in_order else ""
-        return replace(row, state="fails open", fix=_unreached(installer, wrong)) if wrong else row
+    def tested_row(item: tuple[Resource, StatusRow]) -> StatusRow:
+        resource, row = item
+        error = resource.rewriting_error() if isinstance(resource, SearchPipeline) and row.in_order else ""
+        return replace(row, state="fails open", fix=_unreachable_fix(installer, error)) if error else row
 
-    # at once: where the reranker does not answer, each of them takes a second
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(tried, resources))
-
-
-def _unreached(installer: Installer, reason: str) -> str:
-    return f"let the nodes reach {installer.url}, or {_INSTALL} --service URL --key KEY ({reason})"
+    # In parallel, because each test takes a second if the service does not answer.
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(tested_row, resources))
 
 
-def _reranker_rows(installer: Installer) -> list[StatusRow]:
-    """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
+def _unreachable_fix(installer: Installer, error: str) -> str:
+    return f"let the nodes reach {installer.url}, or {INSTALL} --service URL --key KEY ({error})"
+
+
+def _service_rows(installer: Installer) -> list[StatusRow]:
+    """Return rows for the service, as this machine reaches it. The cluster may reach it in another way."""
     url, started = installer.url, time.perf_counter()
     try:
-        with urlopen(f"{url}/healthz", timeout=3) as answer:
-            found, date = json.load(answer), parsedate_to_datetime(answer.headers["Date"])
-            model, version = found["model_hash"], found["version"]
+        with urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response:
+            health, date = json.load(response), parsedate_to_datetime(response.headers["Date"])
+            model, version = health["model_hash"], health["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return [StatusRow("reranker", url, "no answer here", f"resift serve ({getattr(error, 'reason', error)})")]
-    passed, state = time.perf_counter() - started, f"other model {model}"
-    known, fix = f"{installer.model.name} ({installer.model.hash})", ""
+        return [StatusRow("service", url, "no answer here", f"resift serve ({getattr(error, 'reason', error)})")]
+    passed = time.perf_counter() - started
     if model != installer.model.hash:
-        fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
+        state = f"other model {model}"
+        installed = f"{installer.model.name} ({installer.model.hash})"
+        fix = f"resift serve --model DIR with the installed model {installed}, or change over (docs/upgrade.md)"
     else:
-        state = f"{version}, {passed * 1000:.0f} ms"
+        state, fix = f"{version}, {passed * 1000:.0f} ms", ""
         if version != __version__:
-            fix = f"run the same version in both places: this command is of {__version__}"
-    # a Date is of whole seconds
-    clock = _clock_row(url, abs(date.timestamp() - time.time()) - passed - 1)
-    return [StatusRow("reranker", url, state, fix), clock]
+            fix = f"run the same version in both places: this command has version {__version__}"
+    # The header Date is truncated to whole seconds.
+    difference = abs(date.timestamp() - time.time()) - passed - 1
+    return [StatusRow("service", url, state, fix), _clock_row(url, difference)]
 
 
 def _connector_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Whether the cluster reaches the reranker, and how long it takes: it has a word encoded."""
-    if installer.missing_plugins or not (found := installer.cluster.named("models", f"{installer.name}-embed")):
+    """Have the cluster encode a word by the service, and yield a row with the duration or the error."""
+    if installer.missing_plugins:
+        return
+    models = installer.cluster.ml_objects("models", f"{installer.name}-embed")
+    if not models:
         return
     started = time.perf_counter()
-    if wrong := installer.cluster.wrong_with(found[0][0], {"input": ["fire"]}):
-        yield StatusRow("connector", installer.url, "the cluster gets no answer", _unreached(installer, wrong))
+    if error := installer.cluster.prediction_error(models[0][0], {"input": ["fire"]}):
+        yield StatusRow("connector", installer.url, "the cluster gets no answer", _unreachable_fix(installer, error))
     else:
         seconds = time.perf_counter() - started
         yield StatusRow("connector", installer.url, f"the cluster gets an answer, {seconds * 1000:.0f} ms")
@@ -191,102 +202,25 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
     if installer.missing_plugins or installer.installation.managed:
         return []
     changes = {change.name for change in installer.setting_changes()}
-    states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (PRIVATE, TRUSTED)}
-    return [StatusRow("setting", name, *state) for name, state in states.items()]
+    rows = []
+    for name in (PRIVATE, TRUSTED):
+        state, fix = ("not set", INSTALL) if name in changes else ("ok", "")
+        rows.append(StatusRow("setting", name, state, fix))
+    return rows
 
 
 def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Pipelines of indices that are gone, or have no vectors of the model any more.
+    """Yield rows for pipelines of indices that were deleted, or no longer have vectors of the model.
 
-    They are left where they are: a search that names a pipeline which is gone is refused.
+    ``resift install`` does not delete these pipelines, because OpenSearch refuses searches that name a missing
+    pipeline.
     """
-    wanted = {one.name for one in installer.index_pipelines() if one.kind == "ingest pipeline"}
-    for index, owners in ingest_pipelines(installer.cluster).items():
+    desired = {pipeline.name for pipeline in installer.index_pipelines() if pipeline.kind == "ingest pipeline"}
+    for index, owners in ingest_pipeline_owners(installer.cluster).items():
         name = pipeline_name(index)
-        if installer.name in owners and name not in wanted:
+        if installer.name in owners and name not in desired:
             fix = f"DELETE /_ingest/pipeline/{name}, once no setting names it"
-            yield StatusRow("ingest pipeline", name, f"no index {index} of this model", fix)
+            yield StatusRow("ingest pipeline", name, f"no index {index} with vectors of this model", fix)
     for name, rewriter in rewriters(installer.cluster).items():
-        if rewriter.installation == installer.name and not installer.is_there(rewriter.index):
+        if rewriter.installation == installer.name and not installer.index_exists(rewriter.index):
             yield StatusRow(SearchPipeline.kind, name, f"no index {rewriter.index}", f"resift detach {rewriter.index}")
-
-
-def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
-    """A line for each model's vectors in each index, and for each index that names a pipeline of ours which is gone."""
-    served = {one.model.hash for one in installations(cluster).values()}
-    pairs = list(_vectors(cluster))
-    refusing = {row.name: row for row in _refusing(cluster, {entry.name for _, entry, _ in pairs})}
-    for record, entry, kind in pairs:
-        documents, covered = _counted(cluster, entry)
-        # the field of vectors that were taken back is empty: OpenSearch takes none out of a mapping
-        if entry.model is not None or covered:
-            standing = _standing(record, entry, documents, covered, served)
-            if entry.model and is_ours(entry.vector_field) and kind not in ("knn_vector", "binary"):
-                fix = "copy it into an index without that field, and resift attach it with --vectors"
-                standing = f"{entry.vector_field} is {kind or 'not mapped'}, and holds no vectors", fix
-            yield refusing.pop(entry.name, StatusRow("index", entry.name, *standing))
-    yield from refusing.values()
-
-
-def _vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
-    """Each model's vectors in each index, those that searches use first, with its record and their field's type."""
-    filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
-    answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
-    for name, entry in sorted(answer.items()):
-        mapping: dict[str, Any] = entry.get("mappings", {})
-        record = IndexRecord.read(name, mapping.get("_meta", {}))
-        types = {one: field.get("type", "") for one, field in mapping.get("properties", {}).items() if is_ours(one)}
-        unknown = (IndexInfo(name, (), None, None, None, vector_field=one) for one in types)
-        yield from ((record, one, types.get(one.vector_field, "")) for one in record.known or unknown)
-
-
-def _refusing(cluster: Cluster, with_vectors: Collection[str]) -> Iterator[StatusRow]:
-    """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
-
-    A snapshot brings an index with its settings and without the pipelines, and a clone names those of another index.
-    Those of indices ``with_vectors`` are made by installing.
-    """
-    there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
-    for use in pipeline_uses(cluster):
-        is_gone = use.pipeline.startswith(PIPELINE_PREFIX) and use.pipeline not in there[use.pipeline_kind]
-        if use.kind == "index" and is_gone:
-            refused = "searches" if use.setting == SEARCH else "writes"
-            vectors = "" if use.name not in with_vectors else " --vectors"
-            is_own = use.pipeline == pipeline_name(use.name) and use.name in with_vectors
-            fix = _INSTALL if is_own else f"resift attach {use.name}{vectors} --default-pipelines"
-            state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
-            yield StatusRow("index", use.name, state, fix)
-
-
-def _standing(
-    record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served: Collection[str]
-) -> tuple[str, str]:
-    """How vectors stand, of which ``covered`` documents have one, and what to do if that is not right.
-
-    ``documents`` is None for a closed index, and ``served`` are the models of installations, by their hashes.
-    """
-    name, attach = entry.name, f"resift attach {entry.name} --vectors"
-    if entry.model is None:
-        return f"{covered} vectors of an unknown model, as in a copy by _reindex", attach
-    if documents is None:
-        return "closed", ""
-    told = f"{covered} of {documents} documents have a vector of {entry.model_name} ({entry.model})"
-    if entry == record.filling:
-        return f"{told}: attaching was interrupted", attach
-    if covered < documents and is_ours(entry.vector_field):
-        return told, f"resift verify {name} --repair"
-    if served and entry == record.current and entry.model not in served:
-        return f"{told}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
-    return told, ""
-
-
-def _counted(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
-    """How many documents the index of vectors has, None if it is closed or gone, and how many of them have one."""
-    covered = {"filter": {"exists": {"field": entry.vector_field}}}
-    # without a pipeline because the index's own may rerank, or fail
-    body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}
-    path = f"/{quote(entry.name, safe='')}/_search"
-    found = cluster.request("POST", path, body, ignore_unavailable="true")
-    if "aggregations" not in found:  # nothing was searched
-        return None, 0
-    return found["hits"]["total"]["value"], found["aggregations"]["covered"]["doc_count"]

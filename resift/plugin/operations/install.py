@@ -1,4 +1,4 @@
-"""What a cluster needs to search with a reranker: installed, removed, and guarded from a reranker that hangs."""
+"""Installing Resift in a cluster, uninstalling it, and protecting searches from a service that hangs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resift.plugin.cluster.installation import (
     check_unmanaged,
     installations,
 )
-from resift.plugin.cluster.resources import LAZY, RemoteModel
+from resift.plugin.cluster.remote_model import LAZY, RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.plan import Plan, Progress, Result, Step
 from resift.vectors.packaged import DEFAULT_MODEL
@@ -34,20 +34,25 @@ from resift.vectors.packaged import DEFAULT_MODEL
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
-# Whoever writes through that of the installation has to know that nothing is encoded.
+# Remote models that the guard disables. Their pipelines work without them: search pipelines, and the ingest pipelines
+# of indices. The model "embed" is not among them. It belongs to the ingest pipeline of the installation, whose users
+# must see an error if documents are not encoded.
 GUARDED = ("rewrite", "rerank", "query")
-_SECONDS = 1.0  # to wait for an answer, as ML Commons does
-_MISSED = 2  # answers in a row after which nobody asks any more
+_SECONDS = 1.0  # time limit for an answer of the service, the same as that of ML Commons
+_MAX_MISSED = 2  # number of consecutive missing answers after which the cluster no longer calls the service
 
 
 class InstallationOptions(TypedDict, total=False):
-    """An installation; what is not given is what the cluster remembers of the one that it has.
+    """Options of an installation. Missing options keep the values of the existing installation.
 
-    ``model`` is the folder of a saved model, ``fields`` are the text fields that are encoded as documents are written,
-    ``service`` is the address at which the nodes reach the reranker, ``key`` its API key, and ``name`` the prefix of
-    all that is installed. ``managed`` is "aws" or "other" where a provider manages the cluster's settings; for "aws"
-    ``key`` is the ARN of the secret that holds the key, and ``role`` that of the role by which the domain reads it.
+    Attributes:
+        model: Folder of a saved model.
+        fields: Text fields that are encoded when documents are written.
+        service: Address at which the nodes of the cluster reach the service.
+        name: Prefix of the names of all installed resources.
+        key: API key of the service. If ``managed`` is "aws", the ARN of the secret that contains the key.
+        managed: "aws" or "other" if a provider manages the settings of the cluster.
+        role: If ``managed`` is "aws", the ARN of the role by which the domain reads the secret.
     """
 
     model: str | None
@@ -60,7 +65,12 @@ class InstallationOptions(TypedDict, total=False):
 
 
 class InstallPlan(Plan):
-    """What :func:`install` or :func:`uninstall` is about to do, the ``work`` of an installer."""
+    """A plan to install or uninstall Resift.
+
+    Args:
+        installer: The installer.
+        work: The method of the installer that does the work. Its argument tells whether to change nothing.
+    """
 
     question = "Change these settings of the whole cluster, and do the rest?"
 
@@ -69,19 +79,21 @@ class InstallPlan(Plan):
 
     @property
     def changes_settings(self) -> bool:
-        """Whether settings of the cluster are among the steps."""
+        """Whether the plan changes settings of the whole cluster."""
         return bool(self.installer.setting_changes())
 
     @cached_property
     def steps(self) -> list[str]:
-        """What would be done, a phrase a step."""
+        """The planned steps, each in English."""
         return self._work(True)
 
     def lines(self) -> list[str]:
+        """Return the plan as lines of text for the user."""
         return [f"would {step}" for step in self.steps] or ["nothing to do"]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "settings": [one._asdict() for one in self.installer.setting_changes()]}
+        """Return the plan as a JSON object."""
+        return {"steps": self.steps, "settings": [change._asdict() for change in self.installer.setting_changes()]}
 
     def _run(self, progress: Progress, stop: Stop) -> Result:
         steps = self._work(False)
@@ -90,84 +102,119 @@ class InstallPlan(Plan):
 
 
 def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
-    """Plan to install templates, scripts, remote models and pipelines in the cluster at ``url``.
+    """Plan to install index templates, scripts, remote models and pipelines in a cluster.
 
-    Raises BadInput for what does not fit, EngineUnavailable and EngineError as the cluster gives cause.
+    Args:
+        url: URLs of the cluster.
+        **options: See :class:`InstallationOptions`.
+
+    Raises:
+        BadInput: If an option is invalid.
+        EngineUnavailable: If no node answers.
+        EngineError: If the cluster refuses a request.
     """
-    installer = found_installer(open_cluster(url), **options)
+    installer = create_installer(open_cluster(url), **options)
     _check_unmanaged(installer)
     return InstallPlan(installer, installer.install)
 
 
 def uninstall(url: str, name: str | None = None) -> InstallPlan:
-    """Plan to remove exactly what :func:`install` has made. Indices and their documents stay."""
-    installer = found_installer(open_cluster(url), name=name)
+    """Plan to remove everything that :func:`install` has created. Indices and their documents stay.
+
+    Args:
+        url: URLs of the cluster.
+        name: Name of the installation. By default, the only one.
+    """
+    installer = create_installer(open_cluster(url), name=name)
     return InstallPlan(installer, installer.uninstall)
 
 
 def guard(url: str, name: str | None = None, progress: Progress | None = None, stop: Stop | None = None) -> None:
-    """Ask the reranker each second, and have the cluster not call it while it hangs, until a ``stop`` is requested."""
+    """Watch the service, and make the cluster skip it while it does not answer.
+
+    Args:
+        url: URLs of the cluster.
+        name: Name of the installation. By default, the only one.
+        progress: Function that is called with a remark for each change.
+        stop: Object by which the caller can request a stop. Without it, the function never returns.
+    """
     with closing(open_cluster(url)) as engine:
-        installer = found_installer(engine, name=name)
+        installer = create_installer(engine, name=name)
         Guard(installer.cluster, installer.name, installer.url).watch(progress or (lambda step: None), stop or Stop())
 
 
 def open_cluster(url: str) -> OpenSearchEngine:
-    """The cluster at a URL.
+    """Connect to a cluster, and check its version.
 
-    Raises BadInput for the embedded engine's file, and for a cluster that is not OpenSearch, or too old.
+    Raises:
+        BadInput: If ``url`` is a file of the embedded engine.
+        UnsupportedCluster: If the server is not OpenSearch, or too old.
     """
     if not is_cluster(url):
-        shown = without_credentials(url)
-        raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
+        printable = without_credentials(url)
+        raise BadInput(f"{printable} is not an OpenSearch cluster", value=printable, expected="http(s)://HOST:PORT")
     engine = OpenSearchEngine(url)
-    engine.ping()  # a version that lacks what we need is refused before anything is made
+    engine.ping()
     return engine
 
 
-def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
-    """The installer of what is given; the rest is what the cluster remembers of its installation."""
-    found, name, model = installations(Cluster(engine)), options.get("name"), options.get("model")
-    if name is None and len(found) > 1:
-        names = ", ".join(sorted(found))
+def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
+    """Create an installer from options, and from the cluster's record of the installation for missing options."""
+    installed = installations(Cluster(engine))
+    name, model = options.get("name"), options.get("model")
+    if name is None and len(installed) > 1:
+        names = ", ".join(sorted(installed))
         raise BadInput(f"there are several installations: {names}", value=names, expected="one of them: --name")
-    chosen = name or next(iter(found), NAME)
-    installed = found.get(chosen)
-    described: ModelDescription = load_model(model or DEFAULT_MODEL) if model or not installed else installed.model
-    fields = options.get("fields") or (installed.fields if installed else FIELDS)
-    address = options.get("service") or (installed.url if installed else SERVICE_URL)
-    managed = _managed(installed.managed if installed else None, options)
-    return Installer(engine, described, fields, address, chosen, options.get("key"), managed)
+    chosen_name = name or next(iter(installed), NAME)
+    existing = installed.get(chosen_name)
+    described: ModelDescription = load_model(model or DEFAULT_MODEL) if model or not existing else existing.model
+    installation = Installation(
+        name=chosen_name,
+        model=described,
+        fields=tuple(options.get("fields") or (existing.fields if existing else FIELDS)),
+        url=options.get("service") or (existing.url if existing else SERVICE_URL),
+        managed=_managed(existing.managed if existing else None, options),
+    )
+    return Installer(engine, installation, options.get("key"))
 
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
-    """Who manages the cluster, by what is given; else by what is installed."""
+    """Return the provider that manages the cluster, according to the options or else the existing installation."""
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
         if role is not None:
-            raise BadInput("--role without --managed aws", value=role, expected="both, or no --role")
+            raise BadInput("--role is used without --managed aws", value=role, expected="both, or no --role")
         return installed
     known = installed if installed and provider in (None, installed.provider) else Managed("other")
-    arns = (key or known.secret, role or known.role) if (provider or known.provider) == "aws" else ()
-    return Managed(provider or known.provider, *arns)
+    provider = provider or known.provider
+    if provider == "aws":
+        return Managed(provider, secret=key or known.secret, role=role or known.role)
+    return Managed(provider)
 
 
 def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
-    """The installation that serves the vectors of a model, by its hash, or any one without; None if there is none.
+    """Return an installation, or None if there is none.
 
-    Of several it is the one of the usual name, or the first.
+    Of several installations, the one with the default name is preferred, and then the first by name.
+
+    Args:
+        cluster: The cluster.
+        model: If given, only installations with the model of this hash are considered.
     """
-    found = [one for one in installations(cluster).values() if model in (None, one.model.hash)]
-    return min(found, key=lambda one: (one.name != NAME, one.name), default=None)
+    candidates = [
+        installation for installation in installations(cluster).values() if model in (None, installation.model.hash)
+    ]
+    return min(candidates, key=lambda candidate: (candidate.name != NAME, candidate.name), default=None)
 
 
-def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
-    """What has to be installed before searches can be rewritten; None if nothing.
+def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
+    """Return a plan to install what rewriting of searches needs, or None if everything is installed.
 
-    Raises UnsupportedCluster where plugins are missing.
+    Raises:
+        UnsupportedCluster: If the cluster lacks plugins.
     """
-    found = serving(Cluster(engine))
-    installer = found_installer(engine, name=found.name if found else None)
+    installation = serving(Cluster(engine))
+    installer = create_installer(engine, name=installation.name if installation else None)
     if installer.missing_plugins:
         missing = ", ".join(installer.missing_plugins)
         expected = "these plugins; or resift.rewrite() in your backend, which needs none"
@@ -180,65 +227,87 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Raise BadInput or UnsupportedCluster for a cluster of Amazon's that was not said to be one."""
+    """Raise BadInput or UnsupportedCluster for a cluster of Amazon, if the options do not say that it is one."""
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 
 
 class Guard:
-    """Watches the reranker at ``url`` for the installation ``name``, and switches what asks it off and on again.
+    """A watchdog of the service, which makes the cluster skip the service while it does not answer.
 
-    ML Commons gives up a request after a second, and asks again at the next search. It can be told that a model is
-    disabled, and then search pipelines go on at once, with the search as it came.
+    ML Commons gives up a call of the service after one second, and calls it again at the next search. The guard
+    disables the remote models instead. Search pipelines then go on at once, with the original search.
+
+    Args:
+        cluster: The cluster.
+        name: Name of the installation.
+        url: The service's URL.
     """
 
     def __init__(self, cluster: Cluster, name: str, url: str) -> None:
         self.cluster, self.name, self.url = cluster, name, url
         self._missed = 0
-        self._switched: bool | None = None
+        self._enabled: bool | None = None
 
     def check(self) -> str:
-        """Ask the reranker once, and switch if it has to be; return what was done, or "".
+        """Call the service once, and enable or disable the remote models if necessary.
 
-        Raises EngineUnavailable and EngineError.
+        Returns:
+            A description of the change, or "".
+
+        Raises:
+            EngineUnavailable: If no node answers.
+            EngineError: If the cluster refuses a request.
         """
         self._missed = 0 if self._answers() else self._missed + 1
         if self._missed == 0:
             return self.switch(True)
-        return self.switch(False) if self._missed >= _MISSED else ""
+        return self.switch(False) if self._missed >= _MAX_MISSED else ""
 
     def watch(self, progress: Progress, stop: Stop) -> None:
-        """Check each second until a ``stop`` is requested, then switch on; tell what was done, or could not be."""
+        """Check the service each second until a stop is requested, and then enable the remote models.
+
+        Args:
+            progress: Function that is called with a remark for each change and each error of the cluster.
+            stop: The stop.
+        """
         try:
             while not stop.requested:
                 try:
-                    done = self.check()
+                    message = self.check()
                 except (EngineUnavailable, EngineError) as error:
-                    done = error.message  # a cluster that is away for a while is asked again
-                if done:
-                    progress(Step(done))
+                    message = error.message  # the next check asks the cluster again
+                if message:
+                    progress(Step(message))
                 stop.wait(_SECONDS)
         finally:
-            if self._switched is False:
+            if self._enabled is False:
                 progress(Step(self.switch(True)))
 
     def switch(self, on: bool) -> str:
-        """Have the cluster ask the reranker, or not; return what was done, or "" if it is as it should be."""
-        if self._switched is on:
+        """Enable or disable the remote models.
+
+        Returns:
+            A description of the change, or "" if nothing had to be changed.
+        """
+        if self._enabled is on:
             return ""
         changed = False
-        for which in GUARDED:
-            for id, source in self.cluster.named("models", f"{self.name}-{which}"):
+        for endpoint in GUARDED:
+            for id, source in self.cluster.ml_objects("models", f"{self.name}-{endpoint}"):
                 if source.get("is_enabled", True) is not on:
                     self.cluster.request("PUT", f"/_plugins/_ml/models/{id}", {"is_enabled": on})
                     changed = True
-        self._switched = on
-        said = "answers: searches are rewritten" if on else "does not answer: searches go on without it"
-        return f"{self.url} {said}" if changed else ""
+        self._enabled = on
+        if not changed:
+            return ""
+        if on:
+            return f"{self.url} answers: searches are rewritten"
+        return f"{self.url} does not answer: searches go on without it"
 
     def _answers(self) -> bool:
         try:
-            with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as answer:
-                return bool(answer.status == 200)
+            with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as response:
+                return bool(response.status == 200)
         except (OSError, HTTPException):
             return False

@@ -1,4 +1,4 @@
-"""What all operations share: a plan that is shown before it is run, what it tells meanwhile, and its result."""
+"""Base classes of operations: a plan that is shown before it runs, progress reports, and the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from resift.notebook import progress_bar
 
 @dataclass(frozen=True)
 class Step:
-    """What an operation tells while it runs: how much of ``text`` is done; a remark has no ``total``."""
+    """A progress report of an operation.
+
+    Attributes:
+        text: Name of the step, or a remark.
+        done: Number of finished units, such as documents.
+        total: Total number of units. It is 0 for a remark.
+    """
 
     text: str
     done: int = 0
@@ -31,7 +37,12 @@ Progress = Callable[[Step], None]
 def as_bars(
     bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]], remark: Callable[[str], object]
 ) -> Iterator[Progress]:
-    """What shows an operation's progress: a ``bar`` for each step, and remarks by ``remark``."""
+    """Yield a progress function that shows a progress bar for each step.
+
+    Args:
+        bar: Function that opens a progress bar with a label. The bar is called with ``done`` and ``total``.
+        remark: Function that is called with the text of a remark.
+    """
     with ExitStack() as open_bar:
         label, update = "", None
 
@@ -51,17 +62,25 @@ def as_bars(
 
 @contextmanager
 def shown_steps(progress: Progress | None) -> Iterator[Progress]:
-    """``progress``, or where that is None a bar in the notebook or terminal for each step of more than two seconds."""
+    """Yield ``progress``, or a function that shows progress bars if ``progress`` is None.
+
+    The bars appear in the notebook or terminal, for steps that take more than two seconds.
+    """
     if progress is not None:
         yield progress
         return
-    with as_bars(progress_bar, lambda text: None) as shown:
-        yield shown
+    with as_bars(progress_bar, lambda text: None) as show:
+        yield show
 
 
 class Result(SimpleNamespace):
-    """What came of an operation: ``lines`` for people, whether all is ``in_order``, and an attribute for each figure of
-    ``--json``."""
+    """The result of an operation.
+
+    Args:
+        lines: Lines of text for the user.
+        in_order: Whether everything succeeded.
+        **figures: Other attributes, which are keys of the JSON output.
+    """
 
     def __init__(self, lines: Sequence[str], in_order: bool = True, **figures: Any) -> None:
         super().__init__(lines=lines, in_order=in_order, **figures)
@@ -70,60 +89,75 @@ class Result(SimpleNamespace):
         return "\n".join(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the lines, for programs."""
-        return {name: _plain(value) for name, value in vars(self).items() if name != "lines"}
+        """Return the result as a JSON object, without the lines of text."""
+        return {name: _to_json(value) for name, value in vars(self).items() if name != "lines"}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, Result):
         return value.to_dict()
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 class Plan(ABC):
-    """What an operation is about to do; nothing is changed before :meth:`run`, of which ``question`` asks."""
+    """A planned operation. Nothing is changed before :meth:`run`.
+
+    Attributes:
+        question: The question to which the user must agree before the plan runs.
+    """
 
     question = ""
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """What is to be done, for people."""
+        """Return the plan as lines of text for the user."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """What is to be done, for programs."""
+        """Return the plan as a JSON object."""
 
     def run(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Do it, and tell ``progress`` each step; without one, tqdm shows a bar where that is installed.
+        """Carry out the plan.
 
-        Raises Interrupted where a ``stop`` is requested before the end: planned again, it goes on.
+        Args:
+            progress: Function that is called with each progress report. By default, tqdm shows progress bars if it is
+                installed.
+            stop: Object by which the caller can request a stop.
+
+        Raises:
+            Interrupted: If a stop is requested before the end. Planning and running the operation again continues it.
         """
-        with shown_steps(progress) as shown:
-            return self._run(shown, stop or Stop())
+        with shown_steps(progress) as report:
+            return self._run(report, stop or Stop())
 
     @abstractmethod
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        """Do it, as :meth:`run` says."""
+        """Carry out the plan, as :meth:`run` describes."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
 def end_if(stop: Stop, message: str) -> None:
-    """Raise Interrupted, which says how to go on, where a stop is requested."""
+    """Raise Interrupted if a stop is requested.
+
+    Args:
+        stop: The stop.
+        message: Message of the error, which should say how to continue.
+    """
     if stop.requested:
         raise Interrupted(message)
 
 
 def counting(progress: Progress, text: str, total: int) -> Callable[[int], None]:
-    """What is told how many documents of one step are done; the step has begun."""
+    """Report the beginning of a step, and return a function that reports the number of finished documents."""
     progress(Step(text, 0, max(1, total)))
     return lambda done: progress(Step(text, done, max(1, total, done)))
 
 
 def count_documents(engine: Engine, index: str) -> int:
-    """How many documents an index has."""
-    counted = engine.search(index, {"size": 0, "track_total_hits": True})
-    return int(counted.response["hits"]["total"]["value"])
+    """Return the number of documents in an index."""
+    result = engine.search(index, {"size": 0, "track_total_hits": True})
+    return int(result.response["hits"]["total"]["value"])

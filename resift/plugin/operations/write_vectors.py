@@ -1,6 +1,7 @@
-"""Vectors written into the documents of an index that exists, and taken out of them again, beside running traffic.
+"""Writing vectors into the documents of an existing index, and removing them again, while clients use the index.
 
-Neither keeps a state of its own: what was done shows in the index, so whoever begins again after a kill does the rest.
+Neither operation stores a state of its own. The documents show what is done, so an operation that was killed can be
+run again and does the rest.
 """
 
 from __future__ import annotations
@@ -22,62 +23,89 @@ from resift.ingest.writing import CountingWriter
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.client import scroll
 
-_BATCH, _PASSES = 500, 20
-_WRITERS = 3
+_BATCH = 500  # documents per bulk request
+_PASSES = 20  # passes over the documents, at most
+_WRITERS = 3  # concurrent bulk requests
 _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
 
 
 @dataclass
 class Written:
-    """What became of an index in ``seconds``: ``documents`` were given vectors, or had them taken out.
+    """The result of writing or removing vectors.
 
-    The cluster would not write what was ``refused``, and ``left`` are those besides that lack, or have, one still.
+    Attributes:
+        documents: Number of documents that were changed.
+        refused: Documents whose change the cluster refused.
+        remaining: Number of other documents that still lack a vector, or still have a vector.
+        seconds: Duration of writing.
     """
 
     documents: int = 0
     refused: list[Rejection] = field(default_factory=list)
-    left: int = 0
+    remaining: int = 0
     seconds: float = 0.0
 
 
-Progress = Callable[[int], None]  # is told how many documents are done
+Progress = Callable[[int], None]  # called with the number of changed documents
 
 
 def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
-    """Give all documents of an index that lack it a vector of ``entry``, in passes until none lacks it.
+    """Write vectors into all documents of an index that lack them.
 
-    What clients write meanwhile is left for the next pass. Where they write without pause an end is made when passes
-    have no less to do any more. Raises EngineUnavailable where the cluster does not come back.
+    Documents that clients write in the meantime are filled in another pass. Passes end when all documents have a
+    vector, or when clients write so fast that a pass has more than half as many documents as the pass before it.
+
+    Args:
+        engine: The engine.
+        model: The model that encodes the documents.
+        entry: Record of the vectors.
+        stop: Object by which the caller can request a stop.
+        progress: Function that is called with the number of filled documents.
+
+    Raises:
+        EngineUnavailable: If the cluster does not answer for a long time.
     """
-    report, started, last = Written(), time.perf_counter(), math.inf
+    report, started, last_checked = Written(), time.perf_counter(), math.inf
     while True:
         engine.refresh(entry.name)
-        lacking = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
-        before = report.documents
-        found = VectorCheck(engine, model, entry, True, stop).run(lacking, _shifted(progress, before))
-        report.documents += found.repaired
+        unfilled = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
+        filled_before = report.documents
+        verification = VectorCheck(engine, model, entry, True, stop).run(unfilled, _add_to(progress, filled_before))
+        report.documents += verification.repaired
         progress(report.documents)
-        report.refused, report.left = found.refused, found.unrepaired - len(found.refused)
+        report.refused = verification.refused
+        report.remaining = verification.unrepaired - len(verification.refused)
         report.seconds = time.perf_counter() - started
-        # A document that is refused will be so in each pass, and found in each of them.
-        if found.checked <= len(found.refused) or found.checked > last / 2 or stop.requested:
+        # Refused documents are checked again, and refused again, in each pass.
+        only_refused = verification.checked <= len(verification.refused)
+        if only_refused or verification.checked > last_checked / 2 or stop.requested:
             return report
-        last = found.checked
+        last_checked = verification.checked
 
 
-def _shifted(progress: Progress, before: int) -> Callable[[Verification], None]:
-    return lambda found: progress(before + found.repaired)
+def _add_to(progress: Progress, offset: int) -> Callable[[Verification], None]:
+    return lambda verification: progress(offset + verification.repaired)
 
 
 def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
-    """Take the vectors of ``fields`` out of all documents of an index; the rest of each stays.
+    """Remove vector fields from all documents of an index, without changing other fields.
 
-    By updates of single documents, not ``_update_by_query``: that would have the index's ingest pipelines run, ours and
-    the user's. Raises EngineUnavailable where the cluster does not come back.
+    Documents are updated by bulk requests, not by ``_update_by_query``, which would run the ingest pipelines of the
+    index.
+
+    Args:
+        cluster: The cluster.
+        index: Name of the index.
+        fields: Names of the vector fields.
+        stop: Object by which the caller can request a stop.
+        progress: Function that is called with the number of changed documents.
+
+    Raises:
+        EngineUnavailable: If the cluster does not answer for a long time.
     """
     report = Written()
     script = json.dumps({"script": {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}})
-    having = {"bool": {"should": [{"exists": {"field": name}} for name in fields], "minimum_should_match": 1}}
+    has_vector = {"bool": {"should": [{"exists": {"field": name}} for name in fields], "minimum_should_match": 1}}
 
     def send(batch: Sequence[tuple[str, dict[str, Any], None]]) -> list[Rejection]:
         lines = [line for _, action, _ in batch for line in (json.dumps({"update": action}), script)]
@@ -85,22 +113,23 @@ def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progr
 
     for _ in range(_PASSES if fields else 0):
         cluster.engine.refresh(index)
-        hits = scroll(cluster.engine.client, index, {"query": having, "_source": False, "seq_no_primary_term": True})
+        body = {"query": has_vector, "_source": False, "seq_no_primary_term": True}
+        hits = scroll(cluster.engine.client, index, body)
         with CountingWriter(send, _WRITERS, stop) as writer:
             for batch in batched(hits, _BATCH):
-                writer.put([(hit["_id"], _as_read(hit), None) for hit in batch])
+                writer.put([(hit["_id"], _update_action(hit), None) for hit in batch])
                 progress(report.documents + writer.written)
                 if stop.requested:
                     break
         report.documents += writer.written
-        # what clients have changed since it was read comes again
-        report.refused, report.left = writer.refused, len(writer.changed)
-        if stop.requested or not report.left:
+        # Documents that clients changed after they were read are updated in the next pass.
+        report.refused, report.remaining = writer.refused, len(writer.changed)
+        if stop.requested or not report.remaining:
             break
     return report
 
 
-def _as_read(hit: dict[str, Any]) -> dict[str, Any]:
-    """The head of an update of a document that is to be as it was read."""
-    routed = {"routing": hit["_routing"]} if "_routing" in hit else {}
-    return {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"], **routed}
+def _update_action(hit: dict[str, Any]) -> dict[str, Any]:
+    """Return the action of a bulk update that fails if the document has changed since it was read."""
+    routing = {"routing": hit["_routing"]} if "_routing" in hit else {}
+    return {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"], **routing}

@@ -1,0 +1,97 @@
+"""The users of a pipeline: indices, index templates and ingest pipelines that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resift.errors import EngineError
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import ALL_STATES, INDICES
+from resift.plugin.cluster.search_pipelines import SEARCH
+from resift.query.dsl import leaves
+
+_SETTINGS = ("index.default_pipeline", "index.final_pipeline", SEARCH)
+_SHOWN_USES = 5
+
+
+@dataclass(frozen=True)
+class PipelineUse:
+    """A resource of the cluster that names a pipeline.
+
+    Attributes:
+        kind: Kind of the resource, such as ``index`` or ``index template``.
+        name: Name of the resource.
+        setting: The setting that names the pipeline, or ``a processor``.
+        pipeline: Name of the pipeline.
+    """
+
+    kind: str
+    name: str
+    setting: str
+    pipeline: str
+
+    @property
+    def pipeline_kind(self) -> str:
+        """Kind of the pipeline. Both pipelines of an index have the same name."""
+        return "search pipeline" if self.setting == SEARCH else "ingest pipeline"
+
+
+def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
+    """Return the uses of some pipelines.
+
+    Args:
+        cluster: The cluster.
+        pipelines: Names of the pipelines.
+        kind: ``search pipeline`` or ``ingest pipeline``.
+    """
+    uses = pipeline_uses(cluster) if pipelines else ()
+    return [use for use in uses if use.pipeline in pipelines and use.pipeline_kind == kind]
+
+
+def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
+    """Yield all uses of pipelines by indices, by all sorts of index templates, and by ingest pipelines."""
+    for kind, name, body in _bodies(cluster):
+        for path, value in leaves(body):
+            for setting in _SETTINGS:
+                if f".{path}".endswith(f".{setting}"):
+                    yield PipelineUse(kind, name, setting, value)
+            if kind == "ingest pipeline" and f".{path}".endswith(".pipeline.name"):
+                yield PipelineUse(kind, name, "a processor", value)
+
+
+def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
+    """Yield kind, name and body of all resources that may name a pipeline."""
+    path = f"/{INDICES}/_settings/{','.join(_SETTINGS)}"
+    indices = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
+    for name, entry in indices.items():
+        yield "index", name, entry["settings"]
+    for kind in ("index", "component"):
+        for entry in (cluster.find(f"/_{kind}_template") or {}).get(f"{kind}_templates", []):
+            yield f"{kind} template", entry["name"], entry
+    for kind, path in {"legacy template": "/_template", "ingest pipeline": "/_ingest/pipeline"}.items():
+        for name, body in (cluster.find(path) or {}).items():
+            yield kind, name, body
+
+
+def refuse_if_used(uses: Sequence[PipelineUse], condition: str = "") -> None:
+    """Raise an error if pipelines that are about to be deleted are still used.
+
+    OpenSearch refuses writes and searches that name a missing pipeline.
+
+    Args:
+        uses: Uses of the pipelines.
+        condition: Added to the advice to detach an index, to say in which case detaching helps.
+
+    Raises:
+        EngineError: With status 409, if there are ``uses``.
+    """
+    if not uses:
+        return
+    message = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:_SHOWN_USES])
+    if len(uses) > _SHOWN_USES:
+        message += f"; and {len(uses) - _SHOWN_USES} more"
+    first = uses[0]
+    detach = f"resift detach {first.name}{condition}, or " if first.kind == "index" else ""
+    raise EngineError(message, status=409, value=first.name, expected=f"{detach}unset it first")

@@ -1,0 +1,225 @@
+"""Remote models: objects of ML Commons through which the cluster calls the service."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from resift.errors import EngineError, NotFound
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.installation import SECRET, Managed, read_managed
+from resift.plugin.cluster.resources import Resource
+from resift.plugin.cluster.templates import Stamp, fingerprint, render
+
+log = logging.getLogger(__name__)
+REMOTE = ("embed", "query", "rerank", "rewrite")
+# The state of a model that ML Commons deploys at its first use. ML Commons does this with remote models, unless the
+# setting _AUTO_DEPLOY forbids it.
+LAZY = "deploys when first used"
+_AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
+_LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
+_STUCK_STATES = ("REGISTERED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
+_STUCK_SECONDS = 3.0  # time in a stuck state after which a model is deployed again
+_DEPLOY_SECONDS = 60
+_FORGET_SECONDS = 5.0  # time that OpenSearch 2 may need until searches no longer return a deleted model
+# Parts of error messages that stand for a temporary state of the cluster.
+_IN_USE = "still using this connector"
+_NO_KEY_YET = r"Fetching master key timed out|No shard available for .*\[master_key\]"
+_CONFLICT = "version conflict"  # ML Commons is still storing the result of the previous operation on the model
+
+
+class RemoteModel(Resource):
+    """A remote model of ML Commons that calls the service, with its connector.
+
+    All remote models of an installation are in one model group. If the ``values`` contain a ``key``, the connector
+    sends it as its credential, and the cluster stores it encrypted. On a domain of Amazon, the key is the ARN of a
+    secret, from which the domain reads the value.
+
+    Args:
+        cluster: The cluster.
+        endpoint: The purpose of the model, one of :data:`REMOTE`.
+        values: Values of the placeholders in the connector's template.
+
+    Attributes:
+        model_id: The id of the model in the cluster. Until the model exists, a placeholder.
+    """
+
+    kind = "remote model"
+
+    def __init__(self, cluster: Cluster, endpoint: str, values: dict[str, Any]) -> None:
+        self.group = values["name"]
+        name = f"{self.group}-{endpoint}"
+        body, stamp = render(f"connector-{endpoint}", values)
+        managed = read_managed(values)
+        self._is_managed = managed is not None
+        if values.get("key") is not None:
+            body, stamp = _with_key(body, stamp, values["key"], managed)
+        super().__init__(cluster, name, "/_plugins/_ml", body, stamp)
+        registered = cluster.ml_objects("models", name)
+        self.model_id = registered[0][0] if registered else f"({name})"
+
+    def state(self) -> str:
+        """Compare the installed model with the desired one, and check that it is deployed."""
+        models = self.cluster.ml_objects("models", self.name)
+        if not models:
+            return "not deployed" if self.cluster.ml_objects("connectors", self.name) else "missing"
+        # Read the model by its id: in OpenSearch 2, a search returns the deployment state of one second ago.
+        source = self.cluster.find(f"{self.path}/models/{models[0][0]}") or models[0][1]
+        state = self._state_from_stamp(source.get("description", ""))
+        if state == "ok" and source.get("is_enabled") is False:
+            return "switched off"
+        deployment = source.get("model_state")
+        if state != "ok" or deployment == "DEPLOYED":
+            return state
+        if deployment not in _LAZY_STATES:
+            return "not deployed"
+        deploys = self._is_managed or self.cluster.effective_settings().get(_AUTO_DEPLOY, "true") == "true"
+        return LAZY if deploys else "not deployed"
+
+    @property
+    def installed_key(self) -> str | None:
+        """Fingerprint of the key in the installed connector, or None if it has no key or does not exist."""
+        stamps = [Stamp.read(source.get("description")) for _, source in self.cluster.ml_objects("models", self.name)]
+        return next((stamp.key for stamp in stamps if stamp is not None), None)
+
+    def make(self) -> None:
+        """Register and deploy the model with a new connector, because a connector in use cannot be changed.
+
+        Raises:
+            EngineError: If the model is not deployed, or searches do not return it, within a minute.
+        """
+        self.remove()
+        group = self._group_id()
+        # A cluster creates an encryption key for its first connector. A busy OpenSearch 2 does not wait for this key.
+        create = partial(self.cluster.request, "POST", f"{self.path}/connectors/_create", self.body)
+        connector = self._retry_while(_NO_KEY_YET, create)["connector_id"]
+        register = {
+            "name": self.name,
+            "function_name": "remote",
+            "description": str(self.stamp),
+            "connector_id": connector,
+            "model_group_id": group,
+        }
+        response = self.cluster.request("POST", f"{self.path}/models/_register", register, deploy="true")
+        self.model_id = response["model_id"]
+        self._await_deployed()
+
+    def remove(self) -> None:
+        """Remove Resift's models and connectors of this name, and the model group if it contains no other models."""
+        for model in self._stamped_ids("models", self.name):
+            self._remove_model(model)
+        for connector in self._stamped_ids("connectors", self.name):
+            self._remove_connector(connector)
+        names = [f"{self.group}-{endpoint}" for endpoint in REMOTE]
+        if not any(self.cluster.ml_objects("models", name) for name in names):
+            # Remove connectors that could not be removed before, while the other models existed.
+            for connector in [id for name in names for id in self._stamped_ids("connectors", name)]:
+                self._remove_connector(connector)
+            for group in self._stamped_ids("model_groups", self.group):
+                self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
+
+    def _remove_connector(self, id: str) -> None:
+        # For a moment after its deletion, a model still counts as a user of its connector.
+        delete = partial(self.cluster.request, "DELETE", f"{self.path}/connectors/{id}")
+        try:
+            self._retry_while(_IN_USE, delete, _FORGET_SECONDS)
+        except NotFound:
+            return  # for a moment, searches still return a deleted connector
+        except EngineError as error:
+            # OpenSearch 2 splits connector ids at hyphens when it looks for their users. So it may regard models of
+            # other connectors as users of this connector. The connector stays until these models are removed.
+            if _IN_USE not in error.message:
+                raise
+            log.warning("connector %s of %s cannot be removed yet: %s", id, self.name, error.message)
+
+    def _remove_model(self, id: str) -> None:
+        path = f"{self.path}/models/{id}"
+
+        def undeploy_and_delete() -> None:
+            self.cluster.request("POST", f"{path}/_undeploy")
+            self.cluster.request("DELETE", path)
+
+        # OpenSearch 2 refuses the deletion for a while after it has reported the model as undeployed.
+        self._retry_while(f"deployed state|{_CONFLICT}", undeploy_and_delete)
+        # In OpenSearch 2, searches return the model for up to another second. Undeploying it in this time would
+        # recreate a part of it.
+        deadline = time.monotonic() + _FORGET_SECONDS
+        while time.monotonic() < deadline:
+            if id not in [model_id for model_id, _ in self.cluster.ml_objects("models", self.name)]:
+                break
+            time.sleep(0.1)
+
+    def _retry_while(self, refusal: str, attempt: Callable[[], Any], seconds: float = _DEPLOY_SECONDS) -> Any:
+        """Call ``attempt`` again while it is refused for a temporary reason.
+
+        Args:
+            refusal: Pattern of the error message for the temporary reason.
+            attempt: The function.
+            seconds: Time after which the refusal is raised.
+
+        Returns:
+            The return value of ``attempt``.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return attempt()
+            except EngineError as error:
+                if not re.search(refusal, error.message) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
+
+    def _stamped_ids(self, kind: str, name: str) -> list[str]:
+        """Return the ids of the ML Commons objects with this name that Resift has created."""
+        objects = self.cluster.ml_objects(kind, name)
+        return [id for id, source in objects if Stamp.read(source.get("description"))]
+
+    def _group_id(self) -> str:
+        groups = self.cluster.ml_objects("model_groups", self.group)
+        if groups:
+            return groups[0][0]
+        body = {"name": self.group, "description": str(self.stamp)}
+        id: str = self.cluster.request("POST", f"{self.path}/model_groups/_register", body)["model_group_id"]
+        return id
+
+    def _await_deployed(self) -> None:
+        path = f"{self.path}/models/{self.model_id}"
+        deadline = time.monotonic() + _DEPLOY_SECONDS
+        # Domains of Amazon ignore the URL parameters of a signed POST request, and so the parameter "deploy".
+        next_deployment = time.monotonic() + (0 if self._is_managed else _STUCK_SECONDS)
+        state = "unknown"
+        while time.monotonic() < deadline:
+            try:
+                state = self.cluster.request("GET", path)["model_state"]
+            except NotFound:
+                state = "not registered yet"  # registration is a task that may end after its response
+            # In OpenSearch 2, searches return the model one second later. Pipelines are created, and models removed, by
+            # the results of searches.
+            if state == "DEPLOYED" and self._is_searchable():
+                return
+            if state in _STUCK_STATES and time.monotonic() > next_deployment:
+                # A node of OpenSearch 2 that did not have the encryption key yet does not try again by itself.
+                self._retry_while(_CONFLICT, partial(self.cluster.request, "POST", f"{path}/_deploy"))
+                next_deployment = time.monotonic() + _STUCK_SECONDS
+            time.sleep(0.2)
+        message = f"remote model {self.name} was not deployed: {state}"
+        raise EngineError(message, value=state, expected="DEPLOYED: see the logs of the nodes")
+
+    def _is_searchable(self) -> bool:
+        return any(id == self.model_id for id, _ in self.cluster.ml_objects("models", self.name))
+
+
+def _with_key(body: dict[str, Any], stamp: Stamp, key: str, managed: Managed | None) -> tuple[dict[str, Any], Stamp]:
+    """Return the body and stamp of a connector that sends an API key."""
+    arns = managed.credential if managed else None
+    stamp = replace(stamp, key=fingerprint("".join(arns.values()) if arns else key))
+    body = {**body, "description": str(stamp), "credential": arns or {"key": key}}
+    credential_name = f"secretArn.{SECRET}" if arns else "key"
+    for action in body["actions"]:
+        action["headers"]["Authorization"] = f"Bearer ${{credential.{credential_name}}}"
+    return body, stamp

@@ -1,0 +1,133 @@
+"""Detaching searches: Resift's processor is removed from search pipelines, and default pipelines are restored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from resift.errors import NotFound
+from resift.plugin.cluster.attachment import settings_of
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
+from resift.plugin.cluster.search_pipelines import (
+    NONE,
+    SEARCH,
+    Rewriter,
+    all_pipelines,
+    is_created_by_resift,
+    remove_processor,
+    rewriters_in,
+    would_be_deleted,
+)
+from resift.query.dsl import PIPELINE_PREFIX
+
+
+class SearchDetachment:
+    """The change that detaches the searches of some names.
+
+    It is true in a boolean context if there is something to change.
+
+    Args:
+        cluster: The cluster.
+        names: The attached names.
+        settings: Flat settings of the indices that the names refer to, by index.
+
+    Attributes:
+        rewriters: Processors to remove, by pipeline.
+        restored: Default pipelines to restore (None: none), by index.
+
+    Raises:
+        EngineError: If another index or a template uses a pipeline that would be deleted.
+    """
+
+    def __init__(self, cluster: Cluster, names: Collection[str], settings: Mapping[str, Mapping[str, str]]) -> None:
+        self.cluster, self.pipelines = cluster, all_pipelines(cluster)
+        self.rewriters = {
+            pipeline: rewriter for pipeline, rewriter in rewriters_in(self.pipelines).items() if rewriter.index in names
+        }
+        indices = {*settings, *(index for rewriter in self.rewriters.values() for index in rewriter.defaults)}
+        current_defaults = {
+            index: (settings.get(index) or _settings_or_empty(cluster, index)).get(SEARCH, NONE)
+            for index in sorted(indices)
+        }
+        self.restored = dict(self._defaults_to_restore(current_defaults, names))
+        deleted = {pipeline for pipeline in self.rewriters if would_be_deleted(self.pipelines[pipeline])}
+        uses = uses_of(cluster, deleted, "search pipeline")
+        other_uses = [use for use in uses if use.kind != "index" or use.name not in self.restored]
+        refuse_if_used(other_uses, ", if it is a clone")
+
+    def _defaults_to_restore(
+        self, current_defaults: Mapping[str, str], names: Collection[str]
+    ) -> Iterator[tuple[str, str | None]]:
+        """Yield the indices whose default pipeline changes, and their new default pipelines (None: none)."""
+        for index, current in current_defaults.items():
+            pipeline = self.pipelines.get(current, {})
+            rewriter = Rewriter.read(pipeline)
+            if rewriter is not None and rewriter.index in names and index in rewriter.defaults:
+                yield index, self._original_default(index, rewriter)
+            elif (
+                rewriter is not None and is_created_by_resift(pipeline) and self._is_clone(index, rewriter.index, names)
+            ):
+                yield index, rewriter.defaults.get(rewriter.index)
+            elif (not pipeline and current.startswith(PIPELINE_PREFIX)) or (
+                current in self.rewriters and is_created_by_resift(pipeline)
+            ):
+                # The processor does not record the original default: version 0.1 or a template has set the default, or
+                # a snapshot restored the index without the pipeline.
+                yield index, None
+
+    def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
+        """Return the default pipeline of an index before all attachments that are being removed.
+
+        If both the index and its alias were attached, the second attachment recorded the pipeline of the first.
+        """
+        before = rewriter.defaults[index]
+        if (earlier := self.rewriters.get(before or "")) is not None:
+            before = earlier.defaults.get(index, before)
+        return before if before in self.pipelines else None
+
+    def _is_clone(self, index: str, attached_name: str, names: Collection[str]) -> bool:
+        """Return whether an index is a clone of an attached index, and so has the same default pipeline."""
+        if attached_name in names:
+            return False
+        try:
+            return index not in self.cluster.engine.resolve(attached_name)
+        except NotFound:
+            return True
+
+    def __bool__(self) -> bool:
+        return bool(self.rewriters or self.restored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as a JSON object."""
+        return {
+            "search_pipelines": {
+                pipeline: "removed" if would_be_deleted(self.pipelines[pipeline]) else "without our processor"
+                for pipeline in self.rewriters
+            },
+            "settings": {index: {SEARCH: before} for index, before in self.restored.items()},
+        }
+
+    def lines(self) -> list[str]:
+        """Return the change as lines of text for the user."""
+        lines = [f"  {SEARCH} of {index} back to {before or 'unset'}" for index, before in self.restored.items()]
+        for pipeline in self.rewriters:
+            is_deleted = would_be_deleted(self.pipelines[pipeline])
+            change = "removed" if is_deleted else "stays, without Resift's processor"
+            lines.append(f"  search pipeline {pipeline} {change}")
+        return lines
+
+    def run(self) -> None:
+        """Restore the default pipelines, and remove the processors."""
+        for index, before in self.restored.items():
+            self.cluster.set_index(index, {SEARCH: before})
+        for pipeline in self.rewriters:
+            remove_processor(self.cluster, pipeline)
+
+
+def _settings_or_empty(cluster: Cluster, index: str) -> dict[str, str]:
+    """Return the flat settings of an index, or an empty dictionary if it does not exist."""
+    try:
+        return settings_of(cluster, index)[index]
+    except (NotFound, KeyError):
+        return {}

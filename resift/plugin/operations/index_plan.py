@@ -1,0 +1,200 @@
+"""The plan to give a single index vectors: text fields, vector field, settings, and hints for the user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resift.contracts.documents import IndexInfo
+from resift.encoders.model import Model
+from resift.errors import BadInput
+from resift.ingest.fields import guess_fields
+from resift.plugin.cluster.attachment import Target
+from resift.plugin.cluster.search_pipelines import pipeline_name
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.query.dsl import document_text, is_ours, values_of
+from resift.vectors.compact import json_length
+
+_SAMPLE_SIZE = 500  # number of documents from which text fields are guessed
+# Types of fields in which OpenSearch refuses to search for a word that is not a valid value.
+_UNSEARCHABLE = re.compile(
+    r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector"
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of attaching; :func:`resift.attach` documents each of them."""
+
+    fields: Sequence[str] | None = None
+    model: str | None = None
+    adapt: bool = True
+    graph: bool = False
+    field: str | None = None
+    out: str | None = None
+    default_pipelines: bool = False
+    pipeline: str | None = None
+
+
+class IndexPlan:
+    """The plan to give a single index vectors.
+
+    Args:
+        engine: The engine.
+        target: The index.
+        model: The model, or a model of the same kind if the model will be learned.
+        options: Options of attaching.
+        own_field: A field of the index's own that already contains the vectors, or None.
+
+    Attributes:
+        entry: Record of the vectors that the index will have.
+        superseded: Vectors that are removed at the end, because the new ones replace them.
+        unfilled: Number of documents without a vector.
+        settings: Settings to write.
+        hints: Remarks for the user, such as reasons why a setting is not written.
+
+    Raises:
+        BadInput: If the options do not fit the index.
+    """
+
+    def __init__(
+        self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own_field: str | None
+    ) -> None:
+        self.target = target
+        sources = sample_sources(engine, target)
+        existing = target.find_entry(model, options.graph)
+        fields = _choose_fields(target, model, existing, options, sources)
+        _check_fields(target, fields, sources)
+        new_fields = fields if options.fields or existing is None else ()
+        self.entry = target.entry(model, new_fields, own_field, options.graph)
+        self.superseded = target.record.superseded_by(self.entry)
+        self.unfilled = 0 if self.is_own_field else target.documents
+        if existing is not None and self.unfilled:
+            self.unfilled = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
+        self.settings: dict[str, str] = {}
+        self.hints: list[str] = []
+        if options.default_pipelines and not own_field:
+            self.settings, self.hints = target.final_pipeline_setting()
+        if target.unrecorded_fields:
+            names = ", ".join(target.unrecorded_fields)
+            self.hints = [
+                *self.hints,
+                f"{names} already contains vectors, but _meta no longer describes them: "
+                f"resift detach {target.name} removes them",
+            ]
+
+    @property
+    def is_own_field(self) -> bool:
+        """Whether the vectors are in a field of the index's own, into which Resift does not write."""
+        return not is_ours(self.entry.vector_field)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return {
+            "index": self.target.name,
+            "documents": self.target.documents,
+            "to_encode": self.unfilled,
+            "fields": list(self.entry.fields),
+            "vector_field": self.entry.vector_field,
+            "graph": self.entry.has_hnsw,
+            "replaced": [entry.vector_field for entry in self.superseded],
+            "settings": self.settings,
+            "hints": self.hints,
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as lines of text for the user."""
+        lines = [f"{self.target.name}: {self.target.documents} documents"]
+        lines.append(f"  texts       {', '.join(self.entry.fields)}")
+        if self.is_own_field:
+            lines.append(f"  vectors     existing vectors in {self.entry.vector_field}; no document is changed")
+        else:
+            lines += self._vector_lines()
+        lines += [f"  setting     {setting} = {value}" for setting, value in self.settings.items()]
+        return [*lines, *(f"  note        {hint}" for hint in self.hints)]
+
+    def _vector_lines(self) -> list[str]:
+        """Return the lines about vectors that Resift writes."""
+        entry, name = self.entry, self.target.name
+        if entry.has_hnsw:
+            field_type, size = "knn_vector with an HNSW index", ""
+        else:
+            field_type = "binary with doc values"
+            size = f" ({json_length(entry.vector_field, entry.dim or 0)} bytes per hit)"
+        lines = [
+            f"  mapping     + {entry.vector_field}: {field_type}, {entry.dim} dimensions",
+            f"  documents   {self.unfilled} get a vector, each by an update that skips ingest pipelines and increments "
+            "_version",
+            f"  _source     contains {entry.vector_field}{size} in GET requests and in searches that bypass Resift",
+            "  clients     that reject unknown fields, such as classes of opensearch-java, must ignore it beforehand",
+            f"  pipeline    {pipeline_name(name)} encodes documents that are written through it, after resift install",
+        ]
+        for superseded in self.superseded:
+            loss = " with their HNSW index (--graph keeps it)" if superseded.has_hnsw else ""
+            lines.append(f"  replaced    vectors in {superseded.vector_field} are removed at the end{loss}")
+        return lines
+
+
+def _choose_fields(
+    target: Target,
+    model: Model,
+    existing: IndexInfo | None,
+    options: Options,
+    sources: Sequence[dict[str, Any]],
+) -> Sequence[str]:
+    """Return the text fields to encode: those in the options, those of recorded vectors, or guessed ones."""
+    if options.fields:
+        return options.fields
+    recorded = existing or target.record.find(model.hash) or target.record.current
+    if recorded and recorded.fields:
+        return recorded.fields
+    return guess_text_fields(target, sources)
+
+
+def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
+    """Return the ``_source`` of random documents of an index."""
+    return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE_SIZE).hits]
+
+
+def guess_text_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the text fields of an index whose values are sentences, beginning with title fields.
+
+    Args:
+        target: The index.
+        sources: The ``_source`` of some documents.
+
+    Raises:
+        BadInput: If the mapping has no text fields.
+    """
+    names = target.text_fields
+    if not names:
+        expected = "an index with text fields, or --fields NAMES"
+        raise BadInput(f"the mapping of {target.name!r} has no text fields", value=target.name, expected=expected)
+    if not sources:
+        return names
+    return guess_fields([{name: _strings(source, name) for name in names} for source in sources])
+
+
+def _strings(source: dict[str, Any], name: str) -> list[str]:
+    return [value for value in values_of(source, name) if isinstance(value, str)]
+
+
+def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
+    """Raise BadInput for fields that the mapping lacks, that cannot be searched, or that are always empty."""
+    expected = f"its text fields: {', '.join(target.text_fields) or 'none'}"
+    unknown = [name for name in fields if name not in target.fields]
+    if unknown:
+        message = f"index {target.name!r} has no field {', '.join(unknown)}"
+        raise BadInput(message, value=unknown, expected=expected)
+    unsearchable = [
+        f"{name} is {target.fields[name]}" for name in fields if _UNSEARCHABLE.fullmatch(target.fields[name])
+    ]
+    unsearchable += [f"{name} is not indexed" for name in fields if target.is_stored_only(name)]
+    if unsearchable:
+        message = f"index {target.name!r} cannot be searched for words in these fields: {', '.join(unsearchable)}"
+        raise BadInput(message, value=list(fields), expected=expected)
+    if sources and not any(document_text(source, fields).strip() for source in sources):
+        message = f"none of {len(sources)} random documents of {target.name!r} has a text in {', '.join(fields)}"
+        raise BadInput(message, value=list(fields), expected=expected)

@@ -1,0 +1,125 @@
+"""The rows of ``resift doctor`` about indices: their vectors, and missing pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from resift.contracts.documents import IndexInfo
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import ALL_STATES, INDICES, IndexRecord
+from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.pipeline_uses import pipeline_uses
+from resift.plugin.cluster.search_pipelines import SEARCH, pipeline_name
+from resift.plugin.operations.status_row import INSTALL, StatusRow
+from resift.query.dsl import PIPELINE_PREFIX, is_ours
+
+_VECTOR_TYPES = ("knn_vector", "binary")
+
+
+def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
+    """Yield a row for each model's vectors in each index, and for each index that names a missing pipeline."""
+    served_models = {installation.model.hash for installation in installations(cluster).values()}
+    recorded = list(_recorded_vectors(cluster))
+    pipeline_rows = _missing_pipeline_rows(cluster, {entry.name for _, entry, _ in recorded})
+    for record, entry, field_type in recorded:
+        documents, covered = _count_vectors(cluster, entry)
+        # A field without a recorded model may be empty: OpenSearch cannot remove a field from a mapping.
+        if entry.model is None and not covered:
+            continue
+        if entry.model and is_ours(entry.vector_field) and field_type not in _VECTOR_TYPES:
+            state = f"{entry.vector_field} is {field_type or 'not mapped'}, and contains no vectors"
+            fix = "copy it to an index without that field, and resift attach it with --vectors"
+        else:
+            state, fix = _vector_state(record, entry, documents, covered, served_models)
+        # A missing pipeline is the more serious problem, so it takes precedence.
+        yield pipeline_rows.pop(entry.name, StatusRow("index", entry.name, state, fix))
+    yield from pipeline_rows.values()
+
+
+def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
+    """Yield the record of each index, the record of each of its vectors, and the type of their field.
+
+    The current vectors of an index come first. If the record is missing, an entry without a model is yielded for each
+    of Resift's vector fields.
+    """
+    filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
+    response = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL_STATES)
+    for name, entry in sorted(response.items()):
+        mapping: dict[str, Any] = entry.get("mappings", {})
+        record = IndexRecord.read(name, mapping.get("_meta", {}))
+        types = {
+            field: properties.get("type", "")
+            for field, properties in mapping.get("properties", {}).items()
+            if is_ours(field)
+        }
+        unknown = [IndexInfo(name, (), None, None, None, vector_field=field) for field in types]
+        for vectors in record.known or unknown:
+            yield record, vectors, types.get(vectors.vector_field, "")
+
+
+def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[str]) -> dict[str, StatusRow]:
+    """Return a row for each index that names a missing pipeline of Resift, by index.
+
+    A snapshot restores the settings of an index without its pipelines, and a clone names the pipelines of another
+    index.
+
+    Args:
+        cluster: The cluster.
+        indices_with_vectors: Indices with vectors, whose own pipelines an installation creates.
+    """
+    existing = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
+    rows = {}
+    for use in pipeline_uses(cluster):
+        is_missing = use.pipeline.startswith(PIPELINE_PREFIX) and use.pipeline not in existing[use.pipeline_kind]
+        if use.kind != "index" or not is_missing:
+            continue
+        has_vectors = use.name in indices_with_vectors
+        if has_vectors and use.pipeline == pipeline_name(use.name):
+            fix = INSTALL
+        else:
+            fix = f"resift attach {use.name}{' --vectors' if has_vectors else ''} --default-pipelines"
+        refused = "searches" if use.setting == SEARCH else "writes"
+        state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
+        rows[use.name] = StatusRow("index", use.name, state, fix)
+    return rows
+
+
+def _vector_state(
+    record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
+) -> tuple[str, str]:
+    """Return the state of an index's vectors, and advice on how to repair it, or "".
+
+    Args:
+        record: The record of the index.
+        entry: The record of the vectors.
+        documents: Number of documents in the index, or None if it is closed.
+        covered: Number of documents with a vector.
+        served_models: Hashes of the models of all installations.
+    """
+    name, attach = entry.name, f"resift attach {entry.name} --vectors"
+    if entry.model is None:
+        return f"{covered} vectors of an unknown model, as in a copy by _reindex", attach
+    if documents is None:
+        return "closed", ""
+    state = f"{covered} of {documents} documents have a vector of {entry.model_name} ({entry.model})"
+    if entry == record.filling:
+        return f"{state}: attaching was interrupted", attach
+    if covered < documents and is_ours(entry.vector_field):
+        return state, f"resift verify {name} --repair"
+    if served_models and entry == record.current and entry.model not in served_models:
+        return f"{state}, which no installation serves", f"{attach} --model DIR, with a model that is installed"
+    return state, ""
+
+
+def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
+    """Return the number of documents in an index (None if it is closed or deleted), and the number with a vector."""
+    covered = {"filter": {"exists": {"field": entry.vector_field}}}
+    # Skip the default search pipeline of the index, which may rerank, or fail.
+    body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}
+    path = f"/{quote(entry.name, safe='')}/_search"
+    response = cluster.request("POST", path, body, ignore_unavailable="true")
+    if "aggregations" not in response:  # no index was searched
+        return None, 0
+    return response["hits"]["total"]["value"], response["aggregations"]["covered"]["doc_count"]
