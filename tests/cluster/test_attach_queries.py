@@ -86,7 +86,7 @@ def test_what_the_cluster_lacks_is_named(embedded: str, opensearch_url: str, tmp
         assert done.exit_code == 2, done.output
         return done.output
 
-    assert "no model 'nobody' is deployed" in refused("embedding", "opensearch:nobody")
+    assert "model 'nobody' is not deployed" in refused("embedding", "opensearch:nobody")
     assert "no knn_vector field 'text'" in (output := refused("text", "opensearch:nobody"))
     assert "expected: embedding" in output
     assert "no such index" in refused("embedding", "opensearch:nobody", "resift-test-nowhere")
