@@ -95,7 +95,7 @@ def changed() -> None:
                 marked = {
                     one.judgement.document: one
                     for turn in turns[(number + 1) % len(turns)]
-                    for one in bench.judged(turn.text, list(turn.marks.items()))
+                    for one in bench.judged_documents(turn.text, list(turn.marks.items()))
                 }
                 for turn in conversation:
                     query += 1

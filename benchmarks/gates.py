@@ -28,7 +28,7 @@ from resift.errors import BadInput
 from resift.vectors.weights import DEFAULT_ALPHA
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.corpus import DocumentFrequencies
-from resift_lab.evaluation.baselines.late_interaction import SPELLING, some_of
+from resift_lab.evaluation.baselines.late_interaction import SPELLING, select_documents
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.metrics import ndcg_at
@@ -123,7 +123,7 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
     for query in unseen.queries:
         hits = served(query)
         plain.append(hits.positions.tolist())
-        support = model.trusted_scores(query, some_of(prepared, hits.read))
+        support = model.trusted_scores(query, select_documents(prepared, hits.read))
         reranked.append(hits.reranked(score_factors(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
     told = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"

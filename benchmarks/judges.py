@@ -47,7 +47,8 @@ def row(name: str) -> list[float]:
         marks = [(document, grade) for document, grade in people.judgements(query, ranking, FIRST) if document in first]
         sessions = [[], *(list(zip(first, scores, strict=True))[:budget] for budget in BUDGETS), marks]
         rankings = [
-            bench.served(query, bench.judged(collection.queries[query], one)) if one else plain for one in sessions
+            bench.served(query, bench.judged_documents(collection.queries[query], one)) if one else plain
+            for one in sessions
         ]
         found.append([people.measure(query, scores_, first)[column] for scores_ in rankings])
     means = (100 * np.nanmean(np.array(found), axis=0)).tolist()

@@ -167,10 +167,10 @@ def _bench(
     whole: bool = False,
 ) -> FeedbackBench:
     from resift_lab.commands.served_search import ServedSearch
-    from resift_lab.evaluation.feedback.bench import FeedbackBench
+    from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 
     system = choice.system()
-    bench = FeedbackBench(system, documents, queries, ServedSearch, alpha=alpha, whole=whole)
+    bench = FeedbackBench(system, documents, queries, ServedSearch, BenchOptions(alpha=alpha, whole=whole))
     warn_unadapted(system)
     return bench
 

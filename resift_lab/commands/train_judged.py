@@ -170,10 +170,10 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 def _served(model: Model, documents: list[str]) -> Served:
     """Return a function that searches documents with a model, as the service would."""
     from resift_lab.commands.served_search import ServedSearch
-    from resift_lab.evaluation.registry import system_of
+    from resift_lab.evaluation.registry import as_system
     from resift_lab.training.systems import LEARNERS
 
-    return served_by(ServedSearch, system_of(model, LEARNERS), documents)
+    return served_by(ServedSearch, as_system(model, LEARNERS), documents)
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:

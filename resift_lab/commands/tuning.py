@@ -141,13 +141,13 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
     from resift_lab.evaluation.feedback.options import FeedbackOptions
     from resift_lab.evaluation.feedback.runs import run_feedback
     from resift_lab.evaluation.feedback.turns import METRICS, run_turns
-    from resift_lab.evaluation.registry import system_of
+    from resift_lab.evaluation.registry import as_system
     from resift_lab.training.systems import LEARNERS
 
     has_turns = any(folder.glob("turns.jsonl*"))
     collection, turns = read_conversations(folder) if has_turns else (read_collection(folder), [])
     texts = [turn.text for conversation in turns for turn in conversation] or collection.queries
-    bench = FeedbackBench(system_of(model, LEARNERS), collection.documents, texts, ServedSearch)
+    bench = FeedbackBench(as_system(model, LEARNERS), collection.documents, texts, ServedSearch)
     bench.alpha = bench.alpha if start.alpha is None else start.alpha
     search, graded = bench.search, Graded(collection)
     assert isinstance(search, ServedSearch)

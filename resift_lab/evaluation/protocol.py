@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from resift.encoders.late_interaction import score_factors
 from resift.errors import BadInput
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.baselines.late_interaction import Late, some_of
+from resift_lab.evaluation.baselines.late_interaction import Late, select_documents
 from resift_lab.evaluation.data import Classes, Collection, with_queries
 from resift_lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift_lab.evaluation.pairwise import Matrix, similarity_blocks
@@ -189,11 +189,13 @@ def _run_late(
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha
-    served, texts = served_by(serve, system.beside(), collection.documents), reranker.prepare(collection.documents)
+    served, texts = served_by(serve, system.first_stage(), collection.documents), reranker.prepare(collection.documents)
     rankings = []
     for done, query in enumerate(collection.queries, 1):
         hits = served(query)
-        rankings.append(hits.reranked(score_factors(reranker.trusted_scores(query, some_of(texts, hits.read)), alpha)))
+        rankings.append(
+            hits.reranked(score_factors(reranker.trusted_scores(query, select_documents(texts, hits.read)), alpha))
+        )
         progress(done, count)
     return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
 

@@ -1,23 +1,24 @@
-"""Systems to evaluate, by name: our encoders, and the baselines that they are measured against.
+"""Systems to evaluate, by name: Resift's encoders and the baselines.
 
 =====================  =============================================================================================
-``tfidf[:MIN_DF]``     tf · (log((1 + N) / (1 + df)) + 1), cosine; of terms in MIN_DF documents or more
-``tfidf-stop[:…]``     the same without English stop words
-``bm25``               BM25 (k1 1.2, b .75), stop words removed, Porter stems
-``lsi:K[,MIN_DF]``     the K largest singular vectors of ``tfidf-stop`` (Deerwester et al. 1990)
-``pv-dbow:K``          paragraph vectors, distributed bag of words (Le and Mikolov 2014; gensim)
-``mean-plain``         unweighted mean of the words' vectors
-``dynamax``            the words of both sentences as universe (Zhelezniak et al. 2019); sentence pairs only
-``sif``                SIF-weighted mean, first singular vector of the documents removed (Arora et al. 2017)
-``model2vec``          mean of the words' vectors times log(rank + 2), length 1 (model2vec's way of pooling)
-``adapted``            the vectors' weighted mean, adapted to the documents without labels (``resift train self``)
-``late``               words against words (:mod:`resift.encoders.late_interaction`), untrained, idf of the documents
-``st:FOLDER``          a sentence-transformers model (extra ``distill``)
-a model's folder       what ``resift model`` or ``resift train`` saved
-anything else          an untrained model, as :func:`resift.encoders.builders.build_model` names them
+``tfidf[:MIN_DF]``     Cosine of tf · (log((1 + N) / (1 + df)) + 1), for terms that occur in at least MIN_DF documents.
+``tfidf-stop[:…]``     The same without English stop words.
+``bm25``               BM25 (k1 = 1.2, b = 0.75) of Porter stems, without English stop words.
+``lsi:K[,MIN_DF]``     The K largest singular vectors of ``tfidf-stop`` (Deerwester et al. 1990).
+``pv-dbow:K``          Paragraph vectors, distributed bag of words (Le and Mikolov 2014; gensim).
+``mean-plain``         Unweighted mean of word vectors.
+``dynamax``            Fuzzy Jaccard similarity of word vectors (Zhelezniak et al. 2019). Sentence pairs only.
+``sif``                SIF-weighted mean without the first singular vector of the documents (Arora et al. 2017).
+``model2vec``          Mean of word vectors times log(rank + 2), scaled to length 1 (the pooling of model2vec).
+``adapted``            Weighted mean of word vectors, adapted to the documents without labels (``resift train self``).
+``late``               Untrained late interaction with the idf of the documents
+                       (:mod:`resift.encoders.late_interaction`).
+``st:FOLDER``          A sentence-transformers model (extra ``distill``).
+path of a folder       A model or reranker that ``resift model`` or ``resift train`` has saved.
+any other name         An untrained model, see :func:`resift.encoders.builders.build_model`.
 =====================  =============================================================================================
 
-``adapted`` and ``st:FOLDER`` need what this package does not import; who builds them hands it in
+``adapted`` and ``st:FOLDER`` need modules that this package does not import. Callers pass functions that build them
 (:data:`resift_lab.training.systems.LEARNERS`).
 """
 
@@ -51,31 +52,46 @@ from resift_lab.evaluation.system import Encoder, System, Taught
 
 @dataclass(frozen=True)
 class Source:
-    """What a baseline is made from: the word vectors' folder, and the seed of what is drawn by chance."""
+    """The word vectors and the random seed from which a system is built.
+
+    Attributes:
+        vectors: Folder or name of the word vectors.
+        seed: Random seed.
+    """
 
     vectors: str | Path
     seed: int
 
     def table(self) -> WordVectors:
-        """The word vectors. Raises ModelNotFound or CorruptModel."""
+        """Load the word vectors.
+
+        Raises:
+            ModelNotFound: If there is no such folder.
+            CorruptModel: If a file in the folder is damaged.
+        """
         return load_vectors(self.vectors)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """How a baseline is named and made.
+    """The name of a baseline and the function that builds it.
 
-    ``form`` is its name with what may follow it; ``make`` takes a :class:`Source` and between ``fewest`` and
-    ``largest`` numbers from 1.
+    Attributes:
+        form: Name with placeholders for its parameters, for error messages.
+        build: Function that takes a :class:`Source` and the parameters, which are integers from 1.
+        min_parameters: Minimum number of parameters.
+        max_parameters: Maximum number of parameters.
     """
 
     form: str
-    make: Callable[..., System]
-    fewest: int = 0
-    largest: int = 0
+    build: Callable[..., System]
+    min_parameters: int = 0
+    max_parameters: int = 0
 
 
 Learner = Callable[[Source, str], System]
+"""A function that builds a system from a :class:`Source` and the text after the colon in the system's name."""
+
 _BASELINES = {
     "tfidf": Baseline("tfidf[:MIN_DF]", lambda source, min_df=1: TfIdf(tokenize, min_df), 0, 1),
     "tfidf-stop": Baseline("tfidf-stop[:MIN_DF]", lambda source, min_df=1: TfIdf(without_stop_words, min_df), 0, 1),
@@ -89,6 +105,7 @@ _BASELINES = {
     "late": Baseline("late", lambda source: Late(None, source.vectors)),
 }
 BASELINES = (*(baseline.form for baseline in _BASELINES.values()), "adapted", "st:FOLDER")
+"""Names of the baselines, with placeholders for parameters."""
 
 
 def build_system(
@@ -98,19 +115,21 @@ def build_system(
     similarity: str | None = None,
     learners: Mapping[str, Learner] | None = None,
 ) -> System:
-    """A system by its name (see the module).
+    """Build a system by its name.
 
     Args:
-        name: the system.
-        vectors: the word vectors' folder.
-        seed: of what is drawn by chance.
-        similarity: in place of the system's own; ``dynamax`` compares sentences by the word table of any of our
-            encoders.
-        learners: what makes the systems ``adapted`` and ``st``, by these names, from a :class:`Source` and what follows
-            the colon in ``name``; the documents of a model of queries are encoded by ``st``.
+        name: Name of the system, see the table in the module's documentation.
+        vectors: Folder or name of the word vectors.
+        seed: Random seed.
+        similarity: Name of a similarity that replaces the system's own. ``dynamax`` compares sentences by the word
+            table of any of Resift's encoders.
+        learners: Functions that build the systems ``adapted`` and ``st``, by these names. ``st`` also encodes the
+            documents of static query models.
 
-    Raises BadInput for an unknown name or similarity, for numbers that are none, and for a learner that was not handed
-    in; ModelNotFound for missing vectors.
+    Raises:
+        BadInput: If the name or the similarity is unknown, if a parameter in the name is invalid, or if ``learners``
+            lacks a required function.
+        ModelNotFound: If the word vectors do not exist.
     """
     _check(similarity)
     kind, _, options = name.partition(":")
@@ -118,7 +137,7 @@ def build_system(
     if (kind == "adapted" and not options) or (kind == "st" and options):
         system = _learner(kind, learners)(source, options)
     elif kind in _BASELINES:
-        system = _BASELINES[kind].make(source, *_numbers(name, _BASELINES[kind]))
+        system = _BASELINES[kind].build(source, *_parameters(name, _BASELINES[kind]))
     else:
         return _encoder(name, source, similarity, learners)
     if similarity is not None:
@@ -129,30 +148,51 @@ def build_system(
 def load_system(
     folder: str | Path, similarity: str | None = None, learners: Mapping[str, Learner] | None = None
 ) -> System:
-    """A saved model or reranker as a system; ``learners`` are those of :func:`build_system`.
+    """Load a saved model or reranker as a system.
 
-    Raises ModelNotFound, CorruptModel, or BadInput for the similarity, and for a model of queries whose teacher is no
-    sentence-transformers folder.
+    Args:
+        folder: Folder of the model.
+        similarity: Name of a similarity that replaces the model's own.
+        learners: See :func:`build_system`.
+
+    Raises:
+        ModelNotFound: If the folder contains no model.
+        CorruptModel: If a file of the model is damaged.
+        BadInput: If the similarity is unknown, or if the teacher of a static query model is not a folder.
     """
     _check(similarity)
     if Path(folder, RERANKER_FILE).is_file():
         return Late(LateInteraction.load(folder))
     model = load_model(folder)
-    return system_of(model, learners) if isinstance(model, StaticQueries) else _of_model(model, similarity)
+    return as_system(model, learners) if isinstance(model, StaticQueries) else _of_model(model, similarity)
 
 
-def system_of(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
-    """A model as a system; static queries with the documents of their teacher. Raises what :func:`taught` raises."""
+def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
+    """Wrap a model as a system.
+
+    Static query models are combined with their teacher, see :func:`pair_with_teacher`.
+
+    Raises:
+        BadInput: If the teacher of a static query model is not a folder.
+    """
     if isinstance(model, StaticQueries):
-        return taught(model, learners)
+        return pair_with_teacher(model, learners)
     return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
 
-def taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
-    """Queries by the model, documents by its teacher. Raises BadInput if that is no sentence-transformers folder."""
+def pair_with_teacher(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
+    """Return a system that encodes queries with a static query model and documents with its teacher.
+
+    Args:
+        model: The static query model.
+        learners: See :func:`build_system`. The function ``st`` loads the teacher.
+
+    Raises:
+        BadInput: If the teacher is not a folder, or if ``learners`` has no function ``st``.
+    """
     if not Path(model.teacher).is_dir():
-        message = f"the documents of {model.hash} are encoded by {model.teacher}"
-        raise BadInput(message, value=model.teacher, expected="a sentence-transformers folder, to encode them again")
+        message = f"the documents of model {model.hash} must be encoded by {model.teacher!r}, which is not a folder"
+        raise BadInput(message, value=model.teacher, expected="the folder of a sentence-transformers model")
     teacher = _learner("st", learners)(Source(DEFAULT_MODEL, 0), model.teacher)
     return Taught(teacher.fit, Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha))
 
@@ -165,17 +205,22 @@ def _check(similarity: str | None) -> None:
 
 def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
     if learners is None or kind not in learners:
-        raise BadInput(f"nothing makes the system {kind!r}", value=kind, expected="learners, handed to build_system")
+        message = f"system {kind!r} cannot be built, because no function for it was passed"
+        raise BadInput(message, value=kind, expected="an entry in the argument `learners`")
     return learners[kind]
 
 
-def _numbers(name: str, baseline: Baseline) -> list[int]:
-    """The numbers behind a baseline's name. Raises BadInput if there are too few or too many, or they are none."""
+def _parameters(name: str, baseline: Baseline) -> list[int]:
+    """Parse the parameters in a baseline's name.
+
+    Raises:
+        BadInput: If a parameter is not a positive integer, or if there are too few or too many parameters.
+    """
     _, _, options = name.partition(":")
     numbers = options.split(",") if options else []
     valid = all(number.isdecimal() and int(number) > 0 for number in numbers)
-    if not valid or not baseline.fewest <= len(numbers) <= baseline.largest:
-        expected = f"{baseline.form}, numbers from 1" if baseline.largest else baseline.form
+    if not valid or not baseline.min_parameters <= len(numbers) <= baseline.max_parameters:
+        expected = f"{baseline.form}, with integers from 1" if baseline.max_parameters else baseline.form
         raise BadInput(f"unknown encoder {name!r}", value=name, expected=expected)
     return [int(number) for number in numbers]
 
@@ -183,8 +228,8 @@ def _numbers(name: str, baseline: Baseline) -> list[int]:
 def _encoder(
     name: str, source: Source, similarity: str | None, learners: Mapping[str, Learner] | None = None
 ) -> System:
-    """A saved model by its folder, or an untrained one by its name."""
-    # a folder wins over a name: who has a folder "mean" and asks for it has a reason
+    """Load a saved model by the path of its folder, or build an untrained model by its name."""
+    # a folder takes precedence: a folder that is named like a model, for example "mean", is probably intended
     if name == DEFAULT_MODEL or Path(name, "model.json").is_file() or Path(name, RERANKER_FILE).is_file():
         return load_system(name, similarity, learners)
     table = source.table()
@@ -192,7 +237,7 @@ def _encoder(
         model = build_model(name, table, source.seed)
     except BadInput as error:
         raise BadInput(
-            error.message, value=name, expected=f"{error.expected} | {' | '.join(BASELINES)} | a model's folder"
+            error.message, value=name, expected=f"{error.expected} | {' | '.join(BASELINES)} | the folder of a model"
         ) from error
     return _of_model(model, similarity)
 
@@ -202,4 +247,4 @@ def _of_model(model: Model, similarity: str | None) -> System:
         return DynaMax(model.table)
     if similarity is not None:
         model.similarity = similarity
-    return system_of(model)
+    return as_system(model)

@@ -1,4 +1,4 @@
-"""Confidence intervals of a mean over queries, and significance of the difference between two systems."""
+"""Confidence intervals of means over queries, and significance tests of the difference between two systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from resift.errors import BadInput, needs_extra
 from resift_lab.evaluation.metrics import Numbers
 
-_CHUNK = 2_000_000  # random numbers that are drawn at once
+_CHUNK = 2_000_000  # maximum number of random numbers to draw at once
 
 
 def bootstrap_mean(
@@ -20,9 +20,17 @@ def bootstrap_mean(
     confidence: float = 0.95,
     resamples: int = 2000,
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean of ``values`` (n,).
+    """Return the percentile bootstrap interval of a mean.
 
-    NaN values are left out. Both bounds are NaN if nothing is left, and the value itself if it is the only one.
+    Args:
+        values: The values, (n,). NaN values are ignored.
+        rng: Random generator for the resampling.
+        confidence: Confidence level, 0 to 1.
+        resamples: Number of bootstrap samples.
+
+    Returns:
+        The lower and the upper bound. Both are NaN without any value, and equal to the value if there is only one
+        value.
 
     Raises:
         MissingExtra: If SciPy is not installed.
@@ -32,12 +40,12 @@ def bootstrap_mean(
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import bootstrap
-    known = _without_nan(values)
-    if len(known) < 2:
-        value = float(known[0]) if len(known) else float("nan")
+    sample = _without_nan(values)
+    if len(sample) < 2:
+        value = float(sample[0]) if len(sample) else float("nan")
         return value, value
-    settings = {"confidence_level": confidence, "n_resamples": resamples, "batch": _batch(len(known))}
-    interval = bootstrap((known,), np.mean, method="percentile", rng=rng, **settings).confidence_interval
+    settings = {"confidence_level": confidence, "n_resamples": resamples, "batch": _batch(len(sample))}
+    interval = bootstrap((sample,), np.mean, method="percentile", rng=rng, **settings).confidence_interval
     return float(interval.low), float(interval.high)
 
 
@@ -47,14 +55,22 @@ def paired_randomization(
     rng: np.random.Generator,
     permutations: int = 10_000,
 ) -> float:
-    """Return the two-sided p of Fisher's randomisation test for two systems' values of the same queries (n,).
+    """Return the two-sided p-value of Fisher's randomisation test for the difference of two means.
 
-    The null hypothesis is that both systems have the same mean. The two values of each query are swapped at random,
-    which flips the sign of their difference. p is (1 + swaps at least as far apart) / (1 + permutations). Queries that
-    are NaN for either system are left out. Without any query p is 1.
+    The null hypothesis is that both systems have the same mean. In each permutation, the two values of each query are
+    swapped at random, which changes the sign of their difference.
+
+    Args:
+        first: Values of the first system for n queries, (n,).
+        second: Values of the second system for the same queries, (n,). Queries with NaN for either system are ignored.
+        rng: Random generator for the swaps.
+        permutations: Number of random permutations.
+
+    Returns:
+        (1 + number of permutations whose means differ at least as much) / (1 + permutations). 1 without any query.
 
     Raises:
-        BadInput: If the arguments are not two lists of the same length.
+        BadInput: If ``first`` and ``second`` are not lists of the same length.
         MissingExtra: If SciPy is not installed.
 
     Source:
@@ -64,28 +80,37 @@ def paired_randomization(
         from scipy.stats import monte_carlo_test
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if a.shape != b.shape or a.ndim != 1:
-        raise BadInput(f"values of shapes {a.shape} and {b.shape}", expected="two lists of the same length")
+        message = f"values of two systems have the shapes {a.shape} and {b.shape}"
+        raise BadInput(message, expected="two lists of the same length")
     difference = _without_nan(a - b)
     if not len(difference):
         return 1.0
 
-    def swapped(size: tuple[int, int]) -> Numbers:
+    def swap(size: tuple[int, int]) -> Numbers:
         return (rng.integers(0, 2, size, dtype=np.int8) * 2 - 1) * difference
 
     def distance(sample: Numbers, axis: int) -> Numbers:
         return np.asarray(np.abs(sample.sum(axis=axis)))
 
     settings = {"n_resamples": permutations, "batch": _batch(len(difference)), "alternative": "greater"}
-    return float(monte_carlo_test(difference, swapped, distance, vectorized=True, **settings).pvalue)
+    return float(monte_carlo_test(difference, swap, distance, vectorized=True, **settings).pvalue)
 
 
 def _batch(width: int) -> int:
-    """Return the number of rows of ``width`` numbers that are drawn at once."""
+    """Return the number of rows with ``width`` random numbers to draw at once."""
     return max(1, _CHUNK // max(1, width))
 
 
 def chunks(total: int, width: int) -> list[int]:
-    """``total`` rows of ``width`` numbers in parts of at most two million numbers, or of one row: each part's rows."""
+    """Split a number of rows into chunks of at most two million numbers.
+
+    Args:
+        total: Number of rows.
+        width: Count of numbers in a row.
+
+    Returns:
+        Number of rows in each chunk, at least 1.
+    """
     size = _batch(width)
     return [min(size, total - start) for start in range(0, total, size)]
 

@@ -25,7 +25,7 @@ from resift.encoders.tables import quantized
 from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 from resift_lab.evaluation.baselines.bm25 import BM25
-from resift_lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
+from resift_lab.evaluation.baselines.late_interaction import select_documents, untrained_reranker
 from resift_lab.evaluation.data import Collection, Positions, with_queries
 from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.metrics import ndcg_at
@@ -195,7 +195,7 @@ class _Hits:
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
         self.collection = collection
         self.results = [served(query) for query in collection.queries]
-        self._texts = [some_of(documents, hits.read) for hits in self.results]
+        self._texts = [select_documents(documents, hits.read) for hits in self.results]
 
     def trusted_scores(self, model: LateInteraction) -> list[Floats]:
         """Return, for each query, the reranker's score of each of the first hits, shape (w,)."""

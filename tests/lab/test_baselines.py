@@ -140,7 +140,7 @@ def test_sentence_transformers(here: Path, pairs: str) -> None:
 
 def test_what_learns_is_handed_in(folder: str) -> None:
     for name in ("adapted", "st:folder"):
-        with pytest.raises(BadInput, match="nothing makes the system"):
+        with pytest.raises(BadInput, match="no function for it was passed"):
             build_system(name, folder)
     made = build_system("st:folder", folder, 3, learners={"st": lambda source, path: Noted(path, source.seed)})
     assert isinstance(made, Noted)

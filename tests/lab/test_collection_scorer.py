@@ -10,7 +10,7 @@ import pytest
 from resift import WordVectors
 from resift.encoders.late_interaction import LateInteraction, ScoringParameters
 from resift.vectors.similarity import unit_rows
-from resift_lab.evaluation.baselines.late_interaction import CollectionScorer, some_of
+from resift_lab.evaluation.baselines.late_interaction import CollectionScorer, select_documents
 from resift_lab.fingerprints import fingerprints, fingerprints_in, joined_fingerprints
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
@@ -39,7 +39,7 @@ def test_a_selection_of_prepared_documents_has_the_same_scores(model: LateIntera
     prepared = model.prepare(TEXTS)
     chosen = np.array([4, 2, 1])
     expected = model.scores("qux fire bush", [TEXTS[position] for position in chosen])
-    np.testing.assert_allclose(model.scores("qux fire bush", some_of(prepared, chosen)), expected, atol=1e-6)
+    np.testing.assert_allclose(model.scores("qux fire bush", select_documents(prepared, chosen)), expected, atol=1e-6)
 
 
 def test_fingerprints_are_saved_with_a_reranker(model: LateInteraction, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from resift.service.search_service import SearchService
 from resift.sessions.sessions import Sessions
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.evaluation.data import Classes, Collection, read_conversations
-from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 from resift_lab.evaluation.feedback.graded import Graded
 from resift_lab.evaluation.feedback.methods import NAMES, scores_after
 from resift_lab.evaluation.feedback.options import FeedbackOptions
@@ -53,7 +53,9 @@ def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
-    return FeedbackBench(system, train.texts, task.queries, ServedSearch, model.table.idf, whole=True), task
+    return FeedbackBench(
+        system, train.texts, task.queries, ServedSearch, BenchOptions(model.table.idf, whole=True)
+    ), task
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
     ]
     task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
-    return FeedbackBench(system, found.texts, queries, ServedSearch, model.table.idf), task
+    return FeedbackBench(system, found.texts, queries, ServedSearch, BenchOptions(model.table.idf)), task
 
 
 def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass]) -> None:
@@ -148,7 +150,7 @@ def test_what_is_served_is_measured(
         for query, text in enumerate(bench.queries):
             served = service.search(Search(text, index="docs", session="person", size=40))
             found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}
-            ranks = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
+            ranks = bench.served(query, bench.judged_documents(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.isfinite(ranks).sum() == len(found) > 0
             # compared by scores, because rounding decides the order of equal scores
             scores = [found[row] for row in np.argsort(-ranks, kind="stable")[: len(found)]]
@@ -173,7 +175,7 @@ def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBe
     bench, _ = graded
     row = next(row for row, text in enumerate(bench.documents) if "fire" in text)
     task = Graded(Collection("c", ["0"] * 40, list(bench.documents), ["q"], ["fire"], [{row: 1.0}], 0))
-    with pytest.raises(BadInput, match="after round 1 no query has a relevant document that was not judged"):
+    with pytest.raises(BadInput, match="all relevant documents of all queries are judged after round 1"):
         run_feedback(bench, task, FeedbackOptions(judgements=40))
 
 
@@ -251,7 +253,7 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     texts = [turn.text for one in turns for turn in one]
     system = Encoder(model.encode, "cosine", model.table)
-    bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), model.table.idf)
+    bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), BenchOptions(model.table.idf))
     means = run_turns(bench, turns).means()
     second, third = 1 / np.log2(3), 1 / np.log2(4)  # the gains at ranks 2 and 3
     assert means == pytest.approx(
@@ -365,7 +367,7 @@ def test_where_the_judgements_name_irrelevant_documents_others_are_passed_over()
     assert task(complete).judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
     assert task(complete, "skip").judgements(0, ranking, 9) == [(1, 1.0), (5, 1.0)]
     assert [task(pool).unjudged, task(complete).unjudged] == ["skip", "irrelevant"]
-    with pytest.raises(BadInput, match="unjudged is 'never'"):
+    with pytest.raises(BadInput, match="unknown treatment of unjudged hits: 'never'"):
         task(pool, "never")
 
 

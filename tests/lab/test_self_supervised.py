@@ -21,7 +21,7 @@ from resift.ingest.readers import Files
 from resift.vectors.weights import ADAPTED_MAX_ALPHA, DEFAULT_ALPHA
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.commands.train_self import adapt_files, self_command
-from resift_lab.evaluation.feedback.bench import FeedbackBench
+from resift_lab.evaluation.feedback.bench import BenchOptions, FeedbackBench
 from resift_lab.training.contrastive import fit, info_nce_gradients
 from resift_lab.training.documents import Documents, sample_words
 from resift_lab.training.gate import Gate, Verdict
@@ -252,7 +252,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
-    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.idf)
+    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, BenchOptions(table.idf))
     assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)
 
 

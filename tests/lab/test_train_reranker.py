@@ -20,7 +20,7 @@ from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift_lab.commands.served_search import ServedSearch
 from resift_lab.corpus import DocumentFrequencies
-from resift_lab.evaluation.baselines.late_interaction import some_of, untrained_reranker
+from resift_lab.evaluation.baselines.late_interaction import select_documents, untrained_reranker
 from resift_lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift_lab.evaluation.data.parts import SplitCollection
 from resift_lab.evaluation.served import Hits, Served, served_by
@@ -118,7 +118,7 @@ def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
 
     def loss() -> float:
         model, kappa = trainer.export(), float(np.exp(parameters.scalars[2, 0]))
-        logits = kappa * model.scores(found.queries[query], some_of(held, chosen)).astype(np.float64)
+        logits = kappa * model.scores(found.queries[query], select_documents(held, chosen)).astype(np.float64)
         return float(np.log(np.exp(logits - logits[0]).sum()))
 
     gradient.add_query(parameters, held, start.parameters.mean_length, words, chosen)

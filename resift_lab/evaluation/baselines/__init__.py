@@ -1,1 +1,1 @@
-"""What the encoders are measured against."""
+"""Baselines from the literature that Resift's encoders are compared with."""

@@ -1,4 +1,4 @@
-"""BM25 as a product of sparse matrices: the lexical baseline, in Lucene's form."""
+"""BM25 in Lucene's form, computed as a product of sparse matrices. The lexical baseline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,24 @@ if TYPE_CHECKING:
 
 
 class BM25:
-    """Scores by Robertson and Zaragoza (2009, eq. 3.15), with Lucene's idf = log(1 + (N - n + .5) / (n + .5)).
+    """BM25 with Lucene's idf = log(1 + (N - n + 0.5) / (n + 0.5)).
 
-    A document's row holds idf · tf / (tf + k1 · (1 - b + b · length / mean length)) for each term, a query's how often
-    it asks for the term; the score is their inner product, 0 without a common term. ``fit`` counts the documents.
+    The row of a document contains idf · tf / (tf + k1 · (1 - b + b · length / mean length)) for each term. The row of a
+    query contains the number of occurrences of each term. The score is the inner product of both rows. It is 0 if the
+    query and the document have no term in common.
+
+    Args:
+        k1: Saturation of the term frequency.
+        b: Strength of the length normalisation, 0 to 1.
+        analyze: Function that splits a text into terms.
+
+    Attributes:
+        terms: The vocabulary, after :meth:`fit`.
+        idf: idf of each term, (V,) float32, after :meth:`fit`.
+        mean_length: Mean number of terms in a document, after :meth:`fit`.
+
+    Source:
+        Robertson and Zaragoza 2009 ("The Probabilistic Relevance Framework: BM25 and Beyond"), eq. 3.15.
     """
 
     similarity = "dot"
@@ -27,7 +41,11 @@ class BM25:
         self.k1, self.b, self.analyze = k1, b, analyze
 
     def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn terms, their idf and the mean length from the documents; their rows, (N, V) float32."""
+        """Learn the vocabulary, the idf and the mean length from the documents.
+
+        Returns:
+            The rows of the documents, (N, V) float32.
+        """
         self.terms = Terms(documents, self.analyze)
         counts = self.terms.counts(documents)
         self.idf = lucene_idf(document_frequency(counts), len(documents)).astype(np.float32)
@@ -35,11 +53,11 @@ class BM25:
         return self._weighted(counts)
 
     def documents(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of other documents, (n, V) float32, by the idf and the mean length of those that were fitted."""
+        """Return rows (n, V), float32, of further documents. Terms, idf and mean length do not change."""
         return self._weighted(self.terms.counts(texts))
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of queries, (n, V) float32: how often each term occurs."""
+        """Return the number of occurrences of each term in each query, (n, V) float32."""
         return self.terms.counts(texts)
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:

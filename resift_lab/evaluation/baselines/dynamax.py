@@ -1,4 +1,4 @@
-"""DynaMax (Zhelezniak et al. 2019): sentence pairs compared word by word."""
+"""DynaMax (Zhelezniak et al. 2019), a similarity of sentence pairs that compares their words with each other."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from resift.errors import BadInput
 from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.table import WordVectors
 
-# of the weight of a rare word, what a word without a row has beside the others of two texts; chosen on STS 2012
+# weight of an out-of-vocabulary word, as a fraction of the weight of a rare word; chosen on STS 2012
 _UNKNOWN = 0.25
 
 
 class DynaMax:
-    """Sentence pairs by :func:`dynamax` of their words' weighted rows in a ``table``; words without a row, such as
-    names, are compared with themselves alone."""
+    """A system that compares sentence pairs by :func:`dynamax` of their weighted word vectors.
+
+    A word without a vector, such as a name, is similar only to the same word in the other sentence.
+
+    Args:
+        table: The word vectors and their weights.
+    """
 
     similarity = "dynamax"
 
@@ -29,40 +34,57 @@ class DynaMax:
         self.table = table
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """There is no vector of a text alone: raises BadInput."""
+        """Raise BadInput, because DynaMax has no vector of a single text."""
         raise BadInput("dynamax has no vectors of documents", value="dynamax", expected="sentence pairs (eval sts)")
 
     queries = fit
 
     def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
-        """Similarity of each of ``left`` with the same of ``right``, (n,), in [0, 1]."""
+        """Return the similarity of each text in ``left`` with the text at the same position in ``right``.
+
+        Returns:
+            Array of shape (n,) with values in [0, 1].
+        """
         return np.array([self._compare(a, b) for a, b in zip(left, right, strict=True)], np.float64)
 
     def _compare(self, first: str, second: str) -> float:
         ids, (_, middle, _) = self.table.ids([first, second])
         rows = self.table.weights[ids, None] * self.table.rows(ids)
-        unknown, others = self._unknown_words(first), self._unknown_words(second)
-        both = set(unknown) & set(others)
-        shared = sum(word in both for word in (*unknown, *others)) * self._unknown_square
-        return dynamax(rows[:middle], rows[middle:], (shared, (len(unknown) + len(others)) * self._unknown_square))
+        unknown_first, unknown_second = self._unknown_words(first), self._unknown_words(second)
+        unknown = [*unknown_first, *unknown_second]
+        common = set(unknown_first) & set(unknown_second)
+        shared = sum(word in common for word in unknown) * self._unknown_square
+        return dynamax(rows[:middle], rows[middle:], (shared, len(unknown) * self._unknown_square))
 
     def _unknown_words(self, text: str) -> list[str]:
-        """The words of a text without a row, in order, repeated ones too."""
+        """Return the words of a text that have no vector, in order and with repetitions."""
         return [word for word in tokenize(text) if self.table.index[word] < 0 and word not in FUNCTION_WORDS]
 
     @cached_property
     def _unknown_square(self) -> float:
-        """The product of a word without a row with itself, as that of one whose row has the usual length."""
+        """The product of an out-of-vocabulary word with itself, for a vector of average length."""
         square = float(np.square(self.table.rows(slice(FREQUENT_WORDS))).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
 
 
 def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float] = (0.0, 0.0)) -> float:
-    """Fuzzy Jaccard of two texts' words, ``first`` (m, D) and ``second`` (n, D), in [0, 1].
+    """Return the fuzzy Jaccard similarity of two texts.
 
-    The universe is the words of both; a text's membership in each is the largest product of its words with it, not
-    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). ``exact`` is what words without a row,
-    which are alike to themselves alone, add to the sums of minima and of maxima. Without any word it is 0.
+    The universe contains the words of both texts. The membership of a text in a word of the universe is the largest
+    inner product of the text's words with this word, at least 0. The similarity is the sum of the smaller memberships
+    divided by the sum of the larger memberships.
+
+    Args:
+        first: Word vectors of the first text, (m, D).
+        second: Word vectors of the second text, (n, D).
+        exact: Summands for words without a vector, which are similar only to themselves: the first is added to the sum
+            of the minima, the second to the sum of the maxima.
+
+    Returns:
+        The similarity, in [0, 1]. It is 0 if neither text has any word.
+
+    Source:
+        Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8.
     """
     universe = np.concatenate([first, second])
     shared, total = exact

@@ -1,4 +1,4 @@
-"""Late interaction as a system: words against words (:mod:`resift.encoders.late_interaction`)."""
+"""Late interaction as a system to evaluate (see :mod:`resift.encoders.late_interaction`)."""
 
 from __future__ import annotations
 
@@ -28,17 +28,31 @@ from resift_lab.evaluation.system import Encoder
 from resift_lab.fingerprints import fingerprints_in
 from resift_lab.vectors.mixture import mix_vectors
 
-SPELLING, IDF_POWER = (128, 0.6), 1.2
-_SCORED_WHOLE, _CANDIDATES = 20_000, 1000
-_MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
+SPELLING = (128, 0.6)
+"""Dimensions and coefficient of the spelling vectors (see :func:`resift_lab.vectors.mixture.mix_vectors`)."""
+
+IDF_POWER = 1.2
+"""Exponent of the word weights of an untrained reranker."""
+
+# larger collections are not scored completely, because comparing all words of all documents takes too long
+_MAX_SCORED = 20_000
+
+# documents per query that are scored in larger collections, selected by BM25
+_CANDIDATES = 1000
+
+_MAX_CACHED = 50_000_000  # numbers of 4 bytes each
 
 
 class Late:
-    """A reranker as a system: a text's row is its position, and positions are compared by the reranker's scores.
+    """A late-interaction reranker as a system.
 
-    ``model`` None stands for an untrained one over the folder ``vectors`` and the documents' idf. It is served beside
-    the mean of these vectors. In collections above
-    20,000 documents only BM25's best 1,000 of a query are scored; the others have 0.
+    The row of a text contains its position. ``similarity`` looks the texts up by these positions and compares them by
+    the scores of the reranker. In collections of more than 20,000 documents only the first 1,000 hits of BM25 are
+    scored for a query. All other documents have the score 0.
+
+    Args:
+        model: The reranker. None stands for an untrained reranker with the idf of the fitted documents.
+        vectors: Folder or name of the word vectors. Used by the untrained reranker and by :meth:`first_stage`.
     """
 
     def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT_MODEL) -> None:
@@ -52,26 +66,29 @@ class Late:
 
     @property
     def alpha(self) -> float:
-        """The weight of the scores beside those that hits have already."""
+        """The weight of the reranker's scores against the scores that the hits already have."""
         return RERANKER_ALPHA if self.model is None else self.model.alpha
 
     @property
     def reranker(self) -> LateInteraction:
-        """The reranker, once it is fitted."""
+        """The reranker, after :meth:`fit`."""
         assert self.model is not None
         return self.model
 
-    def beside(self) -> Encoder:
-        """The vectors that hits are ranked by before it reads them."""
+    def first_stage(self) -> Encoder:
+        """Return the mean of the word vectors, the dense part of the search whose hits the reranker reorders."""
         model = build_model("mean", load_vectors(self.vectors))
         return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
-        """Prepare the documents; their positions, (N, K)."""
+        """Prepare the documents for scoring.
+
+        Returns:
+            The position of each document, repeated K times: (N, K).
+        """
         if self.model is None:
             self.model = self._untrained(documents)
-        # words against words of a large collection takes too long for every document
-        self._bm25 = BM25() if len(documents) > _SCORED_WHOLE else None
+        self._bm25 = BM25() if len(documents) > _MAX_SCORED else None
         if self._bm25 is None:
             self._scorer = CollectionScorer(self.model, documents)
         else:
@@ -79,7 +96,11 @@ class Late:
         return self._positions(len(documents))
 
     def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Hold the queries; their positions, (n, K)."""
+        """Store the queries.
+
+        Returns:
+            The position of each query, repeated K times: (n, K).
+        """
         self._texts = list(texts)
         return self._positions(len(texts))
 
@@ -89,12 +110,12 @@ class Late:
         return untrained_reranker(mixture, documents)
 
     def _positions(self, count: int) -> NDArray[np.int64]:
-        # as wide as the table, because the width is what a run reports as the system's dimensions
+        # as wide as the word vectors, because a run reports the width as the dimensions of the system
         width = self.model.table.dim if self.model else 1
         return np.broadcast_to(np.arange(count)[:, None], (count, width))
 
     def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
-        """Scores (B, N) of all documents for the queries at the positions ``queries`` (B, K)."""
+        """Return the scores (B, N) of all documents for the queries at the positions ``queries`` (B, K)."""
         texts = [self._texts[position] for position in queries[:, 0]]
         if self._bm25 is None:
             return self._scorer.scores(texts)
@@ -102,24 +123,26 @@ class Late:
         lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
         for line, text, bm25 in zip(scores, texts, lexical, strict=True):
             best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
-            line[best] = self.reranker.scores(text, some_of(self._prepared, best))
+            line[best] = self.reranker.scores(text, select_documents(self._prepared, best))
         return scores
 
 
-def some_of(documents: PreparedDocuments, chosen: NDArray[np.int64]) -> PreparedDocuments:
-    """Some of the texts, by their positions."""
-    spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in chosen]
+def select_documents(documents: PreparedDocuments, selected: NDArray[np.int64]) -> PreparedDocuments:
+    """Return the documents at the positions ``selected`` (n,), in this order."""
+    spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in selected]
     flat = np.concatenate([np.zeros(0, np.int64), *spans])
-    kept, positions = np.unique(flat, return_inverse=True)
-    starts, lengths = np.cumsum([0, *map(len, spans)]), documents.lengths[chosen]
-    # ravel: NumPy 2.0 alone returns the inverse in another shape
-    return PreparedDocuments(documents.words[kept], positions.ravel(), starts, lengths, documents.unknown_words)
+    words, positions = np.unique(flat, return_inverse=True)
+    starts, lengths = np.cumsum([0, *map(len, spans)]), documents.lengths[selected]
+    # ravel, because NumPy 2.0 (and no other release) returns the inverse in the shape of the input
+    return PreparedDocuments(documents.words[words], positions.ravel(), starts, lengths, documents.unknown_words)
 
 
 def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
-    """A reranker before training, over word vectors whose weights are idf; they are raised to the power of 1.2.
+    """Return a late-interaction reranker before training.
 
-    ``documents`` are those that it will score; of them only the mean length counts.
+    Args:
+        table: Word vectors whose weights are idf. The reranker uses the weights to the power of 1.2.
+        documents: Documents that the reranker will score. Only their mean length is used.
     """
     weights = table.weights ** np.float32(IDF_POWER)
     units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
@@ -129,7 +152,12 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
 
 
 class CollectionScorer:
-    """Scores a whole collection for one query after another; a query word's matches are kept for the next queries."""
+    """A scorer of all documents of a collection that caches the matches of query words between queries.
+
+    Args:
+        model: The reranker.
+        documents: The texts of the collection.
+    """
 
     def __init__(self, model: LateInteraction, documents: Sequence[str]) -> None:
         self.model, self.prepared = model, model.prepare(documents)
@@ -137,7 +165,7 @@ class CollectionScorer:
         self._matches: dict[str, Floats] = {}
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Scores of all N documents for each of Q queries, (Q, N), float32."""
+        """Return the scores of all N documents for each of Q queries, (Q, N) float32."""
         norms = self.model._length_norms(self.prepared)
         scores = np.zeros((len(queries), len(norms)), np.float32)
         for line, query in zip(scores, queries, strict=True):
@@ -151,10 +179,10 @@ class CollectionScorer:
         return scores
 
     def _match(self, words: Sequence[str]) -> None:
-        """Put the words' matches into the cache, which is emptied first where it has grown too large."""
+        """Add the matches of the words to the cache. Empty the cache first if it has grown too large."""
         if len(self._matches) * len(self.prepared.lengths) > _MAX_CACHED:
             self._matches = {}
         missing = [word for word in words if word not in self._matches]
         if missing and len(self.prepared.positions):
-            found = self.model.matches(missing, self.prepared, self._rows)
-            self._matches.update(zip(missing, found, strict=True))
+            matches = self.model.matches(missing, self.prepared, self._rows)
+            self._matches.update(zip(missing, matches, strict=True))

@@ -14,10 +14,18 @@ from resift_lab.evaluation.pairwise import Matrix, unit_matrix
 
 
 class Lsi:
-    """Rows of tf-idf without stop words (at length 1) on their ``size`` largest right singular vectors.
+    """Latent semantic indexing of tf-idf vectors without stop words.
 
-    A corpus of lower rank gives as many dimensions as it has. ``min_df``: see
-    :class:`resift_lab.evaluation.baselines.tfidf.TfIdf`.
+    Each tf-idf vector is scaled to length 1 and projected onto the right singular vectors of the document matrix with
+    the largest singular values.
+
+    Args:
+        size: Number of dimensions. A corpus of lower rank has as many dimensions as its rank.
+        min_df: Minimum number of documents that contain a term. Terms in fewer documents are ignored.
+        seed: Seed of the start vector of the singular value decomposition.
+
+    Source:
+        Deerwester et al. 1990.
     """
 
     similarity = "cosine"
@@ -27,23 +35,27 @@ class Lsi:
         self._tfidf = TfIdf(without_stop_words, min_df)
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the axes from the documents; their rows, (N, K)."""
+        """Learn the singular vectors from the documents.
+
+        Returns:
+            The projected documents, (N, K).
+        """
         rows = unit_matrix(self._tfidf.fit(documents))
         self._axes = self._singular_vectors(rows)[: self.size].T.astype(np.float32)
         return np.asarray(rows @ self._axes)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Rows of other texts folded in, (n, K)."""
+        """Return the projections of other texts, (n, K)."""
         return np.asarray(unit_matrix(self._tfidf.queries(texts)) @ self._axes)
 
     def _singular_vectors(self, rows: Matrix) -> Matrix:
-        """Right singular vectors of ``rows`` (N, V), the largest first, a row each."""
+        """Return the right singular vectors of ``rows`` (N, V) as rows, in descending order of singular values."""
         with needs_extra("lab", "Evaluation"):
             from scipy.sparse.linalg import svds
-        # ARPACK finds fewer vectors than the smaller side has; small matrices are done whole
+        # ARPACK can only compute fewer singular vectors than the smaller side of the matrix has
         if min(rows.shape) <= self.size + 1:
             return np.linalg.svd(rows.toarray(), full_matrices=False)[2]
-        # a start of our own, because ARPACK's differs from call to call
+        # a fixed start vector, because ARPACK's own start vector differs between calls
         start = np.random.default_rng(self.seed).normal(size=min(rows.shape))
         _, values, axes = svds(rows.astype(np.float64), k=self.size, v0=start)
         return axes[np.argsort(-values)]

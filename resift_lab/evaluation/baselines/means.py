@@ -1,4 +1,4 @@
-"""Means of the words' vectors, weighted by the words' ranks."""
+"""Means of word vectors that are weighted by the frequency ranks of the words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from resift_lab.evaluation.system import Encoder
 
 
 def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
-    """The mean of the words' vectors, brought to length 1, under another weighting than their own.
+    """Return a system that encodes a text as the weighted mean of its word vectors, scaled to length 1.
 
-    ``weighting``: see :func:`resift.encoders.tables.weights_by_rank`; ``none`` is the plain mean, ``zipf`` how
-    model2vec pools.
+    Args:
+        vectors: Word vectors, the most frequent words first. Their own weights are ignored.
+        weighting: Name of the weights, see :func:`resift.encoders.tables.weights_by_rank`. ``none`` is the unweighted
+            mean, ``zipf`` the pooling of model2vec.
     """
-    return Encoder(Model("mean", reweighted(vectors, weighting), "mean", "cosine").encode)
+    return Encoder(Model("mean", weight_by_rank(vectors, weighting), "mean", "cosine").encode)
 
 
-def reweighted(vectors: WordVectors, weighting: str) -> WordVectors:
-    """The same words and rows, each word weighing by its rank."""
+def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
+    """Return the same word vectors with weights by frequency rank (see :func:`mean_system`)."""
     return replace_rows(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

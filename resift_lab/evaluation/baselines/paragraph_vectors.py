@@ -1,4 +1,4 @@
-"""Paragraph vectors (Le and Mikolov 2014), by gensim."""
+"""Paragraph vectors (Le and Mikolov 2014), trained with gensim."""
 
 from __future__ import annotations
 
@@ -13,16 +13,26 @@ from resift.text import tokenize
 
 
 def _doc2vec() -> Any:
-    """gensim's module of paragraph vectors. Raises MissingExtra without gensim."""
+    """Return the module ``gensim.models.doc2vec``. Raises MissingExtra if gensim is not installed."""
     with needs_extra("lab", "pv-dbow"):
         from gensim.models import doc2vec
     return doc2vec
 
 
 class ParagraphVectors:
-    """PV-DBOW: one vector a document, learnt to predict its words (gensim; 5 negative samples, words of 2 occurrences).
+    """Paragraph vectors, distributed bag of words (PV-DBOW): document vectors trained to predict their words.
 
-    Other texts get theirs by as many passes with the words fixed. One thread and seeded, so that a run is repeatable.
+    Training uses five negative samples, and words that occur at least twice. Vectors of other texts are trained with
+    the same number of epochs while the word vectors stay fixed. Training uses a single thread and a fixed seed, so
+    that runs are reproducible.
+
+    Args:
+        size: Number of dimensions.
+        seed: Seed of the initial vectors and of the sampling.
+        epochs: Number of passes over the documents.
+
+    Source:
+        Le and Mikolov 2014, section 2.3.
     """
 
     similarity = "cosine"
@@ -31,13 +41,18 @@ class ParagraphVectors:
         self.size, self.seed, self.epochs = size, seed, epochs
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the documents' vectors, (N, K).
+        """Train the vectors of the documents.
 
-        Raises BadInput if no word occurs twice, MissingExtra without gensim.
+        Returns:
+            The vectors of the documents, (N, K).
+
+        Raises:
+            BadInput: If no word occurs twice.
+            MissingExtra: If gensim is not installed.
         """
         doc2vec = _doc2vec()
         tagged = [doc2vec.TaggedDocument(tokenize(text), [row]) for row, text in enumerate(documents)]
-        # several workers would make the order of the updates, and so the vectors, a matter of chance
+        # a single worker, because with several workers the order of the updates depends on the scheduling of threads
         self._model = doc2vec.Doc2Vec(
             vector_size=self.size,
             dm=0,
@@ -54,13 +69,14 @@ class ParagraphVectors:
         return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of other texts, (n, K)."""
-        return np.concatenate([np.zeros((0, self.size), np.float32), *map(self._inferred, texts)])
+        """Return the vectors of other texts, (n, K)."""
+        return np.concatenate([np.zeros((0, self.size), np.float32), *map(self._infer, texts)])
 
-    def _inferred(self, text: str) -> Floats:
-        """The vector of one text, (1, K).
+    def _infer(self, text: str) -> Floats:
+        """Return the vector of a text, (1, K).
 
-        What gensim's ``infer_vector`` does, whose random start, a hash of the text, differs from process to process.
+        This repeats gensim's ``infer_vector`` with a seeded start vector. gensim derives the start vector from a hash
+        of the text, which differs between processes.
         """
         train_document_dbow, words = _doc2vec().train_document_dbow, tokenize(text)
         self._model.random = np.random.RandomState(self.seed)

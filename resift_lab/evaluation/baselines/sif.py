@@ -10,31 +10,41 @@ import numpy as np
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.vectors.table import WordVectors
-from resift_lab.evaluation.baselines.means import reweighted
+from resift_lab.evaluation.baselines.means import weight_by_rank
 
 
 class Sif:
-    """Smooth inverse frequency (Arora et al. 2017, algorithm 1): words weighted a / (a + p(w)), a = 1e-3.
+    """Smooth inverse frequency: means of word vectors with weights a / (a + p(w)), where a = 0.001.
 
-    p(w) follows from the rank in the word vectors' vocabulary (Zipf). The first singular vector of the documents'
-    means is taken off every vector.
+    The probability p(w) is estimated from the rank of the word in the vocabulary, by Zipf's law. The projection on the
+    first singular vector of the document vectors is subtracted from every vector.
+
+    Args:
+        vectors: Word vectors, the most frequent words first.
+
+    Source:
+        Arora et al. 2017 ("A simple but tough-to-beat baseline for sentence embeddings"), algorithm 1.
     """
 
     similarity = "cosine"
 
     def __init__(self, vectors: WordVectors) -> None:
-        # "jaccard" keeps the model from bringing vectors to length 1, before the common direction is removed
-        self._model = _RawMean("sif", reweighted(vectors, "sif"), "mean", "jaccard")
+        # with "cosine" the model would scale vectors to length 1 before the common direction is removed
+        self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the common direction; the documents' vectors without it, (N, K)."""
+        """Learn the common direction from the documents.
+
+        Returns:
+            The document vectors without the common direction, (N, K).
+        """
         means = self._model.encode(documents)
         _, axes = np.linalg.eigh(means.T.astype(np.float64) @ means)
         self._common = axes[:, -1].astype(np.float32)
         return self._without_common(means)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of other texts without the common direction, (n, K)."""
+        """Return the vectors of other texts without the common direction, (n, K)."""
         return self._without_common(self._model.encode(texts))
 
     def _without_common(self, means: Floats) -> Floats:
@@ -42,7 +52,11 @@ class Sif:
 
 
 class _RawMean(Model):
-    """Σ w · u over the number of words, neither divided by the weights nor brought to length 1 (Arora, eq. 3)."""
+    """The sum of the weighted word vectors, divided by the number of words and not scaled to length 1.
+
+    Source:
+        Arora et al. 2017, algorithm 1, line 2.
+    """
 
     @cached_property
     def _divisors(self) -> Floats:

@@ -1,4 +1,4 @@
-"""Words counted: the sparse matrices that the lexical baselines share."""
+"""Analyzers and term counts that the lexical baselines share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Analyzer = Callable[[str], list[str]]
+"""A function that splits a text into terms."""
 
 
 def without_stop_words(text: str) -> list[str]:
-    """The words of ``text`` that are not English stop words.
+    """Return the words of ``text`` that are not English stop words.
 
     >>> without_stop_words("The cost of flying")
     ['cost', 'flying']
@@ -30,7 +31,10 @@ def without_stop_words(text: str) -> list[str]:
 
 
 def english_terms(text: str) -> list[str]:
-    """The Porter stems of the words of ``text`` that are not stop words. Raises MissingExtra without gensim.
+    """Return the Porter stems of the words of ``text`` that are not stop words.
+
+    Raises:
+        MissingExtra: If gensim is not installed.
 
     >>> english_terms("The cost of flying")
     ['cost', 'fly']
@@ -41,25 +45,41 @@ def english_terms(text: str) -> list[str]:
 
 @cache
 def stemmer() -> Callable[[str], str]:
-    """The function that gives a word's stem (Porter 1980). Raises MissingExtra without gensim."""
+    """Return a function that stems an English word by Porter's algorithm (1980).
+
+    Raises:
+        MissingExtra: If gensim is not installed.
+    """
     with needs_extra("lab", "Stemming"):
         from gensim.parsing.porter import PorterStemmer
-    # a stem costs more than everything else that BM25 does with a word, and most words come again
+    # cached, because stemming is the most expensive step of BM25 and most words occur repeatedly
     return lru_cache(maxsize=500_000)(PorterStemmer().stem)
 
 
 class Terms:
-    """A vocabulary learnt from texts: the terms that occur in ``min_df`` of them or more, sorted."""
+    """A vocabulary of terms, sorted alphabetically.
+
+    Args:
+        texts: Texts from which the terms are collected.
+        analyze: Function that splits a text into terms.
+        min_df: Minimum number of texts that contain a term. Terms in fewer texts are ignored.
+
+    Attributes:
+        index: Column of each term.
+    """
 
     def __init__(self, texts: Sequence[str], analyze: Analyzer, min_df: int = 1) -> None:
         self.analyze = analyze
         frequency = Counter(chain.from_iterable(set(analyze(text)) for text in texts))
-        # sorted, because the order of a set's words differs from process to process
+        # sorted, because the iteration order of a set of strings differs between processes
         terms = sorted(term for term, count in frequency.items() if count >= min_df)
         self.index = {term: column for column, term in enumerate(terms)}
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
-        """How often each term occurs, (n, V) float32; other words are left out."""
+        """Return the number of occurrences of each term in each text, (n, V) float32.
+
+        Words outside the vocabulary are ignored.
+        """
         columns = [[self.index[term] for term in self.analyze(text) if term in self.index] for text in texts]
         offsets = np.cumsum([0, *map(len, columns)])
         return sparse_counts(np.fromiter(chain.from_iterable(columns), np.int32), offsets, len(self.index))

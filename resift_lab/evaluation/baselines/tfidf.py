@@ -1,4 +1,4 @@
-"""tf-idf: how often a word occurs, times how rare it is."""
+"""The tf-idf baseline."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 
 class TfIdf:
-    """tf · idf with idf = log((1 + N) / (1 + df)) + 1 (scikit-learn's, which Passalis and Tefas 2018 used).
+    """tf · idf with idf = log((1 + N) / (1 + df)) + 1.
 
-    Terms are those that ``analyze`` finds in ``min_df`` documents or more.
+    This is the formula of scikit-learn, which Passalis and Tefas (2018) used.
+
+    Args:
+        analyze: Function that splits a text into terms.
+        min_df: Minimum number of documents that contain a term. Terms in fewer documents are ignored.
     """
 
     similarity = "cosine"
@@ -26,14 +30,18 @@ class TfIdf:
         self.analyze, self.min_df = analyze, min_df
 
     def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn terms and their idf from the documents; their rows, (N, V) float32."""
+        """Learn the vocabulary and the idf from the documents.
+
+        Returns:
+            The rows of the documents, (N, V) float32.
+        """
         self._terms = Terms(documents, self.analyze, self.min_df)
         counts = self._terms.counts(documents)
         self._idf = tfidf_idf(document_frequency(counts), len(documents)).astype(np.float32)
         return self._weighted(counts)
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of other texts, (n, V) float32, by the learnt idf."""
+        """Return the rows of other texts, (n, V) float32, with the idf of the fitted documents."""
         return self._weighted(self._terms.counts(texts))
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:

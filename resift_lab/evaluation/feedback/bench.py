@@ -1,8 +1,9 @@
-"""The bench that feedback is measured on: documents and queries as the methods see them."""
+"""Documents and queries of a feedback evaluation, prepared for all feedback methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,16 +26,43 @@ with needs_extra("lab", "Evaluation"):
     from scipy.sparse import csc_matrix, csr_matrix
 
 Scores = NDArray[np.float64]
-Judged = Sequence[tuple[int, float]]  # judged documents, each with its grade
+"""Scores of all documents, (N,). Documents that are not hits have the score -inf."""
+
+Judged = Sequence[tuple[int, float]]
+"""Positions of judged documents with their grades."""
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Options of a :class:`FeedbackBench`.
+
+    Attributes:
+        idf: Function that returns the idf of a word. By default that of the system's word table, or that of the
+            packaged word vectors if the system has no table.
+        alpha: Weight of the vector similarity without feedback. None stands for the system's own weight.
+        whole: Whether the whole collection is ranked instead of the rescore window.
+    """
+
+    idf: Callable[[str], float] | None = None
+    alpha: float | None = None
+    whole: bool = False
 
 
 class FeedbackBench:
-    """Documents (N) and queries (Q): their vectors by a system, what is served of them, and words counted for BM25.
+    """N documents and Q queries with their vectors, term counts and search results.
 
-    ``serve`` makes the search. ``idf`` says how rare a word is; if it is not given, the table of the fitted system
-    does, or the packaged vectors' where it has none. ``alpha`` is the weight of the similarity before any feedback,
-    None the system's own. ``whole``: rankings are of the whole collection, see
-    :class:`resift_lab.evaluation.served.SimulatedSearch`.
+    Args:
+        system: The system that encodes documents and queries.
+        documents: Texts of the documents.
+        queries: Texts of the queries.
+        serve: Function that builds the searchable collection.
+        options: Weights, and the extent of rankings.
+
+    Attributes:
+        vectors: Vectors of the documents, (N, K) float32.
+        query_vectors: Vectors of the queries, (Q, K) float32.
+        alpha: Weight of the vector similarity without feedback.
+        max_alpha: Limit of this weight with much feedback.
     """
 
     def __init__(
@@ -43,93 +71,113 @@ class FeedbackBench:
         documents: Sequence[str],
         queries: Sequence[str],
         serve: Serve,
-        idf: Callable[[str], float] | None = None,
-        alpha: float | None = None,
-        whole: bool = False,
+        options: BenchOptions | None = None,
     ) -> None:
-        self.documents, self.queries, self.whole = documents, queries, whole
+        self.documents, self.queries = documents, queries
         self.vectors, self.query_vectors = _dense(system.fit(documents)), _dense(system.queries(queries))
-        # only now, because an adapted system has another table and other weights once it is fitted
-        own, self.max_alpha = weights_of(system)
-        self.alpha = own if alpha is None else alpha
-        self._system, self._own = system, alpha is None
+        self._options = options or BenchOptions()
+        # read after `fit`, which replaces the word table and the weights of an adapted system
+        system_alpha, self.max_alpha = weights_of(system)
+        self.alpha = system_alpha if self._options.alpha is None else self._options.alpha
+        self._system = system
         self._table = getattr(system, "table", None)
-        self._given_idf = idf
         self._serve, self._similarity = serve, system.similarity
 
     @cached_property
     def search(self) -> SearchableCollection:
-        """The collection as it is served."""
-        # "dot", which word counts are compared by, is no similarity that an index has
+        """The searchable collection."""
+        # an index has no similarity "dot", by which lexical systems compare term counts
         similarity = "cosine" if self._similarity == "dot" else self._similarity
         return self._serve(self.documents, self.vectors, similarity, self.idf)
 
     @cached_property
     def _fitted_bm25(self) -> tuple[BM25, csc_matrix]:
         bm25 = BM25()
-        # by columns, because a query asks for few of the terms
+        # compressed by columns, because a query selects few terms
         return bm25, csc_matrix(bm25.fit(self.documents))
 
     @property
     def bm25(self) -> BM25:
-        """BM25, which has counted the documents' words."""
+        """BM25, fitted on the documents."""
         return self._fitted_bm25[0]
 
     @cached_property
     def idf(self) -> Callable[[str], float]:
-        """How rare a word is."""
-        if self._given_idf is not None:
-            return self._given_idf
+        """Function that returns the idf of a word."""
+        if self._options.idf is not None:
+            return self._options.idf
         return (load_vectors() if self._table is None else self._table).idf
 
     @cached_property
     def counts(self) -> csr_matrix:
-        """How often each term occurs in each document, (N, V)."""
+        """Number of occurrences of each term in each document, (N, V)."""
         return self.bm25.terms.counts(self.documents)
 
     @cached_property
     def whitened(self) -> tuple[Floats, Floats]:
-        """Documents and queries in the half-whitened space: (x - μ) · V / s^½, at length 1."""
+        """Half-whitened vectors of documents (N, K) and queries (Q, K): (x - μ) · V / s^½, scaled to length 1."""
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
-        # directions without variance would otherwise be blown up to noise
+        # a lower limit, because dividing directions without variance by their scale would amplify noise
         scale = np.sqrt(np.maximum(values, values.max() * 1e-8)) ** 0.5
         projection = (axes / scale).astype(np.float32)
         return unit_rows((self.vectors - mean) @ projection), unit_rows((self.query_vectors - mean) @ projection)
 
     @cached_property
     def whole_set(self) -> WholeSet:
-        """The documents as a classifier ranks all of them."""
+        """A self-training classifier that ranks all documents."""
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
-        """A query's term counts as a vector of length 1, (V,); zeros without known words."""
+        """Return the term counts of a query as a vector of length 1, (V,). It is zero without known terms."""
         counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
     def lexical(self, weights: NDArray[Any]) -> Scores:
-        """BM25 (N,) of terms weighted by ``weights`` (V,); -inf for documents without any of them."""
+        """Return the BM25 scores (N,) of a query with the term weights ``weights`` (V,).
+
+        Documents without any term of the query have the score -inf.
+        """
         columns = np.flatnonzero(weights)
         scores = np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
         return np.where(scores == 0, -np.inf, scores)
 
-    def judged(self, query: str, judged: Judged) -> list[JudgedDocument]:
-        """Documents as a session holds them that were ``judged`` for the text ``query``, "" for none in particular."""
+    def judged_documents(self, query: str, judged: Judged) -> list[JudgedDocument]:
+        """Return the judgements as a session stores them.
+
+        Args:
+            query: Text of the query for which the documents were judged. "" if the judgements belong to no query.
+            judged: Positions and grades of the documents.
+        """
         return [
             JudgedDocument(Judgement("", str(row), grade, query), self.vectors[row], self.documents[row])
             for row, grade in judged
         ]
 
     def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
-        """Scores (N,) that give the ranking of a search in a session with ``judged`` documents, or without one.
+        """Run the search of a query and return scores (N,) with the order of its hits.
 
-        They are -inf for documents that it does not find. ``method`` is one of
-        :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
+        Args:
+            query: Position of the query.
+            judged: Judged documents of the session. Without any, the search has no session.
+            method: Name of the feedback method, a key of
+                :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
+
+        Returns:
+            Descending scores of the hits, and -inf for all other documents.
         """
-        text, vector = self.queries[query], self.query_vectors[query]
-        known = partial(known_by, self._system) if self._own else None
-        asked = SimulatedSearch(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
-        return scores_of(self.search.hits(asked).positions, len(self.documents))
+        options = self._options
+        search = SimulatedSearch(
+            text=self.queries[query],
+            vector=self.query_vectors[query],
+            alpha=self.alpha,
+            max_alpha=self.max_alpha,
+            judged=judged,
+            method=method,
+            whole=options.whole,
+            known_share=partial(known_by, self._system) if options.alpha is None else None,
+        )
+        return scores_of(self.search.hits(search).positions, len(self.documents))
 
 
 def _dense(rows: Matrix) -> Floats:

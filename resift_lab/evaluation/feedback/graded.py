@@ -1,4 +1,4 @@
-"""Feedback in a retrieval collection: the user judges as the collection's qrels have it."""
+"""Simulated feedback in a retrieval collection, where the user's judgements come from the qrels."""
 
 from __future__ import annotations
 
@@ -13,26 +13,38 @@ from resift_lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift_lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift_lab.evaluation.protocol import CONDENSED, condensed_metrics, graded_metrics, is_pool
 
+# queries are related if they share at least this fraction of the relevant documents of the smaller set
 _RELATED = 0.3
-UNJUDGED = ("skip", "irrelevant")  # what the simulated user does about a hit that the qrels do not name
+
+UNJUDGED = ("skip", "irrelevant")
+"""Treatments of a hit that has no grade in the qrels: skip the hit, or judge it as irrelevant."""
 
 
 class Graded(FeedbackProtocol):
-    """The first documents of what is served are judged, as the qrels have them.
+    """A protocol in which the user judges the first hits by their grades in the qrels.
 
-    ``unjudged``, of UNJUDGED: whether a hit that the qrels do not name is passed over or irrelevant. By default it is
-    passed over where the qrels name irrelevant documents too, since there only part of what is irrelevant was judged.
-    Of such pools there are two more figures: nDCG@10 of the ranking without what was not judged (condensed: Sakai 2007,
-    "Alternatives to Bpref"), and the part of the first ten documents that was.
+    If the collection is a pool (its qrels contain irrelevant documents too), there are two more metrics: nDCG@10 of the
+    condensed ranking, which omits hits without a grade, and the fraction of the first ten hits that have a grade.
 
-    Raises BadInput for another ``unjudged``.
+    Args:
+        collection: Documents, queries and qrels.
+        unjudged: Treatment of hits without a grade, a value of :data:`UNJUDGED`. The default is ``skip`` for a pool,
+            because a pool judges only some of the irrelevant documents, and ``irrelevant`` otherwise.
+
+    Raises:
+        BadInput: If ``unjudged`` is unknown.
+
+    Source:
+        Sakai 2007 ("Alternatives to Bpref"), for the condensed ranking.
     """
 
     name = "retrieval"
 
     def __init__(self, collection: Collection, unjudged: str | None = None) -> None:
         if unjudged not in (None, *UNJUDGED):
-            raise BadInput(f"unjudged is {unjudged!r}", value=unjudged, expected=" | ".join(UNJUDGED))
+            raise BadInput(
+                f"unknown treatment of unjudged hits: {unjudged!r}", value=unjudged, expected=" | ".join(UNJUDGED)
+            )
         self.documents, self.queries, self._grades = collection.documents, collection.queries, collection.grades
         self.skipped = collection.skipped
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
@@ -41,33 +53,43 @@ class Graded(FeedbackProtocol):
         self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._is_pool else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """As it is served without a session."""
+        """Return the scores (N,) of the search without a session."""
         return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """The first ``count`` documents, or the first of them that the qrels name."""
+        """Return the judgements of the first ``count`` documents of a ranking.
+
+        With ``skip``, documents without a grade are removed from the ranking before.
+        """
         if self.unjudged == "skip":
             ranking = ranking[np.isin(ranking, list(self._grades[query]))]
         relevant = self._relevant[query]
         return [(document, 1.0 if document in relevant else -1.0) for document in ranking[:count].tolist()]
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Over the documents not judged; NaN where no relevant one is left."""
-        left_out = set(judged)
-        grades = {row: grade for row, grade in self._grades[query].items() if row not in left_out}
+        """Return the metrics of the ranking without the judged documents.
+
+        All metrics are NaN if every relevant document is judged.
+        """
+        excluded = set(judged)
+        grades = {row: grade for row, grade in self._grades[query].items() if row not in excluded}
         if not any(grade > 0 for grade in grades.values()):
             return [np.nan] * len(self.metrics)
-        # last in the ranking and without a grade, judged documents count for nothing
+        # at the end of the ranking and without a grade, a judged document does not affect the metrics
         residual = scores.copy()
-        residual[list(left_out)] = -np.inf
+        residual[list(excluded)] = -np.inf
         values = graded_metrics(residual, grades)
         if self._is_pool:
             values |= condensed_metrics(residual, grades)
         return [values[name] for name in self.metrics]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Queries that share three tenths of the relevant documents or more (of the smaller set), and none."""
-        own = self._relevant[query]
-        shared = np.array([len(own & other) / min(len(own), len(other)) for other in self._relevant])
-        shared[query] = _RELATED / 2  # neither related to itself nor about something else
+        """Return the positions of related and of unrelated queries.
+
+        Related queries share at least 30 % of their relevant documents, relative to the query with fewer relevant
+        documents. Unrelated queries share none.
+        """
+        relevant = self._relevant[query]
+        shared = np.array([len(relevant & other) / min(len(relevant), len(other)) for other in self._relevant])
+        shared[query] = _RELATED / 2  # excludes the query itself from both groups
         return np.flatnonzero(shared >= _RELATED), np.flatnonzero(shared == 0)

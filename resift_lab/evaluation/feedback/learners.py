@@ -1,4 +1,4 @@
-"""Learners of feedback by name: the product's methods, and the others that a served search can learn by."""
+"""Feedback methods that a search can use: the methods of the product, and three methods for comparison."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from resift.feedback.rocchio import rocchio_shift
 
 
 class RocchioFeedback(Feedback):
-    """Feedback that moves queries by Rocchio's formula in place of a ridge regression."""
+    """Feedback that moves query vectors by Rocchio's formula instead of a ridge regression."""
 
     @cached_property
     def shift(self) -> Floats:
-        """The vector (K,), float32, that is added to a query of length 1."""
+        """The vector (K,), float32, that is added to a query vector of length 1."""
         return rocchio_shift(self.vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """Return the query (K,), float32, moved by its length times :attr:`shift`; it is not scaled back."""
+        """Return the query vector (K,), float32, plus its length times :attr:`shift`.
+
+        The result is not scaled back to the length of the query vector.
+        """
         if self.for_query is not self:
             return self.for_query.transform_query(query)
         length = float(np.linalg.norm(query)) or 1.0
@@ -38,6 +41,7 @@ LEARNERS: dict[str, tuple[type[Feedback], Method]] = {
     "rocchio": (RocchioFeedback, Method()),
     "mask+rocchio": (RocchioFeedback, Method(masked=True)),
 }
+"""Class and settings of each feedback method, by name."""
 
 
 def learn_feedback(
@@ -47,9 +51,9 @@ def learn_feedback(
     idf: Callable[[str], float],
     known_share: Callable[[str], float] | None = None,
 ) -> Feedback:
-    """Learn from judged documents by the method of this name in LEARNERS.
+    """Learn from judged documents with the method ``name`` of :data:`LEARNERS`.
 
-    The other arguments are those of :meth:`resift.feedback.feedback.Feedback.from_judged`.
+    The remaining arguments are passed to :meth:`resift.feedback.feedback.Feedback.from_judged`.
     """
     learner, method = LEARNERS[name]
     return learner.from_judged(judged, dim, idf, method, known_share)

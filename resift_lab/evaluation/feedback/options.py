@@ -1,4 +1,4 @@
-"""Settings of simulated relevance feedback, in a module of their own so that the command line can show the defaults."""
+"""Options of simulated relevance feedback. The module is cheap to import, so that command help can show defaults."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from resift_lab.training.options import at_least
 
 @dataclass(frozen=True)
 class FeedbackOptions:
-    """How much is judged, and how well.
+    """Options of a simulated user.
 
     Attributes:
-        queries: how many queries are drawn; all if there are fewer.
-        judgements: documents that are judged in a round, at most.
-        rounds: how often the ranking is judged and made anew.
-        noise: the chance, 0 to 1, that a judgement is the opposite of what it should be.
-        seed: of the queries that are drawn and of the noise.
+        queries: Number of queries to draw. All queries are used if there are fewer.
+        judgements: Maximum number of documents that the user judges in a round.
+        rounds: Number of rounds. In each round the user judges a ranking, and the documents are ranked again.
+        noise: Probability, 0 to 1, that a judgement is inverted.
+        seed: Seed for drawing the queries and for the noise.
 
-    Raises BadInput for values that are out of range.
+    Raises:
+        BadInput: If a value is out of range.
     """
 
     queries: int = 300
@@ -31,4 +32,4 @@ class FeedbackOptions:
     def __post_init__(self) -> None:
         at_least(1, self, "queries", "judgements", "rounds")
         if not 0 <= self.noise <= 1:
-            raise BadInput(f"noise is {self.noise}", value=self.noise, expected="a number from 0 to 1")
+            raise BadInput(f"noise {self.noise} is out of range", value=self.noise, expected="a number from 0 to 1")

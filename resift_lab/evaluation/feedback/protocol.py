@@ -1,4 +1,4 @@
-"""What every protocol of simulated feedback has: a user who judges, and figures of the rankings."""
+"""The base class of the protocols of simulated feedback."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from resift_lab.evaluation.feedback.options import FeedbackOptions
 
 
 class FeedbackProtocol:
-    """A protocol: which ranking is judged first, what is judged of it, and what is measured.
+    """A protocol that defines the initial ranking, the simulated judgements and the metrics.
 
-    ``name`` is what a report calls it, ``metrics`` names the figures; ``documents`` and ``queries`` are texts;
-    ``skipped``: how many further queries there are that no document is relevant to; ``whole``: whether the figures are
-    of rankings of all documents, and not of what is served; ``unjudged``: what the user does about documents that
-    nobody has judged, "" where all have been.
+    Attributes:
+        name: Name of the protocol in reports.
+        whole: Whether rankings contain all documents, and not only the hits of a search.
+        unjudged: Treatment of documents without a grade, "" if all documents have a grade.
+        metrics: Names of the metrics.
+        documents: Texts of the documents.
+        queries: Texts of the queries.
+        skipped: Number of queries that are not evaluated, because no document is relevant for them.
     """
 
     name: str
@@ -29,33 +33,57 @@ class FeedbackProtocol:
     skipped: int
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Scores (N,) of the ranking that is judged first."""
+        """Return the scores (N,) of the initial ranking of a query, which the user judges first."""
         raise NotImplementedError
 
     def judge(
         self, query: int, scores: Scores, judged: Judged, options: FeedbackOptions, rng: np.random.Generator
     ) -> list[tuple[int, float]]:
-        """A round's judgements, (document, 1 or -1) each, of documents that are not ``judged`` yet.
+        """Return the judgements of a round.
 
-        With the chance ``options.noise`` a judgement is the opposite of what it should be.
+        Args:
+            query: Position of the query.
+            scores: Scores (N,) of the ranking that the user sees.
+            judged: Judgements of earlier rounds. These documents are not judged again.
+            options: Number of judgements, and the probability that a judgement is inverted.
+            rng: Random generator for the noise.
+
+        Returns:
+            Positions of documents, with the grade 1 or -1 each.
         """
         order = np.argsort(-scores, kind="stable")
-        order = order[np.isfinite(scores[order])]  # nobody judges what was not found
+        order = order[np.isfinite(scores[order])]  # a user sees hits only
         unjudged = order[~np.isin(order, [document for document, _ in judged])]
         judgements = self.judgements(query, unjudged, options.judgements)
-        wrong = rng.random(len(judgements)) < options.noise
+        inverted = rng.random(len(judgements)) < options.noise
         return [
-            (document, -grade if flip else grade) for (document, grade), flip in zip(judgements, wrong, strict=True)
+            (document, -grade if invert else grade)
+            for (document, grade), invert in zip(judgements, inverted, strict=True)
         ]
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """What a user without error judges of a ``ranking`` (n,) of documents, best first: ``count`` at most."""
+        """Return the correct judgements of at most ``count`` documents.
+
+        Args:
+            query: Position of the query.
+            ranking: Positions of the documents (n,), best first.
+            count: Maximum number of judgements.
+
+        Returns:
+            Positions of documents, with the grade 1 or -1 each.
+        """
         raise NotImplementedError
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """The figures of a ranking by ``scores`` (N,), by the order of ``metrics``; ``judged``: documents."""
+        """Return the metrics of a ranking, in the order of :attr:`metrics`.
+
+        Args:
+            query: Position of the query.
+            scores: Scores (N,) of all documents.
+            judged: Positions of the judged documents.
+        """
         raise NotImplementedError
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Positions of the queries about the same as ``query``, and of those about something else."""
+        """Return the positions of the queries on the same topic as ``query``, and of those on another topic."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Runs of simulated feedback: rounds of judging and ranking, and sessions of two topics."""
+"""Run simulated feedback: rounds of judging and ranking, and sessions with two topics."""
 
 from __future__ import annotations
 
@@ -24,26 +24,37 @@ def run_feedback(
     methods: Sequence[str] = (DEFAULT_METHOD,),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[tuple[Run, Run]]]:
-    """Rounds of judging and ranking: for each method a pair a round, (after, before) over the same queries.
+    """Judge and rank the documents of each query in rounds, with each method.
 
-    ``before`` is the ranking that was judged first; where a figure leaves out judged documents, it leaves out those
-    that the method's session has judged. ``progress`` is told how many queries are done, and how many there are, each
-    once for every method. Queries of which every relevant document was judged count as ``all_judged``. Raises BadInput
-    for an unknown method, and for a round with nothing left to find.
+    Args:
+        bench: Documents and queries.
+        protocol: Initial ranking, simulated judgements and metrics.
+        options: Number of queries, judgements and rounds.
+        methods: Names of feedback methods.
+        progress: Function that is called with the number of finished queries and the total. Each query counts once per
+            method.
+
+    Returns:
+        For each method a pair of runs (after, before) per round. ``before`` is the initial ranking. Metrics that ignore
+        judged documents ignore the same documents in both runs. The fact ``all_judged`` of ``after`` is the number of
+        queries whose relevant documents were all judged.
+
+    Raises:
+        BadInput: If a method is unknown, or if all relevant documents of all queries are judged in a round.
     """
     for method in methods:
         check_method(method)
-    queries = _drawn(protocol, options)
+    queries = _draw_queries(protocol, options)
     runs: dict[str, list[tuple[Run, Run]]] = {}
     for number, method in enumerate(methods):
-        values = []
+        tables = []
         for done, query in enumerate(queries, number * len(queries) + 1):
-            values.append(_rounds(bench, protocol, options, method, query))
+            tables.append(_rounds(bench, protocol, options, method, query))
             progress(done, len(methods) * len(queries))
-        figures = np.stack(values, axis=2)
-        _check_rounds(figures)
+        metrics = np.stack(tables, axis=2)
+        _check_rounds(metrics)
         runs[method] = [
-            (_run(protocol, after, _counts(after)), _run(protocol, before, {})) for after, before in figures
+            (_run(protocol, after, _counts(after)), _run(protocol, before, {})) for after, before in metrics
         ]
     return runs
 
@@ -51,59 +62,63 @@ def run_feedback(
 def _rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
-    """One query's figures after and before each round, (rounds, 2, M)."""
-    # by query, so that the noise of a query is the same whichever method runs and whichever others are drawn
+    """Return the M metrics of a query after each round and before all rounds, (rounds, 2, M)."""
+    # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
     first = scores = protocol.first(bench, query)
     judged: list[tuple[int, float]] = []
-    figures = np.full((options.rounds, 2, len(protocol.metrics)), np.nan)
-    for after, before in figures:
+    metrics = np.full((options.rounds, 2, len(protocol.metrics)), np.nan)
+    for after, before in metrics:
         judged += protocol.judge(query, scores, judged, options, rng)
         scores = scores_after(bench, method, query, judged, first)
         documents = [document for document, _ in judged]
         after[:] = protocol.measure(query, scores, documents)
         before[:] = protocol.measure(query, first, documents)
-    return figures
+    return metrics
 
 
-def _counts(figures: NDArray[np.float64]) -> dict[str, int]:
-    """How many queries have figures (Q, M), and of how many nothing is left to find because all of it was judged."""
-    return {"queries": len(figures), "all_judged": int(np.isnan(figures).any(axis=1).sum())}
+def _counts(metrics: NDArray[np.float64]) -> dict[str, int]:
+    """Return the number of queries, and of queries with an undefined metric, from the metrics (Q, M) of a run."""
+    return {"queries": len(metrics), "all_judged": int(np.isnan(metrics).any(axis=1).sum())}
 
 
-def _check_rounds(figures: NDArray[np.float64]) -> None:
-    """Raise BadInput for the first of the rounds (rounds, 2, Q, M) in which no figure of any query is defined."""
-    empty = np.flatnonzero(np.isnan(figures).all(axis=(1, 2, 3)))
+def _check_rounds(metrics: NDArray[np.float64]) -> None:
+    """Raise BadInput if a round of ``metrics`` (rounds, 2, Q, M) has no defined metric for any query."""
+    empty = np.flatnonzero(np.isnan(metrics).all(axis=(1, 2, 3)))
     if len(empty):
-        message = f"after round {empty[0] + 1} no query has a relevant document that was not judged"
+        message = f"all relevant documents of all queries are judged after round {empty[0] + 1}"
         raise BadInput(message, expected="more judged documents, or fewer --judgements or --rounds")
 
 
 def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions) -> dict[str, dict[str, Run]]:
-    """Two-topic sessions: one query is judged, and the next is about the same (``related``) or not (``unrelated``).
+    """Run sessions of two queries, where the user judges hits of the first query and then searches for the second.
 
-    For each there is the ranking without a session (``before``), with what the session's relevance scope lets through
-    (``after``), and with all that was judged (``whole``). Judged documents are left out of all rankings.
+    The second query is on the same topic (``related``) or on another topic (``unrelated``). Judged documents are
+    removed from all rankings.
+
+    Returns:
+        For ``related`` and ``unrelated`` three runs of the second query: without a session (``before``), with the
+        judgements that the session considers relevant for the query (``after``), and with all judgements (``whole``).
     """
-    figures: dict[str, dict[str, list[list[float]]]] = {
+    metrics: dict[str, dict[str, list[list[float]]]] = {
         kind: {name: [] for name in ("before", "after", "whole")} for kind in ("related", "unrelated")
     }
-    for query in _drawn(protocol, options):
+    for query in _draw_queries(protocol, options):
         rng = np.random.default_rng([options.seed, query])
         judged = protocol.judge(query, protocol.first(bench, query), [], options, rng)
         documents = [document for document, _ in judged]
-        for kind, pool in zip(figures, protocol.other_queries(query), strict=True):
-            if not len(pool):
+        for kind, candidates in zip(metrics, protocol.other_queries(query), strict=True):
+            if not len(candidates):
                 continue
-            other = int(rng.choice(pool))
-            scores = {
-                "before": bench.served(other),
-                "after": bench.served(other, bench.judged(bench.queries[query], judged)),
-                "whole": bench.served(other, bench.judged("", judged)),
+            second = int(rng.choice(candidates))
+            rankings = {
+                "before": bench.served(second),
+                "after": bench.served(second, bench.judged_documents(bench.queries[query], judged)),
+                "whole": bench.served(second, bench.judged_documents("", judged)),
             }
-            for name, found in scores.items():
-                figures[kind][name].append(protocol.measure(other, found, documents))
-    return {kind: {name: _topic_run(protocol, rows) for name, rows in ways.items()} for kind, ways in figures.items()}
+            for name, scores in rankings.items():
+                metrics[kind][name].append(protocol.measure(second, scores, documents))
+    return {kind: {name: _topic_run(protocol, rows) for name, rows in runs.items()} for kind, runs in metrics.items()}
 
 
 def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
@@ -111,12 +126,12 @@ def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
     return _run(protocol, table, _counts(table))
 
 
-def _drawn(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
-    """Positions of the queries, in the order that the seed draws them."""
+def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
+    """Return the positions of randomly selected queries."""
     order = np.random.default_rng(options.seed).permutation(len(protocol.queries))
     return [int(query) for query in order[: options.queries]]
 
 
 def _run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
-    """The run of figures (Q, M)."""
+    """Return a run from a table (Q, M) with a row per query and a column per metric."""
     return Run({name: table[:, column] for column, name in enumerate(protocol.metrics)}, facts)

@@ -1,4 +1,4 @@
-"""Feedback in labelled documents: a document of the query's class is relevant (Passalis and Tefas 2018, Table 5)."""
+"""Simulated feedback with labelled documents, where documents of the query's class are relevant."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ from resift_lab.evaluation.metrics import interpolated_precision_at, map11, prec
 from resift_lab.evaluation.pairwise import similarity_blocks
 from resift_lab.evaluation.system import System
 
-_TOP = 30
+_TOP = 30  # the user judges documents among this many first ones
 
 
 class SameClass(FeedbackProtocol):
-    """Of the first 30 documents so many relevant and irrelevant ones are judged, half and half.
+    """A protocol in which the user judges relevant and irrelevant documents in equal parts among the first 30.
 
-    ``train`` is the database, ``test`` the queries; those whose label no training document has are skipped.
-    ``first_system`` makes the ranking that is judged first; if there is none, it is what is served without a session.
-    Raises BadInput if no query is left.
+    Args:
+        train: Labelled documents of the database.
+        test: Labelled documents that serve as queries. Queries whose label does not occur in ``train`` are skipped.
+        first_system: System of the initial ranking. Without a system, a search without a session provides the initial
+            ranking.
+
+    Raises:
+        BadInput: If all queries are skipped.
+
+    Source:
+        Passalis and Tefas 2018, section 4.5 and Table 5.
     """
 
     name, whole = "classes", True
@@ -41,11 +49,14 @@ class SameClass(FeedbackProtocol):
         self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """By the similarity of the first system, or as it is served without a session."""
+        """Return the scores (N,) of the first system, or of the search without a session."""
         return bench.served(query) if self._first is None else self._first(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """The first of either kind, one more relevant one where ``count`` is odd."""
+        """Return judgements of the first relevant and the first irrelevant documents.
+
+        If ``count`` is odd, one more relevant document than irrelevant documents is judged.
+        """
         top = ranking[:_TOP]
         relevant = self._document_classes[top] == self._query_classes[query]
         half = -(-count // 2)
@@ -55,7 +66,10 @@ class SameClass(FeedbackProtocol):
         ]
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Over all documents, and over those not judged: NaN where no relevant one is left."""
+        """Return the metrics of all documents, then the metrics without the judged documents.
+
+        The latter are NaN if every relevant document is judged.
+        """
         relevant = self._document_classes == self._query_classes[query]
         residual = np.delete(scores, judged), np.delete(relevant, judged)
         values = (
@@ -65,12 +79,12 @@ class SameClass(FeedbackProtocol):
             map11(*residual),
             interpolated_precision_at(*residual, 10),
         )
-        found = [float(value[0]) for value in values]
-        # a precision of 0 where all of the class was judged would say nothing about the ranking
-        return found if residual[1].any() else [*found[:3], np.nan, np.nan]
+        metrics = [float(value[0]) for value in values]
+        # NaN rather than a precision of 0: if the whole class is judged, the ranking cannot contain relevant documents
+        return metrics if residual[1].any() else [*metrics[:3], np.nan, np.nan]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Queries of the same class, and of another."""
+        """Return the positions of the queries of the same class, and of all other classes."""
         same = self._query_classes == self._query_classes[query]
         other = np.flatnonzero(~same)
         same[query] = False
@@ -78,7 +92,7 @@ class SameClass(FeedbackProtocol):
 
 
 def _scorer(system: System, documents: Sequence[str], queries: Sequence[str]) -> Callable[[int], Scores]:
-    """The similarities (N,) of the documents with a query, by its position."""
+    """Return a function from the position of a query to the similarities (N,) of all documents."""
     database, rows = system.fit(documents), system.queries(queries)
 
     def scores(query: int) -> Scores:

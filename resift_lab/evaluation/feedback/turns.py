@@ -1,4 +1,4 @@
-"""Feedback in conversations: people's own marks, made turn by turn, and what they do to the turns after."""
+"""Feedback in recorded conversations: evaluate how people's judgements of earlier turns change later searches."""
 
 from __future__ import annotations
 
@@ -18,20 +18,39 @@ if TYPE_CHECKING:
     from resift_lab.evaluation.data import Turn
 
 METRICS = (
-    *("ndcg@5", "ndcg@5_without_session", "ndcg@5_residual", "ndcg@5_without_session_residual"),
-    *("condensed_ndcg@5", "condensed_ndcg@5_without_session", "judged@10", "judged@10_without_session"),
+    "ndcg@5",
+    "ndcg@5_without_session",
+    "ndcg@5_residual",
+    "ndcg@5_without_session_residual",
+    "condensed_ndcg@5",
+    "condensed_ndcg@5_without_session",
+    "judged@10",
+    "judged@10_without_session",
 )
-_CUT, _PAGE = 5, 10
+"""Names of the metrics, in the order of :func:`run_turns`."""
+
+_NDCG_CUT = 5
+_JUDGED_CUT = 10
 
 
 def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], method: str = DEFAULT_METHOD) -> Run:
-    """nDCG@5 of turns that come after one at which a passage was marked as relevant, in the session and without it.
+    """Evaluate searches in a session and without it, for turns after a turn with a positive judgement.
 
-    The queries of ``bench`` are the texts of all turns, one conversation after the other. Each turn is searched with
-    its own text; then its people's marks are given for this text. ``residual``: marked documents are left out of the
-    ranking and of what is relevant. ``condensed``: those are left out that nobody judged for the turn, with a grade or
-    a mark (Sakai 2007); ``judged@10``: the part of the first ten that somebody did. Raises BadInput if there is no such
-    turn.
+    Each turn is searched with its own text. Afterwards the recorded judgements of the turn are added to the session,
+    for this text. Metrics named ``residual`` ignore documents that are judged in the session. ``condensed`` metrics
+    ignore documents that have neither a grade nor a judgement for the turn. ``judged@10`` is the fraction of the first
+    ten hits that have a grade or a judgement for the turn.
+
+    Args:
+        bench: Documents and queries. The queries are the texts of all turns, conversation by conversation.
+        conversations: The turns of each conversation.
+        method: Name of the feedback method.
+
+    Raises:
+        BadInput: If no turn has a relevant document and an earlier positive judgement.
+
+    Source:
+        Sakai 2007 ("Alternatives to Bpref"), for the condensed ranking.
     """
     rows: list[list[float]] = []
     query = -1
@@ -39,37 +58,40 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
         session: dict[int, JudgedDocument] = {}
         for turn in turns:
             query += 1
-            if any(one.judgement.grade > 0 for one in session.values()) and any(v > 0 for v in turn.grades.values()):
+            has_mark = any(document.judgement.grade > 0 for document in session.values())
+            if has_mark and any(grade > 0 for grade in turn.grades.values()):
                 rankings = bench.served(query, list(session.values()), method), bench.served(query)
-                residual = [ndcg(scores, turn, left) for left in ((), tuple(session)) for scores in rankings]
-                rows.append(residual + _condensed(rankings, turn))
-            for one in bench.judged(turn.text, list(turn.marks.items())):
-                session[int(one.judgement.document)] = one
+                complete = [ndcg(scores, turn, ()) for scores in rankings]
+                residual = [ndcg(scores, turn, tuple(session)) for scores in rankings]
+                rows.append(complete + residual + _condensed(rankings, turn))
+            for document in bench.judged_documents(turn.text, list(turn.marks.items())):
+                session[int(document.judgement.document)] = document
     if not rows:
-        raise BadInput("no turn has an earlier mark and a relevant document", expected="conversations with marks")
+        raise BadInput("no turn has a relevant document and an earlier mark", expected="conversations with marks")
     table = np.array(rows)
     values = {name: table[:, column] for column, name in enumerate(METRICS)}
     return Run(values, {"queries": len(rows), "conversations": len(conversations), "documents": len(bench.documents)})
 
 
-def ndcg(scores: Scores, turn: Turn, left_out: Sequence[int]) -> float:
-    """nDCG@5 of a ranking, NaN if no relevant document is left."""
-    grades = {row: grade for row, grade in turn.grades.items() if row not in left_out}
-    kept = scores.copy()
-    kept[list(left_out)] = -np.inf
-    best = np.argsort(-kept, kind="stable")[:_CUT]
-    gains = [grades.get(row, 0.0) if np.isfinite(kept[row]) else 0.0 for row in best.tolist()]
-    return ndcg_at(gains, list(grades.values()), _CUT)
+def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
+    """Return nDCG@5 of a ranking without the documents ``excluded``. NaN if no relevant document remains."""
+    grades = {row: grade for row, grade in turn.grades.items() if row not in excluded}
+    remaining = scores.copy()
+    remaining[list(excluded)] = -np.inf
+    best = np.argsort(-remaining, kind="stable")[:_NDCG_CUT]
+    gains = [grades.get(row, 0.0) if np.isfinite(remaining[row]) else 0.0 for row in best.tolist()]
+    return ndcg_at(gains, list(grades.values()), _NDCG_CUT)
 
 
 def _condensed(rankings: Sequence[Scores], turn: Turn) -> list[float]:
-    """nDCG@5 of each ranking without what nobody judged for the turn, and which part of its first ten somebody did."""
-    known = list({*turn.grades, *turn.marks})
-    condensed, judged = [], []
+    """Return nDCG@5 of each condensed ranking, then the fraction of judged documents among each ranking's first ten."""
+    judged = list({*turn.grades, *turn.marks})
+    condensed, fractions = [], []
     for scores in rankings:
-        kept = np.full_like(scores, -np.inf)
-        kept[known] = scores[known]
-        condensed.append(ndcg(kept, turn, ()))
-        first = [row for row in np.argsort(-scores, kind="stable")[:_PAGE].tolist() if np.isfinite(scores[row])]
-        judged.append(float(np.isin(first, known).mean()) if first else 0.0)
-    return condensed + judged
+        judged_scores = np.full_like(scores, -np.inf)
+        judged_scores[judged] = scores[judged]
+        condensed.append(ndcg(judged_scores, turn, ()))
+        order = np.argsort(-scores, kind="stable")[:_JUDGED_CUT].tolist()
+        first = [row for row in order if np.isfinite(scores[row])]
+        fractions.append(float(np.isin(first, judged).mean()) if first else 0.0)
+    return condensed + fractions

@@ -1,4 +1,4 @@
-"""A whole set of documents ranked by a classifier that teaches itself from few marks."""
+"""A self-training classifier that ranks all documents of a collection from few judgements."""
 
 from __future__ import annotations
 
@@ -15,55 +15,79 @@ with needs_extra("lab", "Evaluation"):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-_ROUNDS = (10, 20, 40, 60, 100)  # first documents that count as relevant, round by round
-_LARGE = 0.1  # the part of all documents that a large class takes for relevant, by all of these rounds but the last
-_GROWING, _SHARE = 2, 0.5  # of such a class: further rounds, and the part of these documents that then counts
-_OTHERS = 500  # documents of the lower half that count as irrelevant
-_JUDGED = 100.0  # how many such a document counts as that somebody judged, or the query
+_ROUNDS = (10, 20, 40, 60, 100)  # number of first documents that are training examples of relevance, per round
+
+# A class is large if more than this fraction of all documents has positive log odds before the last round.
+# Large classes get further rounds, in which this fraction of the positive documents are training examples.
+_LARGE_CLASS = 0.1
+_LARGE_CLASS_ROUNDS = 2
+_LARGE_CLASS_FRACTION = 0.5
+
+_SAMPLED_IRRELEVANT = 500  # documents from the lower half of the ranking that are examples of irrelevance
+_JUDGED_WEIGHT = 100.0  # weight of a judged document or the query, in other training examples
 
 
 class WholeSet:
-    """Texts (N) as TF-IDF: 1 + log tf, English stop words and words of a single document left out, at length 1."""
+    """A classifier over the tf-idf vectors of N texts.
+
+    The term frequency is 1 + log tf. English stop words and words that occur in a single text are ignored. Vectors have
+    length 1.
+
+    Args:
+        texts: The texts.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._vectorizer = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english")
         self.rows = self._vectorizer.fit_transform(texts)
 
     def scores(self, query: str, judged: Sequence[tuple[int, float]], first: NDArray[Any]) -> NDArray[np.float64]:
-        """Log odds (N,) that a document is relevant, by self-training (Yarowsky 1995).
+        """Return the log odds (N,) that each document is relevant, by self-training.
 
-        Round by round a logistic regression (C = 20) is fitted to what is relevant, the ``query`` itself, the documents
-        ``judged`` so and the first 10, 20, 40, 60 and 100 of the ranking so far, against what is not: those judged so,
-        and 500 at random of its lower half. Both sides weigh the same, before the query and each judged document count
-        as a hundred. The ranking before is by the scores ``first`` (N,). If before the last round more than a tenth of
-        all documents have odds above 1, the class is large, and two more rounds follow, in which half of them count.
+        In each round a logistic regression (C = 20) is trained, and its log odds rank the documents for the next round.
+        Relevant examples are the query itself, the documents judged as relevant, and the first 10, 20, 40, 60 or 100
+        documents of the present ranking. Irrelevant examples are the documents judged as irrelevant, and 500 random
+        documents from the lower half of the ranking. Both classes have the same total weight. Afterwards the weights of
+        the query and of each judged document are multiplied by 100.
+
+        If more than a tenth of all documents have positive log odds before the fifth round, two more rounds follow. In
+        these, the better half of the documents with positive log odds (at least 100) are relevant examples.
+
+        Args:
+            query: Text of the query.
+            judged: Positions and grades of the judged documents.
+            first: Scores (N,) of the initial ranking.
+
+        Source:
+            Yarowsky 1995, for self-training.
         """
-        scores, asked, rng = (
-            np.asarray(first, np.float64),
-            self._vectorizer.transform([query]),
-            np.random.default_rng(0),
-        )
-        marked, refused = ([row for row, grade in judged if grade * sign > 0] for sign in (1, -1))
+        scores = np.asarray(first, np.float64)
+        query_row = self._vectorizer.transform([query])
+        rng = np.random.default_rng(0)
+        liked = [row for row, grade in judged if grade > 0]
+        disliked = [row for row, grade in judged if grade < 0]
         large = False
-        for number in range(len(_ROUNDS) + _GROWING):
-            taken = int(np.count_nonzero(scores > 0))
+        for number in range(len(_ROUNDS) + _LARGE_CLASS_ROUNDS):
+            positive = int(np.count_nonzero(scores > 0))
             if number == len(_ROUNDS) - 1:
-                large = taken > _LARGE * len(scores)
+                large = positive > _LARGE_CLASS * len(scores)
             if number >= len(_ROUNDS) and not large:
                 break
-            count = _ROUNDS[number] if number < len(_ROUNDS) else max(_ROUNDS[-1], int(_SHARE * taken))
+            count = (
+                _ROUNDS[number] if number < len(_ROUNDS) else max(_ROUNDS[-1], int(_LARGE_CLASS_FRACTION * positive))
+            )
             order = np.argsort(-scores, kind="stable")
             lower = order[len(order) // 2 :]
-            relevant = np.union1d(marked, np.setdiff1d(order[:count], refused)).astype(np.intp)
-            drawn = rng.choice(lower, min(_OTHERS, len(lower)), replace=False)
-            others = np.setdiff1d(np.union1d(refused, drawn), relevant).astype(np.intp)
-            if not len(others):  # a collection of no more documents than count as relevant
+            relevant = np.union1d(liked, np.setdiff1d(order[:count], disliked)).astype(np.intp)
+            sample = rng.choice(lower, min(_SAMPLED_IRRELEVANT, len(lower)), replace=False)
+            irrelevant = np.setdiff1d(np.union1d(disliked, sample), relevant).astype(np.intp)
+            if not len(irrelevant):  # the collection is so small that all documents are relevant examples
                 return scores
-            targets = np.repeat([True, False], [1 + len(relevant), len(others)])
-            weights = np.where(targets, 1 / targets.sum(), 1 / len(others)) * len(targets) / 2
-            weights[[True, *np.isin(relevant, marked), *np.isin(others, refused)]] *= _JUDGED
-            known = vstack([asked, self.rows[relevant], self.rows[others]]).tocsr()
-            # liblinear: a tenth of the time that others take on a busy machine
-            machine = LogisticRegression(C=20.0, solver="liblinear").fit(known, targets, sample_weight=weights)
-            scores = machine.decision_function(self.rows)
+            targets = np.repeat([True, False], [1 + len(relevant), len(irrelevant)])
+            weights = np.where(targets, 1 / targets.sum(), 1 / len(irrelevant)) * len(targets) / 2
+            weights[[True, *np.isin(relevant, liked), *np.isin(irrelevant, disliked)]] *= _JUDGED_WEIGHT
+            examples = vstack([query_row, self.rows[relevant], self.rows[irrelevant]]).tocsr()
+            # liblinear takes a tenth of the time of other solvers on a busy machine
+            model = LogisticRegression(C=20.0, solver="liblinear").fit(examples, targets, sample_weight=weights)
+            scores = model.decision_function(self.rows)
         return np.asarray(scores, np.float64)
