@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,17 @@ class Answer:
 
     status: int
     body: Json
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the request succeeded."""
+        return self.status < 400
+
+    @property
+    def failed_shards(self) -> int:
+        """The number of shards that failed in a search that succeeded otherwise."""
+        shards = self.body.get("_shards")
+        return int(shards.get("failed", 0)) if isinstance(shards, dict) else 0
 
     @property
     def hits(self) -> list[Json]:
@@ -62,19 +74,22 @@ def exact_differences(plain: Answer, answer: Answer) -> list[Difference]:
     return [_difference(name, before, after) for name, before, after in pairs if before != after]
 
 
-def differences(plain: Answer, answer: Answer, collapse: str = "") -> list[Difference]:
+def differences(plain: Answer, answer: Answer, body: Mapping[str, Any]) -> list[Difference]:
     """Return the parts of an answer in a session that differ from the plain answer, where they must be the same.
 
-    Documents are compared if the page has all of them, or if something other than the score orders them.
+    Documents are compared if the page has all of them, or if something other than the score orders them. Of collapsed
+    hits the groups are compared.
 
     Args:
         plain: The answer without Resift.
         answer: The answer to the rewritten search.
-        collapse: The field by which the search collapses its hits, or "".
+        body: The plain search body.
     """
-    if plain.status != answer.status:
+    # OpenSearch may report another error for a search that it refuses anyway
+    if plain.is_success != answer.is_success and not plain.failed_shards:
         return [_difference("status", _status(plain), _status(answer))]
-    if plain.status != 200:
+    # of a search that some shards fail at, the order of hits decides which documents are read, and what fails
+    if not plain.is_success or plain.failed_shards:
         return []
     compared = {
         "shards": _shards,
@@ -89,10 +104,11 @@ def differences(plain: Answer, answer: Answer, collapse: str = "") -> list[Diffe
         for name, part in compared.items()
         if (before := part(plain)) != (after := part(answer))
     ]
-    return [*found, *_hit_differences(plain, answer, collapse)]
+    return [*found, *_hit_differences(plain, answer, body)]
 
 
-def _hit_differences(plain: Answer, answer: Answer, collapse: str) -> Iterator[Difference]:
+def _hit_differences(plain: Answer, answer: Answer, body: Mapping[str, Any]) -> Iterator[Difference]:
+    collapse = body["collapse"].get("field", "") if isinstance(body.get("collapse"), dict) else ""
     if collapse:
         before, after = _groups(plain.hits, collapse), _groups(answer.hits, collapse)
     else:
@@ -100,7 +116,7 @@ def _hit_differences(plain: Answer, answer: Answer, collapse: str) -> Iterator[D
     if _is_ordered(plain.hits):
         if before != after:
             yield _difference("documents", before, after)
-    elif collapse or count(plain.total) == len(plain.hits):
+    elif _is_complete(plain, body, bool(collapse)):
         # a hybrid search that is not normalised may show a document several times
         lost, new = sorted({*before} - {*after}), sorted({*after} - {*before})
         if lost or new:
@@ -141,6 +157,13 @@ def _other_parts(hit: Json) -> Json:
 _PARTS = {"highlights": _highlight, "sources": _source, "inner hits": _inner_hits, "other parts": _other_parts}
 
 
+def _is_complete(plain: Answer, body: Mapping[str, Any], is_collapsed: bool) -> bool:
+    """Return whether a page has all matching documents, or all groups of collapsed hits."""
+    if is_collapsed:  # the number of groups is not counted
+        return not body.get("from") and len(plain.hits) < body.get("size", 10)
+    return count(plain.total) == len(plain.hits)
+
+
 def count(total: Any) -> int | None:
     """Return the exact number of matching documents, or None if only a lower bound is known."""
     if isinstance(total, dict):
@@ -155,7 +178,11 @@ def _shards(answer: Answer) -> Any:
 
 
 def _documents(hits: Sequence[Json]) -> list[str]:
-    return [f"{hit.get('_index')}/{hit.get('_id')}{hit.get('_nested', '')}" for hit in hits]
+    """Return what identifies each hit: its index, its id and its position in nested objects, or its content."""
+    return [
+        f"{hit.get('_index')}/{hit['_id']}{hit.get('_nested', '')}" if "_id" in hit else json.dumps(_bare(hit))
+        for hit in hits
+    ]
 
 
 def _groups(hits: Sequence[Json], field: str) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from answers import Difference
 
+_SHOWN = 20  # differences of generated bodies in a message
 FILE = Path(__file__).with_name("known_differences.yml")
 
 
@@ -25,18 +27,22 @@ class KnownDifferences:
 
     Args:
         version: The version of the cluster, such as ``3.6.0``.
-        file: The list, a YAML file of objects with ``searches``, ``way``, ``comparison`` and ``why``. An object with
-            ``versions`` counts only for versions that begin with one of its texts.
+        file: The list, a YAML file. :file:`known_differences.yml` describes its entries.
     """
 
     def __init__(self, version: str, file: Path = FILE) -> None:
-        entries = yaml.safe_load(file.read_text("utf-8")) or []
-        self._reasons = {
-            Key(search, entry["way"], entry["comparison"]): entry["why"]
-            for entry in entries
-            for search in entry["searches"]
+        entries = [
+            entry
+            for entry in yaml.safe_load(file.read_text("utf-8")) or []
             if any(version.startswith(prefix) for prefix in entry.get("versions", [""]))
+        ]
+        self._reasons = {
+            Key(search, entry["way"], comparison): entry["why"]
+            for entry in entries
+            for search in entry.get("searches", [])
+            for comparison in entry["comparisons"]
         }
+        self._of_generated = [entry for entry in entries if "generated" in entry]
 
     def check(self, searches: Iterable[str], differences: Sequence[tuple[str, str, Difference]]) -> None:
         """Raise AssertionError for a difference that is not listed, and for a listed one that did not occur.
@@ -61,8 +67,50 @@ class KnownDifferences:
             messages.append(f"These differences no longer occur. Remove them from {FILE.name}:\n{''.join(gone)}")
         assert not messages, "\n".join(messages)
 
+    def check_generated(
+        self,
+        bodies: Mapping[str, Any],
+        differences: Sequence[tuple[str, str, Difference]],
+        are_many: bool,
+    ) -> None:
+        """Raise AssertionError for a difference of a generated body whose cause is not listed.
+
+        Args:
+            bodies: The generated bodies by name.
+            differences: The name of a body, the way it was sent, and a difference of its answer.
+            are_many: Whether there are so many bodies that each listed cause must occur.
+        """
+        __tracebackhide__ = True
+        new, occurred = [], set()
+        for name, way, difference in differences:
+            names = _names(bodies[name])
+            causes = [
+                at
+                for at, entry in enumerate(self._of_generated)
+                if way == entry["way"]
+                and difference.comparison in entry["comparisons"]
+                and names.issuperset(entry["generated"])
+            ]
+            occurred.update(causes)
+            if not causes:
+                shown = f"{json.dumps(bodies[name])}\n" if len(new) < _SHOWN else ""
+                new.append(f"{name}, {way}: {difference.detail}\n{shown}")
+        assert not new, f"{len(new)} differences have no cause in {FILE.name}:\n" + "\n".join(new[:_SHOWN])
+        if are_many:
+            gone = [entry for at, entry in enumerate(self._of_generated) if at not in occurred]
+            assert not gone, f"These causes no longer occur. Remove them from {FILE.name}:\n{yaml.safe_dump(gone)}"
+
+
+def _names(value: Any) -> set[str]:
+    """Return the names of all objects' members in a JSON value."""
+    if isinstance(value, list):
+        return {name for item in value for name in _names(item)}
+    if isinstance(value, dict):
+        return {*value, *(name for item in value.values() for name in _names(item))}
+    return set()
+
 
 def _entry(key: Key, why: str) -> str:
     """Return a difference as an entry of the list."""
-    entry = {"searches": [key.search], "way": key.way, "comparison": key.comparison, "why": why}
+    entry = {"searches": [key.search], "way": key.way, "comparisons": [key.comparison], "why": why}
     return str(yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=1000))

@@ -48,9 +48,9 @@ def changed(**parts: Any) -> Answer:
     return Answer(200, body)
 
 
-def in_session(answer: Answer, collapse: str = "") -> list[str]:
+def in_session(answer: Answer) -> list[str]:
     """Return what differs from the plain answer in a session."""
-    return [difference.comparison for difference in differences(Answer(200, PLAIN), answer, collapse)]
+    return [difference.comparison for difference in differences(Answer(200, PLAIN), answer, {})]
 
 
 def test_scores_and_their_order_may_change() -> None:
@@ -90,7 +90,16 @@ def test_everything_else_must_stay(part: str, path: str, value: Any) -> None:
 def test_a_lost_document_is_seen_only_on_a_complete_page() -> None:
     more = {"value": 20, "relation": "eq"}
     plain, answer = changed(hits__total=more), changed(hits__total=more, hits__hits__1___id="3")
-    assert differences(plain, answer) == []
+    assert differences(plain, answer, {}) == []
+
+
+def test_hits_without_ids_are_compared_by_their_content() -> None:
+    def answer(*numbers: int) -> Answer:
+        hits = [{"_index": "i", "_score": 1.0 / at, "fields": {"n": [number]}} for at, number in enumerate(numbers, 1)]
+        return Answer(200, {"hits": {"total": {"value": len(hits), "relation": "eq"}, "hits": hits}})
+
+    assert differences(answer(1, 2), answer(2, 1), {}) == []
+    assert [one.comparison for one in differences(answer(1, 2), answer(1, 3), {})] == ["documents"]
 
 
 def test_hits_that_are_not_ordered_by_score_keep_their_order() -> None:
@@ -98,8 +107,8 @@ def test_hits_that_are_not_ordered_by_score_keep_their_order() -> None:
         hits = [{"_index": "i", "_id": id, "_score": None, "sort": [id]} for id in ids]
         return Answer(200, {"hits": {"total": {"value": 50, "relation": "eq"}, "hits": hits}})
 
-    assert differences(ordered("1", "2"), ordered("1", "2")) == []
-    assert [one.comparison for one in differences(ordered("1", "2"), ordered("2", "1"))] == ["documents"]
+    assert differences(ordered("1", "2"), ordered("1", "2"), {}) == []
+    assert [one.comparison for one in differences(ordered("1", "2"), ordered("2", "1"), {})] == ["documents"]
 
 
 def test_groups_of_collapsed_hits_may_show_other_documents() -> None:
@@ -107,14 +116,16 @@ def test_groups_of_collapsed_hits_may_show_other_documents() -> None:
         hits = [{"_index": "i", "_id": id, "_score": 1.0, "fields": {"g": [group]}}]
         return Answer(200, {"hits": {"total": {"value": 5, "relation": "eq"}, "hits": hits}})
 
-    assert differences(collapsed("1", "a"), collapsed("2", "a"), collapse="g") == []
-    changes = differences(collapsed("1", "a"), collapsed("2", "b"), collapse="g")
+    body = {"collapse": {"field": "g"}}
+    assert differences(collapsed("1", "a"), collapsed("2", "a"), body) == []
+    changes = differences(collapsed("1", "a"), collapsed("2", "b"), body)
     assert [one.comparison for one in changes] == ["documents"]
+    assert differences(collapsed("1", "a"), collapsed("2", "b"), {**body, "from": 1}) == []
 
 
 def test_a_failure_names_its_reason() -> None:
     error = {"error": {"root_cause": [{"reason": "too many clauses"}]}}
-    (difference,) = differences(Answer(200, PLAIN), Answer(500, error))
+    (difference,) = differences(Answer(200, PLAIN), Answer(500, error), {})
     assert difference == Difference("status", "status: plain 200, rewritten 500 (too many clauses)")
 
 
@@ -127,8 +138,8 @@ def test_without_a_session_scores_must_be_identical() -> None:
 def test_new_differences_and_those_that_no_longer_occur_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "known.yml"
     file.write_text(
-        '- {searches: ["a, search 1"], way: in a session, comparison: total, why: words}\n'
-        '- {searches: ["a, search 2"], way: in a session, comparison: total, why: words, versions: ["2."]}\n'
+        '- {searches: ["a, search 1"], way: in a session, comparisons: [total], why: words}\n'
+        '- {searches: ["a, search 2"], way: in a session, comparisons: [total], why: words, versions: ["2."]}\n'
     )
     known = KnownDifferences("3.6.0", file)
     listed = ("a, search 1", "in a session", Difference("total", "total: plain 1, rewritten 2"))
@@ -140,3 +151,17 @@ def test_new_differences_and_those_that_no_longer_occur_are_reported(tmp_path: P
         known.check(["a, search 1"], [listed, ("a, search 1", "in a session", Difference("status", "status: …"))])
     with pytest.raises(AssertionError, match="not listed"):
         KnownDifferences("2.19.1", file).check(["a, search 1"], [listed, ("a, search 3", *listed[1:])])
+
+
+def test_a_difference_of_a_generated_body_needs_a_listed_cause(tmp_path: Path) -> None:
+    file = tmp_path / "known.yml"
+    file.write_text("- {generated: [hybrid, knn], way: in a session, comparisons: [total], why: words}\n")
+    known = KnownDifferences("3.6.0", file)
+    with_cause, without = {"query": {"hybrid": {"queries": [{"knn": {}}]}}}, {"query": {"knn": {}}}
+    difference = ("generated body 1", "in a session", Difference("total", "total: plain 1, rewritten 2"))
+    known.check_generated({"generated body 1": with_cause}, [difference], are_many=True)
+    known.check_generated({"generated body 1": without}, [], are_many=False)
+    with pytest.raises(AssertionError, match="no cause"):
+        known.check_generated({"generated body 1": without}, [difference], are_many=False)
+    with pytest.raises(AssertionError, match="no longer occur"):
+        known.check_generated({"generated body 1": with_cause}, [], are_many=True)

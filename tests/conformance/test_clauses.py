@@ -50,6 +50,7 @@ SPARSE: Body = {"neural_sparse": {"sparse": {"query_tokens": {"1": 1.5, "2": 0.5
 SPARSE_OF_TEXT: Body = {"neural_sparse": {"sparse": {"query_text": "fire forest", "analyzer": "bert-uncased"}}}
 ATTRIBUTES_OF_TEXT: Body = {"multi_match": {"query": "fire forest", "fields": ["attr_*"]}}
 ALL_FIELDS: Body = {"multi_match": {"query": "fire forest", "fields": ["*"], "lenient": True}}
+PARTS: Body = {"match": {"parts.text": "fire forest"}}
 NONE: Body = {"match_none": {}}
 
 
@@ -150,8 +151,15 @@ CASES: dict[str, Case] = {
     "hybrid with highlight": Case(hybrid(TEXT, KNN, highlight={"fields": {"text": {}}})),
     "hybrid with collapse": Case(hybrid(TEXT, KNN, collapse={"field": "tag"}), since=(3, 1)),
     "hybrid with inner hits": Case(
-        hybrid(TEXT, {"nested": {"path": "parts", "query": {"match": {"parts.text": "fire"}}, "inner_hits": {}}}),
+        hybrid(TEXT, {"nested": {"path": "parts", "query": PARTS, "inner_hits": {}}}),
         since=(3, 0),
+    ),
+    "hybrid with nested of score_mode none": Case(
+        hybrid({"match": {"text": "bread"}}, {"nested": {"path": "parts", "query": PARTS, "score_mode": "none"}}),
+        relevant=NEAR,
+    ),
+    "highlight of a text beside knn": Case(
+        query({"bool": {"must": [KNN, TEXT]}}, highlight={"fields": {"text": {"type": "plain"}}})
     ),
     "hybrid inside bool": Case(query({"bool": {"must": [{"hybrid": {"queries": [TEXT, KNN]}}]}})),
     "hybrid inside function_score": Case(query({"function_score": {"query": {"hybrid": {"queries": [TEXT, KNN]}}}})),
@@ -261,7 +269,7 @@ class Indices:
             body["indices_boost"] = [
                 {self._name(name): boost for name, boost in entry.items()} for entry in body["indices_boost"]
             ]
-        params = {**dict(case.params), "search_pipeline": self.pipeline}
+        params = {**dict(case.params), "search_pipeline": self.pipeline if "hybrid" in str(body) else "_none"}
         return Search(
             self._name(case.index),
             body,

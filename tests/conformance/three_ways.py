@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 WITHOUT_SESSION = "without a session"
 IN_SESSION = "in a session"
+_REPETITIONS = 2
 _PAGES = 20  # of a scroll, at most
 _SHOWN = 600  # characters of a body in the text of a difference
 _MARKABLE = 3  # hits of the search that looks for documents to mark
@@ -90,12 +91,6 @@ class Search:
     vector: Sequence[float] = ()
     fixed: tuple[str | int, ...] = ()
 
-    @property
-    def collapse(self) -> str:
-        """The field by which hits are collapsed, or ""."""
-        collapse = self.body.get("collapse")
-        return str(collapse.get("field", "")) if isinstance(collapse, dict) else ""
-
 
 class ThreeWays:
     """Compares the answers to searches that are sent plainly, rewritten without a session, and rewritten in a session.
@@ -120,18 +115,32 @@ class ThreeWays:
         self._sessions.clear()
 
     def compare(self, search: Search) -> list[tuple[str, Difference]]:
-        """Return the differences from the plain answer, each with the way in which the search was sent."""
-        plain = self.send(search)
+        """Return the differences from the plain answer, each with the way in which the search was sent.
+
+        A difference counts only if it occurs again when all is repeated: random scores differ each time, and OpenSearch
+        sometimes fails at a search that it answers the next time.
+        """
         self.counts["searches"] += 1
-        self.counts["failed plainly"] += plain.status != 200
-        found = [(WITHOUT_SESSION, one) for one in self._without_session(search, plain)]
+        plain = self.send(search)
+        self.counts["failed plainly"] += not plain.is_success
+        found = self._differences(search, plain, self.counts)
+        for _ in range(_REPETITIONS):
+            if found:
+                again = self._differences(search, self.send(search), Counter())
+                occurring = {(way, difference.comparison) for way, difference in again}
+                found = [(way, one) for way, one in found if (way, one.comparison) in occurring]
+        return found
+
+    def _differences(self, search: Search, plain: Answer, counts: Counter[str]) -> list[tuple[str, Difference]]:
+        """Return the differences from a plain answer, and count what became of the search."""
+        found = [(WITHOUT_SESSION, one) for one in self._without_session(search, plain, counts)]
         session, refused = self._session(search, plain)
         found += [(IN_SESSION, one) for one in refused]
         if session:
-            found += [(IN_SESSION, one) for one in self._in_session(search, plain, session)]
+            found += [(IN_SESSION, one) for one in self._in_session(search, plain, session, counts)]
         else:
-            self.counts["in a session: no document to mark"] += 1
-        return found and self._stable(search, plain, found)
+            counts["in a session: no document to mark"] += 1
+        return found
 
     def send(self, search: Search, body: Json | None = None) -> Answer:
         """Return OpenSearch's answer to a search, or to another ``body`` in its place; a scroll with all its pages."""
@@ -157,30 +166,31 @@ class ThreeWays:
         if "_scroll_id" in answer.body:
             self.cluster.request("DELETE", "_search/scroll", {"scroll_id": [answer.body["_scroll_id"]]})
 
-    def _without_session(self, search: Search, plain: Answer) -> list[Difference]:
+    def _without_session(self, search: Search, plain: Answer, counts: Counter[str]) -> list[Difference]:
         """Return the differences of the rewritten search without a session, which must be none."""
-        failure, body = self.rewrite(search, search.body)
+        failure, body, _ = self._rewrite(search, search.body)
         if failure is not None:
             return _refused(plain, failure)
         if json.dumps(body) == json.dumps(search.body):
             return []
-        self.counts["without a session: body changed"] += 1
+        counts["without a session: body changed"] += 1
         return exact_differences(plain, self.send(search, body))
 
-    def _in_session(self, search: Search, plain: Answer, session: str) -> list[Difference]:
+    def _in_session(self, search: Search, plain: Answer, session: str, counts: Counter[str]) -> list[Difference]:
         """Return the differences of the search in a session, of the parts that a session must not change."""
         ext = search.body.get("ext", {})
         if not isinstance(ext, dict):  # OpenSearch refuses the search anyway
             return []
         asked = {**search.body, "ext": {**ext, "ml_inference": {"session": session}}}
-        failure, body = self.rewrite(search, asked, IN_SESSION)
+        failure, body, outcome = self._rewrite(search, asked)
+        counts[f"{IN_SESSION}: {outcome}"] += 1
         if failure is not None:
             return _refused(plain, failure)
         # a cluster may lack the plugin that reads our options
         body = {name: value for name, value in body.items() if name != "ext"}
         if "ext" in search.body:
             body["ext"] = ext
-        found = differences(plain, self.send(search, body), search.collapse)
+        found = differences(plain, self.send(search, body), search.body)
         if search.is_moved and body == search.body:
             found.append(Difference("body", "body: the session does not change it"))
         if search.vector and _has_vector(body, search.vector):
@@ -189,27 +199,21 @@ class ThreeWays:
             found.append(Difference("body", f"body: {search.fixed} changes in {json.dumps(body)[:_SHOWN]}"))
         return found
 
-    def rewrite(self, search: Search, body: Json, way: str = "") -> tuple[Answer | None, Json]:
-        """Return the body as the service rewrites it, with the service's answer if it refuses or fails.
+    def _rewrite(self, search: Search, body: Json) -> tuple[Answer | None, Json, str]:
+        """Have the service rewrite a body.
 
-        Args:
-            search: The search, for its index.
-            body: The search body, whose ``ext.ml_inference`` may name a session.
-            way: The way under which the outcome is counted, or "".
+        Returns:
+            The service's answer if it refuses or fails, or None; the rewritten body; and the outcome.
         """
         index = search.rewrite_index or search.index
         response = self.service.post("/v1/rewrite", json={"index": index, "body": body})
         received = response.get_json()
         if response.status_code != 200:
-            if way:
-                self.counts[f"{way}: {response.status_code} of the service"] += 1
-            return Answer(response.status_code, received), body
-        resift = received["resift"]
-        if way:
-            self.counts[f"{way}: {resift['outcome']}"] += 1
-        if resift["outcome"] == "failed":
-            return Answer(500, {"error": resift.get("reason", "")}), body
-        return None, received["body"]
+            return Answer(response.status_code, received), body, f"{response.status_code} of the service"
+        outcome = received["resift"]["outcome"]
+        if outcome == "failed":
+            return Answer(500, {"error": received["resift"].get("reason", "")}), body, outcome
+        return None, received["body"], outcome
 
     def _session(self, search: Search, plain: Answer) -> tuple[str, list[Difference]]:
         """Return the id of a session in which the search's first hit is relevant and its last hit is irrelevant.
@@ -262,21 +266,10 @@ class ThreeWays:
                 refused.append(Difference("marks", f"marks: the service answers {response.status_code}: {message}"))
         return session, refused
 
-    def _stable(
-        self, search: Search, plain: Answer, found: list[tuple[str, Difference]]
-    ) -> list[tuple[str, Difference]]:
-        """Return the differences without those that two plain answers have as well, such as random scores."""
-        again = self.send(search)
-        unstable = {one.comparison for one in differences(plain, again, search.collapse)}
-        exact = {one.comparison for one in exact_differences(plain, again)}
-        return [
-            (way, one) for way, one in found if one.comparison not in (exact if way == WITHOUT_SESSION else unstable)
-        ]
-
 
 def _refused(plain: Answer, failure: Answer) -> list[Difference]:
     """Return the difference between a plain answer and one that the service refused to rewrite or failed to rewrite."""
-    if plain.status != 200:  # the search is refused either way
+    if not plain.is_success:  # the search is refused either way
         return []
     error = failure.body.get("error")
     message = error.get("message") if isinstance(error, dict) else error
