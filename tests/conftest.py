@@ -1,4 +1,4 @@
-"""Fixtures that every tier of tests has: they need no engine, no browser and no network."""
+"""Fixtures of all test tiers. They need no engine, browser or network."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-# One thread for torch and for numpy, which read this as they are imported: tests run side by side, and on small
-# networks threads that wait for one another take several times as long as one.
+# Limit torch and numpy, which read this when they are imported, to a single thread. Tests run in parallel, and on small
+# networks several threads that wait for each other are several times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -24,16 +24,16 @@ from hypothesis import HealthCheck, settings
 from resift import Model, WordVectors, build_model, load_model
 from resift.encoders.tables import build_table
 
-# How long an example takes says something of the machine, and nothing of what is tested. The examples are the same each
-# time, so that what fails by chance fails where somebody looks for it: in `make fuzz`.
+# The duration of an example depends on the machine, so there is no deadline. The examples are the same in each run.
+# Random failures then occur in `make fuzz`, where they are expected.
 FRESH = "RESIFT_FRESH_EXAMPLES" in os.environ
 settings.register_profile("resift", deadline=None, derandomize=not FRESH, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resift")
 
-# A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
+# A test suite in the background of a shell inherits an ignored SIGINT. Commands that tests interrupt must not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["workers"]  # what else a tier needs its own conftest.py loads
+pytest_plugins = ["workers"]  # each tier's own conftest.py loads further plugins
 
 WORDS = [*CONTENT_WORDS, "the", "of", "a"]
 TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier war ceasefire peace"}
@@ -41,7 +41,7 @@ TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and no settings from outside."""
+    """Change to an empty folder without environment settings."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
@@ -51,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def nowhere() -> Iterator[str]:
-    """An address that nothing answers at: its port is taken, and nobody listens on it."""
+    """Return an address that does not answer: its port is in use, but nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -59,7 +59,7 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def vectors() -> WordVectors:
-    """Word vectors of eight dimensions; words of one topic are near each other."""
+    """Return word vectors of eight dimensions, in which words of the same topic are similar."""
     rng = np.random.default_rng(7)
     centres = {topic: rng.normal(size=8) for topic in TOPICS}
     rows = [
@@ -71,17 +71,17 @@ def vectors() -> WordVectors:
 
 @pytest.fixture(scope="session")
 def model(vectors: WordVectors) -> Model:
-    """The weighted mean of those vectors."""
+    """Return a model that computes the weighted mean of these vectors."""
     return build_model("mean", vectors)
 
 
 @pytest.fixture(scope="session")
 def packaged() -> Model:
-    """The model that users start with."""
+    """Return the packaged model."""
     return load_model()
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands at 0."""
+    """Return a clock that starts at 0."""
     return Clock()

@@ -1,4 +1,4 @@
-"""Tests of what runs on an engine: the embedded one, a real OpenSearch, and the service over them."""
+"""Fixtures of tests on an engine: the embedded engine, a real OpenSearch, and the service over them."""
 
 import pytest
 

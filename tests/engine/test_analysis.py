@@ -1,4 +1,4 @@
-"""The embedded engine's words beside those of the analysers that our indices have in OpenSearch, one by one."""
+"""Tests that the embedded engine's analyzers produce the same terms as OpenSearch's."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ LANGUAGE_WORDS = {
     "spanish": "escuelas cantaban nacionales rápidamente felicidad acciones diciéndoselo lógicas averigüéis niñitos",
     "swedish": "skolorna arbetade friheten vänligast barnens böckerna undersökningar snabbare läsarnas löst",
 }
-# Characters that the rules of words tell apart, in any order.
+# Characters of all classes that the tokenization rules distinguish, in any order.
 ALPHABET = "aZé1٣_.,;:'’\"·- \n#日ひカー한ก์שאΣİ\u0301\u00ad\u200b\u200d😀👩🇩"
 
 
 @pytest.fixture(scope="module")
 def analysed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[tuple[OpenSearchEngine, str]]:
-    """A cluster and an index there that Resift made."""
+    """Return a cluster and an index that Resift created there."""
     index = f"resift-analysis-{uuid.uuid4().hex[:8]}"
     cluster.create(index, ["text"], packaged)
     yield cluster, index
@@ -61,7 +61,7 @@ def analysed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[tuple[OpenS
 def in_language(
     request: pytest.FixtureRequest, cluster: OpenSearchEngine, packaged: Model
 ) -> Iterator[tuple[OpenSearchEngine, str, str]]:
-    """A cluster, an index of a language that Resift made there, and the language."""
+    """Return a cluster, an index of a language that Resift created there, and the language."""
     language = str(request.param)
     index = f"resift-analysis-{uuid.uuid4().hex[:8]}"
     cluster.create(index, ["text"], packaged, language)
@@ -70,14 +70,14 @@ def in_language(
 
 
 def cluster_terms(analysed: tuple[OpenSearchEngine, str], analyzer: str, texts: Sequence[str]) -> list[str]:
-    """The terms of several texts, which OpenSearch gives as one list."""
+    """Return OpenSearch's terms of several texts in a single list."""
     cluster, index = analysed
     answer = cluster.client.indices.analyze(index=index, body={"analyzer": f"resift_{analyzer}", "text": list(texts)})
     return [token["token"] for token in answer["tokens"]]
 
 
 def all_terms(texts: Sequence[str], analyzer: str) -> list[str]:
-    """The same of the embedded engine."""
+    """Return the embedded engine's terms of several texts in a single list."""
     return [term for text in texts for term in terms_of(text, analyzer)]
 
 

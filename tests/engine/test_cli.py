@@ -1,4 +1,4 @@
-"""The command line, as a user would type it."""
+"""Tests of the command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JSON_BODY = {"Content-Type": "application/json"}
 
 @pytest.fixture
 def model_folder(here: Path, model: Model) -> str:
-    """A small saved model."""
+    """Return the folder of a small saved model."""
     return str(model.save(here / "small"))
 
 

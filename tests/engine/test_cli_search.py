@@ -1,4 +1,4 @@
-"""The first steps in a terminal: files of any fields are indexed, searched, listed and forgotten, on both engines."""
+"""Tests of typical first commands on both engines: indexing files, searching, listing and deleting."""
 
 from __future__ import annotations
 
@@ -70,26 +70,26 @@ EXPORT = 'Nr;Titel;Beschreibung;Preis\r\n1;Rauchmelder;"Warnt vor Rauch und Feue
 
 
 def resift(*arguments: object, status: int = 0, input: str | None = None) -> Result:
-    """What a command does, which must end with this status."""
+    """Run a command and check its exit status."""
     result = CliRunner().invoke(main, list(map(str, arguments)), input=input)
     assert result.exit_code == status, result.output
     return result
 
 
 def indices(*where: object) -> dict[str, list[str]]:
-    """What is listed of each index: its documents, whether its model is ours, and its fields."""
+    """Return the listed documents, model and fields of each index."""
     rows = [re.split(" {2,}", line.strip()) for line in resift("indices", *where).stdout.splitlines()[1:]]
     return {name: [documents, model, fields[-1]] for name, documents, model, *fields in rows}
 
 
 def reported(*arguments: object, status: int = 0, input: str | None = None) -> Any:
-    """What a command reports as JSON."""
+    """Return the JSON report of a command."""
     return json.loads(resift(*arguments, "--json", status=status, input=input).stdout)
 
 
 @pytest.fixture
 def name(engine_url: str, here: Path) -> Iterator[str]:
-    """A prefix of index names that no other test uses; such indices are dropped."""
+    """Return a unique prefix of index names. Indices with this prefix are deleted at the end."""
     prefix = f"resift-test-{uuid.uuid4().hex[:8]}"
     yield prefix
     engine = open_engine(engine_url)
@@ -241,7 +241,7 @@ def test_vectors_that_few_documents_judge_are_not_taken(here: Path, vectors: Wor
 
 
 def ended_by(number: signal.Signals, here: Path) -> tuple[int, str]:
-    """The status and stderr of a training that waits for more documents when it gets a signal."""
+    """Send a signal to a training that waits for more documents. Return its exit status and stderr."""
     command = [sys.executable, "-m", "resift", "train", "self", "--corpus", "-", "--out", "own"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:

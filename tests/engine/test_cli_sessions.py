@@ -1,4 +1,4 @@
-"""`resift sessions`, in both stores."""
+"""Tests of `resift sessions` with both stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resift.sessions.sessions import Sessions
 
 
 def resift(*arguments: str, status: int = 0) -> Result:
-    """Run a command, which must end with this status."""
+    """Run a command and check its exit status."""
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == status, result.output
     return result
@@ -60,7 +60,7 @@ def test_a_person_is_exported_and_forgotten_and_nobody_else(
     ]
     assert [one["client_id"] for one in (*found["events"], *found["queries"])] == ["anna", "anna"]
     assert store.read("anna") == expires
-    # a client's id need not be one of a session
+    # A client id may be an invalid session id.
     assert json.loads(resift("sessions", "export", "--client", "a b", *where).stdout)["session"] is None
     refused = resift("sessions", "forget", "--client", "anna", *where, status=2)
     assert "Delete 1 sessions and 2 events and queries of anna?" in refused.output

@@ -1,7 +1,7 @@
-"""Wrong command lines: every parameter of every command, with what it cannot take, ends with one message.
+"""Tests of invalid command lines: each invalid value of each parameter of each command gives a single error message.
 
-The rows are made from the tree of commands. A new command needs a line in ``VALID``, and a new parameter whose type
-does not tell what is wrong for it one in ``TEXTS``.
+The cases are derived from the tree of commands. A new command needs an entry in ``VALID``, and a new parameter whose
+type does not show its invalid values an entry in ``TEXTS``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from resift.sessions.sessions import Sessions
 DOCUMENTS = 120
 NOWHERE = "http://127.0.0.1:1"
 
-# What makes a command line complete, by the names of its parameters; the bad value takes the place of one of them.
+# Valid values by the names of the parameters. A test replaces one of them by an invalid value.
 VALID: dict[str, dict[str, Any]] = {
     "index": {"files": "docs.jsonl", "index": "new", "model": "model"},
     "verify": {"index": "docs", "model": "model"},
@@ -84,7 +84,7 @@ VALID: dict[str, dict[str, Any]] = {
     "guard": {"url": NOWHERE},
     "demo": {"no_serve": True},
 }
-# What is wrong for parameters that click knows as text; an empty list where anything may be right.
+# Invalid values of text parameters. An empty list stands for parameters that accept any text.
 FILES = ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl", "cut.jsonl.gz", "none.parquet"]
 FOLDERS = ["nowhere", "docs.jsonl", "directory.jsonl", "damaged"]
 ADDRESSES = ["directory.jsonl", "binary.jsonl", "nowhere/docs.db", NOWHERE, "http://["]
@@ -150,21 +150,21 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("search", "session"): ["a b", "x" * 200],
     ("mark", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
-    ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
+    ("serve", "engine"): ADDRESSES[:3],  # a cluster that does not answer may recover
     ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
-    ("train queries", "index"): [],  # the cluster is asked
-    ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
+    ("train queries", "index"): [],  # checked by the cluster
+    ("sessions export", "engine"): ADDRESSES[3:],  # the log of an embedded engine is in the session store
     ("sessions forget", "engine"): ADDRESSES[3:],
-    ("prove", "store"): ["http://["],  # a CSV file needs none
+    ("prove", "store"): ["http://["],  # not used for a CSV file
     # that a cluster is away is what it finds
     ("doctor", "url"): [*(one for one in ADDRESSES if one != NOWHERE), "docs.db"],
     ("doctor", "name"): [],
     ("tune", "source"): ["nope", "directory.jsonl", "nowhere/x.csv"],
 }
-# What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
+# Further parameters of a case (None removes one): parameters that require or exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("search", "store"): {"session": "anna"},
     ("sessions delete", "index"): {"session": None},
@@ -178,9 +178,9 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("eval feedback", "model"): {"encoder": None},
     ("eval feedback", "turns"): {"folder": None},
 }
-# How messages name values that they do not, or must not, quote.
+# The names of values that messages do not or must not quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}
-CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # they ask the cluster first
+CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # these connect to the cluster first
 NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
@@ -189,7 +189,7 @@ OUT = {
 
 
 def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    """Every command that is no group, with its name."""
+    """Yield all commands except groups, with their names."""
     if isinstance(group, click.Group):
         context = click.Context(group)
         for name in group.list_commands(context):
@@ -201,7 +201,7 @@ def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterato
 
 
 def bad_values(command: str, parameter: click.Parameter) -> list[str]:
-    """What a parameter cannot take."""
+    """Return invalid values of a parameter."""
     kind = parameter.type.name.removesuffix(" range")
     if kind == "boolean":
         return []
@@ -216,8 +216,11 @@ def bad_values(command: str, parameter: click.Parameter) -> list[str]:
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Each parameter of each command with one value that it cannot take, and with all of them where a parameter of its
-    name and type comes first, or a command has values of its own: the same code reads it everywhere."""
+    """Yield the test cases: parameters of each command with an invalid value.
+
+    The first parameter with a certain name and type is tested with all invalid values, and so are parameters of
+    commands with their own values. Others share the code, so a single value suffices.
+    """
     seen: set[tuple[str, str, str]] = set()
     for command, found in commands():
         for parameter in found.params if command in VALID else ():
@@ -233,7 +236,7 @@ ROWS = [pytest.param(*row, id=" ".join(row)[:60]) for row in rows()]
 
 
 def line(command: str, bad: dict[str, str]) -> list[str]:
-    """A command line that is right but for the ``bad`` values."""
+    """Return a command line that is valid except for the ``bad`` values."""
     found = dict(commands())[command]
     (name,) = bad
     values = {**VALID[command], **BESIDES.get((command, name), {}), **bad}
@@ -251,7 +254,7 @@ def line(command: str, bad: dict[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: WordVectors) -> Path:
-    """A folder of files that are right, and of such that are wrong in one way each."""
+    """Return a folder of valid files, and of files that are invalid in one way each."""
     root = tmp_path_factory.mktemp("lines")
     ids, words = range(DOCUMENTS), ["fire bush flame", "army gun war", "rain river water"]
     texts = [f"{words[n % 3]} of number {n}, named x{n} y{n} z{n} u{n} v{n}" for n in ids]
@@ -298,7 +301,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: Word
 
 @pytest.fixture
 def at(folder: Path, monkeypatch: pytest.MonkeyPatch, here: Path) -> Path:
-    """That folder as the current one; a server that would start instead of refusing fails the test."""
+    """Change to this folder. A server that starts fails the test."""
     monkeypatch.chdir(folder)
 
     def run(server: http_server.HttpServer) -> None:
@@ -307,18 +310,18 @@ def at(folder: Path, monkeypatch: pytest.MonkeyPatch, here: Path) -> Path:
 
     monkeypatch.setattr(http_server.HttpServer, "run", run)
     monkeypatch.setattr(http_server, "bind", lambda host, port, bind=http_server.bind: bind(host, 0))
-    for name in ("RESIFT_ENGINE", "RESIFT_MODEL"):  # the server sets them
+    for name in ("RESIFT_ENGINE", "RESIFT_MODEL"):  # set by the server
         monkeypatch.setenv(name, "")
     return folder
 
 
 def resift(*arguments: str) -> Result:
-    """What a command does."""
+    """Run a command and return its result."""
     return CliRunner().invoke(main, list(arguments), input="")
 
 
 def message_of(result: Result) -> list[str]:
-    """The lines of the message that a command ended with, which must be an orderly end."""
+    """Return the lines of the error message of a command, which must exit without an exception."""
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     assert "Traceback" not in result.output
     assert "Error: " in result.output, result.output

@@ -1,4 +1,4 @@
-"""Damaged folders of models: whatever is wrong in one is CorruptModel at load, and harms no running server."""
+"""Tests of damaged model folders: loading raises CorruptModel, and running servers are not affected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
     "reranker": LateInteraction.load,
     "word2doc": Word2Doc.load,
 }
-# what may be otherwise and still makes a model: provenance and names, and what a residual network does not read
+# Parts that may change without damage: provenance, names, and data that a residual network does not read.
 _FREE = {"kind", "alpha", "max_alpha", "source", "weighting", "name", "tokenizer", "unknown_words", "segments"}
 FREE_SETTINGS = _FREE | {"vectors", "mix", "length", "mean_length", "shifted"}
 UNREAD = {"residual": {"mask", "pool", "similarity"}, "word2doc": {"known"}}
@@ -45,7 +45,7 @@ JSON = {"vectors": "vectors.json", "reranker": "reranker.json", "word2doc": "wor
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A small folder of each kind."""
+    """Return a small folder of each kind."""
     rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("saved")
 
     def floats(*shape: int) -> Any:
@@ -70,13 +70,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(params=list(LOADERS))
 def kind(request: pytest.FixtureRequest) -> str:
-    """Each kind of folder in turn."""
+    """Return each kind of folder in turn."""
     return str(request.param)
 
 
 @pytest.fixture
 def folder(saved: dict[str, Path], kind: str, tmp_path: Path) -> Path:
-    """A folder of this kind, to damage."""
+    """Return a folder of this kind to damage."""
     return Path(shutil.copytree(saved[kind], tmp_path / "damaged"))
 
 
@@ -86,7 +86,7 @@ def settings_of(folder: Path, kind: str) -> tuple[Path, dict[str, Any]]:
 
 
 def sign(folder: Path, kind: str) -> None:
-    """Give a folder the hash of what it holds now, as somebody does who wrote it by a program of their own."""
+    """Write the hash of the folder's current content into it, as a user's own program could do."""
     file, info = settings_of(folder, kind)
     arrays = {stem: np.load(folder / f"{stem}.npy") for stem in info["arrays"]}
     settings = {name: value for name, value in info.items() if name not in ("format", "hash", "arrays")}
@@ -95,9 +95,9 @@ def sign(folder: Path, kind: str) -> None:
 
 
 def refused(folder: Path, kind: str) -> str:
-    """The message of the refusal to load a folder, which names it."""
+    """Return the error message of loading a folder, which names the folder."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's, of headers that it repairs
+        warnings.simplefilter("ignore")  # NumPy warns when it repairs a header
         with pytest.raises(CorruptModel) as caught:
             LOADERS[kind](folder)
     assert str(folder) in caught.value.message
@@ -109,7 +109,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(folder: Path, kind: str) -> No
     known = sound.save(folder.with_name("again"))
     for file in sorted(folder.iterdir()):
         raw = file.read_bytes()
-        # most of what is read as structure, and a sample of the numbers
+        # most of the structure, and a sample of the numbers
         for place in [*range(0, min(len(raw), 160), 2), *range(160, len(raw), max(97, len(raw) // 60))]:
             damaged = bytearray(raw)
             damaged[place] ^= 1 << place % 8
@@ -222,7 +222,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(saved: dict[str, Path],
 
 
 def test_files_that_change_under_a_running_server(saved: dict[str, Path], tmp_path: Path) -> None:
-    """A model and a reranker that are written over, cut and replaced: the server goes on with what it loaded."""
+    """A server keeps the model and reranker that it loaded when their files are overwritten, truncated or replaced."""
     model, reranker = tmp_path / "model", tmp_path / "reranker"
     shutil.copytree(saved["model"], model)
     shutil.copytree(saved["reranker"], reranker)
@@ -237,7 +237,7 @@ def test_files_that_change_under_a_running_server(saved: dict[str, Path], tmp_pa
         assert {status for status, _ in before} == {200}
         for folder in (model, reranker):
             for file in folder.glob("*.npy"):
-                with file.open("r+b") as opened:  # the same file, as cp and truncate leave it
+                with file.open("r+b") as opened:  # the same inode, as after cp and truncate
                     opened.truncate(10)
         assert answers() == before
         shutil.copytree(saved["head"], model, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""The demonstration: what its transcript claims."""
+"""Tests of the demonstration: the claims of its transcript."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ READ = "ranks of the ✓ among the first 10 hits"
 
 
 def demo(*arguments: str, status: int = 0) -> str:
-    """The output of ``resift demo --no-serve``."""
+    """Return the output of ``resift demo --no-serve``."""
     result = CliRunner().invoke(main, ["demo", "--no-serve", *arguments])
     assert result.exit_code == status, result.output
     return result.output
 
 
 def table(output: str, title: str) -> dict[str, list[float]]:
-    """The numbers below a title, by the names of the rankings."""
+    """Return the numbers below a title by the names of the rankings."""
     lines = output[output.index(title) :].splitlines()[1:4]
     return {
         name: [float(number) for number in re.findall(r"[\d.]+", line.removeprefix(f"  {name}"))]
@@ -40,21 +40,21 @@ def table(output: str, title: str) -> dict[str, list[float]]:
 
 
 def hits(output: str, title: str) -> list[str]:
-    """The hits below a title, as they are shown."""
+    """Return the hits below a title as they are printed."""
     lines = output[output.index(f"\n{title}") :].splitlines()[2:]
     return [re.sub(r"^  \d\. ", "", line) for line in lines[:6]]
 
 
 @pytest.fixture(scope="module", params=[PASSAGES, PRODUCTS], ids=["passages", "shop"])
 def shown(request: pytest.FixtureRequest) -> Demo:
-    """One demonstration after the other."""
+    """Return each demonstration in turn."""
     found: Demo = request.param
     return found
 
 
 @pytest.fixture(scope="module")
 def transcript(shown: Demo) -> Iterator[str]:
-    """What the command prints of it without options."""
+    """Return the output of the demonstration without environment settings."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith("RESIFT_"):

@@ -1,6 +1,6 @@
-"""The embedded engine beside a real OpenSearch: the same hits, scores, order, pages and highlights for any query.
+"""Differential tests of the embedded engine and OpenSearch: equal hits, scores, order, pages and highlights.
 
-What differs on purpose stands in docs/embedded.md; nothing else does.
+Intended differences are listed in docs/embedded.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 COUNT = 400
-ENGLISH = pytest.mark.parametrize("twins", ["english"], indirect=True)  # of what has nothing to do with the analyser
+ENGLISH = pytest.mark.parametrize("twins", ["english"], indirect=True)  # for tests that do not depend on the analyzer
 BATCH = st.lists(WEIGHTED, min_size=20, max_size=20)  # one _msearch
 
 
@@ -25,7 +25,7 @@ BATCH = st.lists(WEIGHTED, min_size=20, max_size=20)  # one _msearch
 def twins(
     request: pytest.FixtureRequest, cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twins]:
-    """An index of all documents with each analyser, and that of one other language."""
+    """Return an index of all documents with each analyzer, on both engines."""
     path = tmp_path_factory.mktemp("twins") / "engine.db"
     with Twins.of(path, cluster, model, request.param, documents(COUNT)) as found:
         yield found
@@ -38,10 +38,10 @@ def test_the_same_hits_in_the_same_order(twins: Twins, queries: list[dict[str, A
     bodies = [{"query": query, "size": COUNT, "_source": False} for query in queries]
     for body, ours, theirs in twins.hits(bodies):
         found, expected = ranking(ours), ranking(theirs)
-        # Scores may differ in the last bit, since sums are made in different orders; what ties must tie on both.
+        # Scores may differ in the last bit, because sums are computed in different orders. Ties must be ties on both.
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-9), body
         assert list(found) == list(expected), body
-        # OpenSearch itself counts wrongly where a text field is empty: fewer in the total than there are hits.
+        # OpenSearch's total is wrong if a text field is empty: it is smaller than the number of hits.
         if "exists" not in str(body):
             assert ours["total"] == theirs["total"], body
             assert bool(found) == (ours["max_score"] is not None) == (theirs["max_score"] is not None), body

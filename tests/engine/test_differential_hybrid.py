@@ -1,7 +1,7 @@
-"""The embedded engine beside a real OpenSearch: k-NN, hybrid queries, and hits that are collapsed.
+"""Differential tests of the embedded engine and OpenSearch: k-NN, hybrid queries and collapsed hits.
 
-Of a hybrid query's hits with equal scores OpenSearch has no order that means anything (that of a hash table), so there
-each group of equal scores is compared as a set.
+OpenSearch returns hits of a hybrid query with equal scores in an arbitrary order (that of a hash table), so each group
+of equal scores is compared as a set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import VECTOR_FIELD
 
 COUNT = 300
-L2 = pytest.mark.parametrize("twins", ["l2"], indirect=True)  # of what has nothing to do with the space
+L2 = pytest.mark.parametrize("twins", ["l2"], indirect=True)  # for tests that do not depend on the space
 pytestmark = pytest.mark.since(3, "scores of words are 2.2 times as high")
 
 
@@ -38,14 +38,14 @@ pytestmark = pytest.mark.since(3, "scores of words are 2.2 times as high")
 def twins(
     request: pytest.FixtureRequest, cluster: OpenSearchEngine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twins]:
-    """An index of all documents in each k-NN space."""
+    """Return an index of all documents in each k-NN space, on both engines."""
     path = tmp_path_factory.mktemp("twins") / "engine.db"
     with Twins.of(path, cluster, vectors(request.param), "english", documents_with_vectors(COUNT)) as found:
         yield found
 
 
 def tied(hits: dict[str, Any], body: dict[str, Any], off: float) -> list[tuple[float, set[Any]]]:
-    """The scores, highest first, each with the hits that have it, or with the values that these are collapsed by."""
+    """Return the scores, highest first, each with the set of its hits, or of the values by which hits are collapsed."""
     groups: list[tuple[float, set[Any]]] = []
     for hit in hits["hits"]:
         if not groups or groups[-1][0] != pytest.approx(hit["_score"], rel=1e-5, abs=off):
@@ -55,7 +55,7 @@ def tied(hits: dict[str, Any], body: dict[str, Any], off: float) -> list[tuple[f
 
 
 def assert_same_up_to_ties(ours: dict[str, Any], theirs: dict[str, Any], body: dict[str, Any]) -> None:
-    # The last bits of scores differ, and to normalize them is to divide them by how little they differ.
+    # Scores differ in the last bits, and normalization divides them by their small range.
     off = 1e-5 if "normalization-processor" in str(body) else 1e-9
     found, expected = (tied(hits, body, off) for hits in (ours, theirs))
     assert [score for score, _ in found] == pytest.approx([score for score, _ in expected], rel=1e-5, abs=off), body
@@ -144,7 +144,7 @@ def hybrid(*queries: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def combined(config: dict[str, Any], kind: str = "normalization-processor", **more: Any) -> dict[str, Any]:
-    """A body with a hybrid query whose scores a processor combines."""
+    """Return a body with a hybrid query whose scores a processor combines."""
     return {"query": hybrid(WORDS, **more), "search_pipeline": {"phase_results_processors": [{kind: config}]}}
 
 
@@ -157,7 +157,7 @@ def test_highlights_and_names_of_a_hybrid_query(twins: Twins) -> None:
         for one in (ours, theirs)
     ]
     assert shown[0] == shown[1]
-    # without a pipeline OpenSearch gives scores of -9.5e9 and hits that come twice
+    # Without a pipeline, OpenSearch returns scores of -9.5e9 and duplicate hits.
     assert twins.embedded.search(twins.index, body).response["hits"] == ours
 
 

@@ -1,4 +1,4 @@
-"""The engine contract: both engines do all of this, and what only these two promise, in the same way."""
+"""Tests of the engine contract, and of behaviour that both engines share beyond it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
 class TestEngine(EngineContract):
-    """Both engines keep the contract."""
+    """Both engines fulfil the contract."""
 
 
 def test_another_model_is_told_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
@@ -39,7 +39,7 @@ def test_words_of_a_language_are_found_in_other_forms(
     engine: Engine, index: str, model: Model, analyzer: str, text: str, query: str
 ) -> None:
     engine.create(index, ["text"], model, analyzer)
-    engine.create(index, ["text"], model, analyzer)  # the same again, as of two indexers at once
+    engine.create(index, ["text"], model, analyzer)  # allowed, because two indexers may start at the same time
     assert engine.bulk(index, [Document("1", {"text": text}), Document("2", {"text": "os.path"})]) == []
     engine.refresh(index)
     match = {"text": {"query": query, "operator": "and"}}
@@ -85,7 +85,7 @@ def test_words_count_as_they_are_boosted(engine: Engine, indexed: str) -> None:
 
 
 def test_a_number_and_a_text_that_is_written_like_it_are_one_value(engine: Engine, index: str, model: Model) -> None:
-    """OpenSearch counts them as one where the field is mapped as keywords, and so does the embedded engine."""
+    """OpenSearch counts them as the same value in a keyword field, and so does the embedded engine."""
     engine.create(index, ["text"], model)
     if isinstance(engine, OpenSearchEngine):
         keywords = {name: {"type": "keyword"} for name in ("year", "hot")}

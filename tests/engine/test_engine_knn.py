@@ -1,4 +1,4 @@
-"""k-NN, with a mask and without: both engines find the same documents, with the same scores."""
+"""Tests of k-NN with and without filters: both engines return the same documents with the same scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of an index, on both engines: how many, which fields, with vectors, and the same ones twice."""
+"""Tests of random samples on both engines: size, fields, vectors and reproducibility."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resift.query.dsl import VECTOR_FIELD
 
 @pytest.fixture
 def many(engine: Engine, index: str, model: Model) -> str:
-    """An index of eighty documents."""
+    """Return an index of eighty documents."""
     engine.create(index, ["text"], model)
     assert engine.bulk(index, [Document(str(n), {"text": f"fire {n}", "n": n}, None) for n in range(80)]) == []
     engine.refresh(index)
@@ -29,7 +29,7 @@ def test_a_sample_is_as_many_as_asked_and_the_same_ones_twice(engine: Engine, ma
     drawn = [[hit["_id"] for hit in engine.sample(many, size).hits] for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) == size
-    # of all of them, and not the first ones
+    # a sample of all documents, not the first documents
     assert size < 30 or max(map(int, drawn[0])) > 60
 
 

@@ -1,4 +1,4 @@
-"""Scores on both engines: of words that a query repeats, of vectors that point away; and the ends of numbers."""
+"""Tests of scores on both engines: repeated query words, opposite vectors, and extreme numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resift.service.connect import open_engine
 
 
 def scores(engine: Engine, index: str, query: dict[str, Any]) -> dict[str, float]:
-    """Ids and scores, best first."""
+    """Return ids and scores, best first."""
     return {hit["_id"]: hit["_score"] for hit in engine.search(index, {"query": query}).hits}
 
 
@@ -40,7 +40,7 @@ def test_scores_follow_what_is_written(engine: Engine, engine_url: str, indexed:
     assert engine.bulk(indexed, more) == []
     engine.refresh(indexed)
     after = scores(engine, indexed, query)
-    assert (next(iter(before)), next(iter(after))) == ("0", "3")  # the forest is no rare word any more
+    assert (next(iter(before)), next(iter(after))) == ("0", "3")  # "forest" is not a rare word any more
     other = open_engine(engine_url)
     assert scores(other, indexed, query) == after
     other.close()
@@ -54,7 +54,7 @@ def test_vectors_that_point_away_are_near_by_how_far_they_point(engine: Engine, 
     assert engine.bulk(index, written[::-1]) == []
     engine.refresh(index)
     found = {hit["_id"]: hit["_score"] for hit in engine.search(index, knn_body(vector, 6)).hits}
-    # Lucene's scores, which are never negative
+    # Lucene's scores are never negative
     expected = {id: share + 1 if share > 0 else 1 / (1 - share) for id, share in shares.items()}
     assert found == pytest.approx(expected, rel=1e-5)
     assert list(found) == list(expected)

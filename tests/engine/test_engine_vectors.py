@@ -1,4 +1,4 @@
-"""Vectors that documents are given later, on both engines: by version, one document's failure to itself."""
+"""Tests of replacing vectors on both engines: versions are respected, and documents fail independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Highlights of the embedded engine: where a passage begins and ends, and which words it has."""
+"""Tests of the embedded engine's highlights: fragments and their words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_passage_has_most_different_words_of_the_query(tmp_path: Path, model: 
 
 
 def test_a_long_text_that_is_all_hits(tmp_path: Path, model: Model) -> None:
-    # took minutes where each hit was compared with all others
+    # An algorithm that compares each match with all others took minutes.
     text = "a river " * 50_000 + "bush_fire " * 50_000 + "rain"
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)

@@ -1,4 +1,4 @@
-"""Indexing on both engines: nothing is lost, whatever the engine does."""
+"""Tests of indexing on both engines: no document is lost when requests fail."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from resift.query.dsl import VECTOR_FIELD
 
 
 def record(number: int, text: Any = "fire") -> Record:
-    """A record with this number as line and id."""
+    """Return a record with this number as its line and id."""
     return Record("f", number, str(number), {"text": text})
 
 
 @pytest.fixture
 def dead(tmp_path: Path) -> DeadLetters:
-    """A dead-letter file to be."""
+    """Return a dead-letter file that is not created yet."""
     return DeadLetters(tmp_path / "dead.jsonl")
 
 
 def letters(dead: DeadLetters) -> list[dict[str, Any]]:
-    """What the file holds."""
+    """Return the entries of a dead-letter file."""
     return [json.loads(line) for line in dead.path.read_text().splitlines()] if dead.path.exists() else []
 
 
 def count(engine: Engine, index: str) -> int:
-    """Documents in an index."""
+    """Return the number of documents in an index."""
     return int(engine.search(index, {"size": 0, "track_total_hits": True}).response["hits"]["total"]["value"])
 
 
@@ -126,8 +126,10 @@ def test_refused_documents_of_several_batches(engine: Engine, index: str, model:
 
 
 class Faulty(SqliteEngine):
-    """An embedded engine that answers bulk requests as a script says before it works: a status for every document,
-    a status by id, or an error."""
+    """An embedded engine whose first bulk requests fail as a script says.
+
+    Each entry of the script is a status for all documents, a status by id, or an error.
+    """
 
     def __init__(self, path: str, script: list[Any]) -> None:
         super().__init__(path)
@@ -146,7 +148,7 @@ class Faulty(SqliteEngine):
 def run(
     tmp_path: Path, model: Model, dead: DeadLetters, script: list[Any], records: int = 4
 ) -> tuple[Report, Faulty, list[float]]:
-    """Index records through a faulty engine; the waits are noted, not slept."""
+    """Index records through a faulty engine. Waits are recorded and take no time."""
     engine, waits = Faulty(str(tmp_path / "faulty.db"), script), list[float]()
     indexer = Indexer(engine, model, "docs", dead, sleep=waits.append)
     try:
@@ -240,7 +242,7 @@ def test_one_bad_document_stops_no_other(
         deep = [deep]
     faults = [*UNFIT, 10**5000, deep][: 4 if where == "other" else None]
     rows = [Record("f", i, str(i), {"text": "fire", where: fault}) for i, fault in enumerate(faults)]
-    # what JSON cannot hold at all is no dead letter either, and comes only from Python
+    # Values that JSON cannot represent only come from Python, and cannot be dead letters.
     refusals = Refusals()
     report = Indexer(engine, model, index, refusals).run([record(100), *rows, record(101)], ["text"])
     assert (report.indexed, report.dead) == (2, len(rows))
@@ -267,7 +269,7 @@ def test_dead_letters_that_cannot_be_written_are_refused_at_once(tmp_path: Path,
 
 
 class Read:
-    """Records of a file or a stream, which notes what was read of it, and may fail."""
+    """Records of a file or a stream, which count how many were read and may raise an error."""
 
     def __init__(self, total: int, file: str = "f", fails_at: int | None = None, stop: Stop | None = None) -> None:
         self.total, self.file, self.fails_at, self.ids = total, file, fails_at, list[str]()
@@ -284,7 +286,7 @@ class Read:
 
 
 def kept(engine: Engine, index: str, dead: DeadLetters) -> list[str]:
-    """The ids of all documents that are in the index or in the file."""
+    """Return the ids of all documents in the index or in the dead-letter file."""
     ids = [stored.id for stored in engine.scan(index)] + [letter["document"]["_id"] for letter in letters(dead)]
     return sorted(ids, key=int)
 
@@ -331,7 +333,7 @@ def test_whatever_ends_it_each_document_that_was_read_is_somewhere(
     with pytest.raises(type(error)):
         indexer.run(records, ["text"], progress=progress)
     engine.refresh(index)
-    # a document of a file may be in both after an interruption
+    # After an interruption, a document of a file may be in both.
     assert sorted(set(kept(engine, index, dead)), key=int) == records.ids
     assert 0 < len(records.ids) < 20 * BATCH
     assert indexer.report.indexed + indexer.report.dead == len(kept(engine, index, dead))

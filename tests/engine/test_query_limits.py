@@ -1,4 +1,4 @@
-"""What the engines refuse: queries that are too large, too deep, malformed, or unknown to the embedded engine."""
+"""Tests of refused queries: too large, too deep, malformed, or unsupported by the embedded engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MATCH = {"match": {"text": "fire"}}
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """A query inside so many bool queries."""
+    """Return a query inside ``depth`` bool queries."""
     query: dict[str, Any] = MATCH
     for _ in range(depth):
         query = {"bool": {"must": [query]}}
@@ -28,11 +28,11 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def years(count: int) -> list[dict[str, Any]]:
-    """So many clauses."""
+    """Return a number of clauses."""
     return [{"term": {"year": year}} for year in range(count)]
 
 
-# What both engines take, and the first of its kind that neither does.
+# Queries at the limit, which both engines accept, and beyond it.
 TAKEN = [
     {"bool": {"filter": years(1024)}},
     {"bool": {"should": years(1024)}},
@@ -66,7 +66,7 @@ def test_larger_ones_are_refused(engine: Engine, indexed: str, query: dict[str, 
 
 @pytest.fixture
 def embedded(tmp_path: Path, model: Model) -> Iterator[Engine]:
-    """The embedded engine with the five documents."""
+    """Return the embedded engine with the five documents."""
     with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
         engine.create("docs", ["title", "text"], model)
         engine.bulk("docs", documents(model))
@@ -82,7 +82,7 @@ def test_the_depth_that_the_embedded_engine_takes(embedded: Engine) -> None:
 
 
 def multi(**settings: Any) -> dict[str, Any]:
-    """A body with a multi_match of these settings."""
+    """Return a body with a multi_match query with these settings."""
     return {"query": {"multi_match": {"query": "fire", **settings}}}
 
 
@@ -164,7 +164,7 @@ UNKNOWN = [
     *({"query": {"range": {"opened": {"gte": date}}}} for date in ("now", "now-7d/d", "2024-01-01||+1M")),
     {"query": {"__class__": {}}},
     {"query": {"bool": {"must": [{"nested": {}}]}}},
-    {"query": {"bool": {"filter": {"lang": "python"}}}},  # a field where a clause is due
+    {"query": {"bool": {"filter": {"lang": "python"}}}},  # a field instead of a clause
     multi(type="cross_fields"),
     {"query": MATCH, "sort": ["year"]},
     {"query": MATCH, "post_filter": MATCH},

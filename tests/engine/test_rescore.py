@@ -1,6 +1,6 @@
-"""Rewritten searches on both engines: rescores, our scripts, k-NN inside of queries, and names of clauses.
+"""Tests of rewritten searches on both engines: rescoring, Resift's scripts, k-NN inside queries, and clause names.
 
-The embedded engine gives the same hits in the same order as a real OpenSearch, with the same scores and names.
+The embedded engine returns the same hits in the same order as OpenSearch, with the same scores and names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCRIPTS = {"cosine": script_source("masked_cosine"), "jaccard": script_source("f
 
 
 def vector_of(number: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:
-    """The vector of a document: of some none, of some zero, of some the same as another's."""
+    """Return the vector of a document. Some vectors are missing, some are zero and some are equal."""
     if number % 9 == 0:
         return None
     if number % 13 == 0:
@@ -44,13 +44,13 @@ def vector_of(number: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:
 
 @pytest.fixture(scope="module")
 def twins(cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """An index of documents with vectors, zero vectors and none."""
+    """Return an index of documents with vectors, zero vectors and no vectors, on both engines."""
     batch = [replace(document, vector=vector_of(i)) for i, document in enumerate(documents(COUNT))]
     with Twins.of(tmp_path_factory.mktemp("twins") / "engine.db", cluster, model, "english", batch) as found:
         yield found
 
 
-# No vector twice: of two k-NN clauses that differ in their k alone, OpenSearch counts one twice.
+# Use each vector only once. If two k-NN clauses differ only in k, OpenSearch counts one of them twice.
 VECTORS = st.integers(0, 10**6).map(lambda seed: np.random.default_rng(1000 + seed).normal(size=DIM).tolist())
 MASKS = st.one_of(
     st.none(), st.lists(st.sampled_from([0, 0.25, 1, -0.5, 1.75]), min_size=DIM, max_size=DIM), st.just([0] * DIM)
@@ -61,7 +61,7 @@ BOOSTS = st.sampled_from([0.5, 1, 3])
 
 @st.composite
 def scripted(draw: st.DrawFn, query: st.SearchStrategy[dict[str, Any]] = FILTERS) -> dict[str, Any]:
-    """A script_score with one of our scripts, of which :func:`spelt_out` makes the whole text."""
+    """Return a script_score query with the name of a script, which :func:`spelt_out` replaces by its source."""
     vector = draw(st.one_of(VECTORS, VECTORS, st.just([0] * DIM)))
     params = {"field": draw(st.sampled_from([VECTOR_FIELD] * 5 + ["nothing"])), "query": vector}
     optional = {"mask": draw(MASKS), "beta": draw(BETAS)}
@@ -72,7 +72,7 @@ def scripted(draw: st.DrawFn, query: st.SearchStrategy[dict[str, Any]] = FILTERS
 
 @st.composite
 def nearest(draw: st.DrawFn) -> dict[str, Any]:
-    """A knn clause."""
+    """Return a knn clause."""
     clause = {"vector": draw(VECTORS), "k": draw(st.integers(1, 60)), "boost": draw(BOOSTS)}
     if draw(st.integers(0, 2)) == 0:
         clause["filter"] = {"range": {"year": {"gte": draw(st.integers(1990, 2010))}}}
@@ -85,7 +85,7 @@ IDS = st.lists(st.integers(0, COUNT).map(lambda number: f"d{number}"), max_size=
 CONSTANTS = st.builds(
     lambda query, boost: {"constant_score": {"filter": query, "boost": boost}}, st.one_of(FILTERS, QUERIES), BOOSTS
 )
-# As a session rewrites them: some by similarity, and some, which it knows, by what they are to get.
+# Like a session's rewriting: some documents are scored by similarity, and known documents by a fixed score.
 JUDGED = st.builds(
     lambda known, similarity, constant: {"bool": {"should": [*similarity, constant], "must_not": [known]}},
     IDS,
@@ -96,13 +96,13 @@ LEAVES = st.one_of(QUERIES, QUERIES, scripted(), nearest(), CONSTANTS, JUDGED, s
 
 
 def named(clauses: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """The clauses, each with a name, inside a bool, in which every kind of clause has one."""
+    """Return a bool query of the clauses, each of which has a name."""
     return [{"bool": {"must": [clause], "_name": f"{name}{i}"}} for i, clause in enumerate(clauses)]
 
 
 @st.composite
 def rescores(draw: st.DrawFn) -> dict[str, Any]:
-    """A rescore."""
+    """Return a rescore."""
     settings: dict[str, Any] = {"rescore_query": draw(LEAVES)}
     if draw(st.booleans()):
         settings["score_mode"] = draw(st.sampled_from(["total", "multiply"]))
@@ -113,7 +113,7 @@ def rescores(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def rewritten(draw: st.DrawFn) -> dict[str, Any]:
-    """A search body as a session rewrites it."""
+    """Return a search body as a session rewrites it."""
     words = st.builds(
         lambda text, boost: {"multi_match": {"query": text, "fields": FIELDS, "boost": boost}}, TEXTS, BOOSTS
     )
@@ -129,7 +129,7 @@ def rewritten(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def spelt_out(part: Any) -> Any:
-    """A body with the texts of scripts in place of their names, which a failing test prints."""
+    """Return a body with the sources of scripts in place of their names, which failing tests print."""
     if isinstance(part, list):
         return [spelt_out(item) for item in part]
     if not isinstance(part, dict):
@@ -138,14 +138,14 @@ def spelt_out(part: Any) -> Any:
 
 
 def assert_alike(body: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """The same hits in the same order, and of each the same score and names."""
+    """Assert that both engines return the same hits in the same order with the same scores and names."""
     found, expected = ranking(ours), ranking(theirs)
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-9), body
     assert list(found) == list(expected), body
     assert [sorted(hit.get("matched_queries", ())) for hit in ours["hits"]] == [
         sorted(hit.get("matched_queries", ())) for hit in theirs["hits"]
     ], body
-    if "exists" not in str(body):  # OpenSearch itself counts these wrongly
+    if "exists" not in str(body):  # OpenSearch's counts of these are wrong
         assert ours["total"] == theirs["total"], body
     assert (ours["max_score"] or 0) == pytest.approx(theirs["max_score"] or 0, rel=1e-5), body
 
@@ -162,7 +162,7 @@ def test_the_same_answer_to_rewritten_searches(twins: Twins, bodies: list[dict[s
 @BOUNDED
 @given(body=rewritten(), size=st.integers(1, 90))
 def test_pages_within_a_window_and_past_it(twins: Twins, body: dict[str, Any], size: int) -> None:
-    """Each page is that of OpenSearch, which orders the hits of a page, and of the window, with those before it."""
+    """Each page equals OpenSearch's page, which sorts the hits of the page and the window with the hits before it."""
     pages = [{**body, "from": start, "size": size} for start in range(0, COUNT, size)]
     for page, ours, theirs in twins.hits(spelt_out(pages)):
         assert_alike(page, ours, theirs)
@@ -171,7 +171,7 @@ def test_pages_within_a_window_and_past_it(twins: Twins, body: dict[str, Any], s
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("beta", [None, 0, 3, 32])
 def test_scripts(twins: Twins, similarity: str, beta: float | None) -> None:
-    """Both engines give what ``resift.vectors.similarity`` gives; no score is infinite, whatever beta is."""
+    """Both engines compute the functions of ``resift.vectors.similarity``. Scores are finite for all beta."""
     rng = np.random.default_rng(4)
     query, mask = rng.normal(size=DIM), rng.normal(size=DIM)
     params = {"field": VECTOR_FIELD, "query": query.tolist(), "mask": mask.tolist(), "beta": beta}
@@ -191,7 +191,7 @@ def test_scripts(twins: Twins, similarity: str, beta: float | None) -> None:
         hits = engine.search(twins.index, {"query": scored, "size": COUNT, "_source": False}).response["hits"]["hits"]
         found = [score for _, score in sorted((int(hit["_id"][1:]), hit["_score"]) for hit in hits)]
         np.testing.assert_allclose(found, expected, rtol=1e-4 if beta else 1e-5, atol=1e-6)
-    # A window of hits that match by words, multiplied: none is infinite, and none falls behind one beyond it.
+    # Multiplied scores of a window of lexical hits: all are finite, and none is below the hits beyond the window.
     words = {"match": {"text": {"query": "the storm fire of 2001 and in", "boost": 100}}}
     rescore = {"window_size": 20, "query": {"rescore_query": scored, "score_mode": "multiply"}}
     (plain, *_), (rescored, *_) = (
@@ -218,7 +218,7 @@ def test_names_of_clauses(engine: Engine, indexed: str) -> None:
         ({"query": query}, {"0": ["all"], "1": ["all", "odd"], "2": ["all"], "4": ["all"]}),
         ({"query": query, "rescore": rescore}, {"0": ["all", "fires"], "1": ["all", "fires", "odd"]}),
         ({"query": tags}, {"1": ["odd"], "3": ["odd"]}),
-        # of two clauses with one name the last counts, and those of a rescore are the last
+        # If two clauses have the same name, the last one counts, and a rescore comes last.
         ({"query": match("title", "title", "x"), "rescore": {"query": {"rescore_query": match("text", "war", "x")}}},
          {"2": ["x"], "0": None}),
         ({"query": {"match": {"text": "war"}}}, {"2": None}),
@@ -233,17 +233,17 @@ OURS: dict[str, Any] = {"source": SCRIPTS["cosine"], "params": {"field": VECTOR_
 
 
 def with_script(**settings: Any) -> dict[str, Any]:
-    """A body with a script_score whose script's params are changed."""
+    """Return a body with a script_score query with changed parameters."""
     return {"query": {"script_score": {"query": MATCH, "script": {**OURS, "params": {**OURS["params"], **settings}}}}}
 
 
 def with_rescore(**settings: Any) -> dict[str, Any]:
-    """A body with a rescore of these settings."""
+    """Return a body with a rescore with these settings."""
     return {"rescore": {"query": {"rescore_query": MATCH, **settings}}}
 
 
 def with_knn(**settings: Any) -> dict[str, Any]:
-    """A body with a knn clause of these settings, inside a bool."""
+    """Return a body with a knn clause with these settings inside a bool query."""
     clause = {"vector": [0.5] * DIM, "k": 3, **settings}
     return {"query": {"bool": {"must": [{"knn": {VECTOR_FIELD: clause}}]}}}
 
@@ -291,7 +291,7 @@ def test_malformed_bodies(twins: Twins, body: dict[str, Any]) -> None:
 
 @pytest.fixture
 def embedded(tmp_path: Path, model: Model) -> Iterator[Engine]:
-    """The embedded engine with the five documents."""
+    """Return the embedded engine with the five documents."""
     with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
         engine.create("docs", ["title", "text"], model)
         engine.bulk("docs", five_documents(model))
@@ -333,14 +333,14 @@ def test_what_only_the_embedded_engine_refuses(embedded: Engine, body: dict[str,
 
 
 def test_an_infinite_score_is_the_largest_number(embedded: Engine) -> None:
-    """JSON has no infinity; OpenSearch makes a text of it."""
+    """JSON has no infinity. OpenSearch returns the largest number as text."""
     large = {"match_all": {"boost": 3e38}}
     body = {"query": large, **with_rescore(rescore_query=large)}
     assert {hit["_score"] for hit in embedded.search("docs", body).hits} == {float(np.finfo(np.float32).max)}
 
 
 def test_vectors_are_those_of_now(embedded: Engine) -> None:
-    """A document that gets another vector is scored by that."""
+    """A document is scored with its new vector after an update."""
     body = with_script()
     first = [hit["_id"] for hit in embedded.search("docs", body).hits]
     batch = [Document(first[-1], {"text": "x"}, np.full(DIM, 0.5, np.float32)), Document("new", {"text": "y"}, None)]

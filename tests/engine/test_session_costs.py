@@ -1,4 +1,4 @@
-"""The benchmark of what sessions cost, on a few of them: the figures in docs/serving.md can be printed again."""
+"""Test that the benchmark of session costs runs with a small number of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sessions are kept if nobody says where: the same place for the library, the commands and the service."""
+"""Tests of the default session store: the library, the commands and the service use the same store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def resift(*arguments: str) -> Result:
 
 @pytest.fixture
 def filled(here: Path, engine_url: str, model: Model) -> Iterator[str]:
-    """An index of three documents."""
+    """Return an index of three documents."""
     name = f"resift-test-{uuid.uuid4().hex[:8]}"
     model.save("small")
     with library.open(engine_url, model) as opened:
@@ -74,7 +74,7 @@ def test_files_of_other_documents_have_their_own_sessions(here: Path, model: Mod
         assert opened.index("docs").session("anna").explain()["judgements"] == []
 
 
-# Root may write to anything, by a capability (number 1) that a program loses if it is started without it.
+# Root may write to any file because of a capability (number 1), which is dropped here.
 ASK = """
 import ctypes, os, sys
 if sys.argv[1] == "":

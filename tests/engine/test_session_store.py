@@ -1,4 +1,4 @@
-"""The contract of a session store: both do all of this, and what only these two promise."""
+"""Tests of the session store contract, and of behaviour that both stores share beyond it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from resift.service.connect import open_session_store
 
 @pytest.fixture
 def store(open_stores: Callable[[], SessionStore]) -> SessionStore:
-    """An empty store of either kind."""
+    """Return an empty store of either kind."""
     return open_stores()
 
 
 class TestStore(SessionStoreContract):
-    """Both stores keep the contract."""
+    """Both stores fulfil the contract."""
 
 
 def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Sessions, in both stores: they keep judgements, survive a restart, expire, can be undone and forgotten, never mix."""
+"""Tests of sessions in both stores: they survive restarts, expire, can be undone and deleted, and never mix."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from resift.sessions.sessions import MAX_JUDGEMENTS, Sessions, StoredSession
 
 @pytest.fixture
 def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
-    """Sessions of one hour."""
+    """Return sessions that expire after an hour."""
     return Sessions(open_stores(), 1, clock)
 
 
 def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> StoredSession:
-    """Mark documents, or click and skip them where the grade is that of a click or a skip."""
+    """Add judgements: marks, or clicks and skips if the grade is that of a click or a skip."""
     made = [Judgement("docs", name, grade, source=source_from_grade(grade)) for name, grade in marks]
     return sessions.add(session, query, made)
 
 
 def marks(session: StoredSession) -> list[tuple[str, float, int]]:
-    """Documents, grades and steps."""
+    """Return the documents, grades and steps of a session."""
     return [(one.document, one.grade, one.step) for one in session.judgements]
 
 
 def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock) -> None:
-    clock.now = 1_795_270_631.684_4  # whole milliseconds are kept
+    clock.now = 1_795_270_631.684_4  # milliseconds are preserved
     add(sessions, "s", ("d0", 1), ("d1", -1), query="fire é")
     clock.now += 10
     added = sessions.add(
@@ -57,7 +57,7 @@ def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock)
 
 
 def decoded_by_version_0_1(id: str, stored: SessionRecord) -> list[tuple[Any, ...]]:
-    """What version 0.1 reads of a stored session, by its own code: replicas are restarted one by one."""
+    """Return what version 0.1 reads from a stored session, with its own code. Replicas are upgraded one by one."""
     created, queries = stored.body["at"], stored.body["q"]
     return [
         (stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
@@ -78,7 +78,7 @@ def test_version_0_1_reads_what_is_stored_and_its_sessions_are_read(
         (one.index, one.document, one.grade, one.query, one.at, one.step) for one in new
     ]
     assert [one.source for one in new] == ["mark", "model", "model"]
-    # as version 0.1 wrote it: without the sources, which go by the grades then
+    # As version 0.1 wrote it, without sources, which are then inferred from the grades.
     old = {name: value for name, value in stored.body.items() if name in ("at", "q", "j")}
     assert store.write("old", SessionRecord(old, stored.expires, stored.indices))
     assert [one.source for one in sessions.get("old").judgements] == ["mark", "click", "skip"]
@@ -200,7 +200,7 @@ def test_sessions_are_listed_to_whom_they_belong_until_they_expire(
 
 def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> None:
     add(sessions, "old", ("d0", 1))
-    assert len([*sessions.store.scan()]) == 1  # which makes it visible to searches, as time does
+    assert len([*sessions.store.scan()]) == 1  # a scan makes it visible to searches
     clock.now = 4000
     add(sessions, "new", ("d0", 1))
     assert len([*sessions.store.scan()]) == 1
@@ -218,7 +218,7 @@ def test_a_session_lives_a_day_unless_told_otherwise(open_stores: Callable[[], S
 
 def test_expired_sessions_are_looked_for_once_a_minute(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
     sessions, left = Sessions(open_stores(), 0.001, clock), []
-    for clock.now in (1000, 1010, 1020, 1065, 1075):  # they live 3.6 seconds
+    for clock.now in (1000, 1010, 1020, 1065, 1075):  # sessions expire after 3.6 seconds
         add(sessions, f"s{clock.now}", ("d0", 1))
         left.append(len([*sessions.store.scan()]))
     assert left == [1, 2, 3, 1, 2]

@@ -1,4 +1,4 @@
-"""The file of the embedded engine and of sessions: damaged, full, killed, shared, newer, older, and read-only."""
+"""Tests of the SQLite files: damaged, full, shared, newer, older, read-only, and after a killed process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HIGHLIGHT = {"fields": {"text": {}}}
 
 @pytest.fixture
 def path(tmp_path: Path, model: Model) -> Path:
-    """A file with an index of five documents, and a session."""
+    """Return the path of a file with an index of five documents and a session."""
     path = tmp_path / "engine.db"
     with closing(SqliteEngine(str(path))) as engine, closing(SqliteSessionStore(str(path))) as store:
         engine.create("docs", ["title", "text"], model)
@@ -47,13 +47,13 @@ def path(tmp_path: Path, model: Model) -> Path:
 
 
 def set_format(path: Path, number: int) -> None:
-    """Write the number of the file's format."""
+    """Write the version of the file format."""
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {number}")
 
 
 def use_engine(path: Path, model: Model) -> None:
-    """Read and write in every way that there is."""
+    """Read and write with all methods of the engine."""
     with closing(SqliteEngine(str(path))) as engine:
         engine.indices()
         engine.search("docs", {"query": FIRE, "highlight": HIGHLIGHT}, vectors=VECTOR_FIELD)
@@ -66,7 +66,7 @@ def use_engine(path: Path, model: Model) -> None:
 
 
 def use_sessions(path: Path) -> None:
-    """The same of the sessions."""
+    """Read and write with all methods of the session store."""
     with closing(SqliteSessionStore(str(path))) as store:
         list(store.scan("docs"))
         found = store.read("a")
@@ -88,7 +88,7 @@ def test_a_damaged_file_is_a_clear_error_or_none_at_all(path: Path, tmp_path: Pa
             except ResiftError as error:
                 codes.append(error.code)
     assert codes.count("corrupt_engine") > 10
-    # what a flipped bit can make of an index's or a document's name, of the format's number, or of the file's length
+    # Errors after a flipped bit in an index name, a document id, the format version or the file's length.
     known = {
         "corrupt_engine",
         "engine_unavailable",
@@ -161,7 +161,7 @@ def test_another_format_is_refused(path: Path, number: int) -> None:
 
 @contextmanager
 def full_disk(limit: int) -> Iterator[None]:
-    """No file can be made longer than ``limit`` bytes."""
+    """Limit the size of all files to ``limit`` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -171,7 +171,7 @@ def full_disk(limit: int) -> Iterator[None]:
 
 
 def test_a_full_disk_loses_nothing_and_blocks_nobody(path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_TIMEOUT", 0.5)  # a transaction that is still open would make the others wait
+    monkeypatch.setattr(database, "_TIMEOUT", 0.5)  # an open transaction would block the others
     engine, other = SqliteEngine(str(path)), SqliteEngine(str(path))
     many = [Document(f"n{number}", {"text": f"fire {number} " + "word " * 300}) for number in range(200)]
     with full_disk(path.stat().st_size + 65536), pytest.raises(EngineUnavailable) as caught:
@@ -214,7 +214,10 @@ for batch in range(int(sys.argv[4])):
 
 
 def start_writer(path: Path, model: Path, name: str, batches: int) -> subprocess.Popen[str]:
-    """A process that makes the index ``docs`` and writes batches of 20 documents; it prints each that is written."""
+    """Start a process that creates the index ``docs`` and writes batches of 20 documents.
+
+    It prints a line for each written batch.
+    """
     command = [sys.executable, "-c", WRITER, str(path), str(model), name, str(batches)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -228,7 +231,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path, model: Model) -> N
             for line in writer.stdout:
                 written[name] = int(line)
                 if int(line) >= 5:
-                    writer.send_signal(signal.SIGKILL)  # in the midst of the next batch
+                    writer.send_signal(signal.SIGKILL)  # during the next batch
     with closing(SqliteEngine(str(path))) as engine:
         found = {one.id for one in engine.scan("docs")}
         hits = set(ids(engine, "docs", FIRE, size=10_000))
@@ -255,7 +258,7 @@ def test_opening_a_new_file_waits_for_who_opened_it_first(tmp_path: Path, model:
     path = tmp_path / "new.db"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as first:
         first.execute("CREATE TABLE other (x)")
-        first.execute("BEGIN IMMEDIATE")  # of which SQLite tells the second one at once, however long it would wait
+        first.execute("BEGIN IMMEDIATE")  # the second process gets "locked" at once, regardless of its timeout
         timer = threading.Timer(0.2, first.execute, ["COMMIT"])
         timer.start()
         with closing(SqliteEngine(str(path))) as engine:
@@ -264,7 +267,7 @@ def test_opening_a_new_file_waits_for_who_opened_it_first(tmp_path: Path, model:
 
 
 class Interrupted(list[Document]):
-    """Documents of a bulk request, in the midst of which somebody else begins to write."""
+    """Documents of a bulk request during which another writer starts to write."""
 
     def __init__(self, given: list[Document], other: threading.Thread) -> None:
         super().__init__(given)
@@ -313,7 +316,7 @@ print("read")
 """
 
 
-# Root may write to anything, by a capability (number 1) that a program loses if it is started without it.
+# Root may write to any file because of a capability (number 1), which is dropped here.
 WITHOUT_ROOTS_RIGHT = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(24, 1)
@@ -344,7 +347,7 @@ def test_connections_of_threads_that_ended_are_used_again(path: Path) -> None:
 
 
 def open_files() -> list[str]:
-    """What this process has open."""
+    """Return the files that this process has open."""
     links = Path("/proc/self/fd").iterdir()
     return [str(link.readlink()) for link in links if link.is_symlink() and link.exists()]
 

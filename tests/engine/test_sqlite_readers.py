@@ -1,4 +1,4 @@
-"""What readers of the embedded engine see: answers while another process writes, and the passage that matters."""
+"""Tests of readers of the embedded engine: they do not wait for writers, and see consistent data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = SessionRecord({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 1
 
 @contextmanager
 def written_to(file: Path) -> Iterator[None]:
-    """Another writer holds the file."""
+    """Let another writer lock the file."""
     with closing(sqlite3.connect(file)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         yield

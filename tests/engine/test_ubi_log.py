@@ -1,4 +1,4 @@
-"""UBI's log: one contract, held by two indices of a real OpenSearch and by an SQLite file."""
+"""Tests of the UBI log: two indices of OpenSearch and an SQLite file fulfil the same contract."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Refresh = Callable[[], None]
 
 @pytest.fixture
 def refresh(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[Refresh]:
-    """Makes what was written visible at once."""
+    """Return a function that makes writes visible at once."""
     engine = open_engine(engine_url)
 
     def run() -> None:
@@ -172,7 +172,7 @@ def test_a_client_is_shown_and_forgotten_and_nobody_else(ubi_log: UbiLog, refres
 def test_in_an_index_that_nobody_mapped_only_the_very_client_is_forgotten(
     cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
 ) -> None:
-    """There an id is a text that is cut into words."""
+    """In an index with a dynamic mapping, ids are analyzed text."""
     for client in ("anna", "anna-2"):
         cluster.client.index(index=cluster_names[0], body=event("click", "A1", client_id=client), refresh=True)
     log = OpenSearchUbiLog(opensearch_url, *cluster_names)
@@ -205,7 +205,7 @@ def test_indices_as_the_ubi_plugin_makes_them_and_as_a_cluster_does_by_itself_ar
     cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
 ) -> None:
     client = cluster.client
-    # nobody mapped these: client_id is a text that is cut into words
+    # With a dynamic mapping, client_id is analyzed text.
     client.index(index=cluster_names[0], body=event("click", "A1", 1, client_id="anna-2"), refresh=True)
     client.index(index=cluster_names[0], body=event("click", "B2", 1, client_id="bob-2"), refresh=True)
     client.index(index=cluster_names[1], body=query(), refresh=True)
@@ -221,7 +221,7 @@ def test_indices_as_the_ubi_plugin_makes_them_and_as_a_cluster_does_by_itself_ar
 def test_times_that_others_log_as_numbers_are_found_by_their_size(
     cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str], mapped: bool
 ) -> None:
-    """In an index that nobody mapped, a time as a number is a number and no date."""
+    """In an index with a dynamic mapping, a numeric time is mapped as a number and not as a date."""
     log = OpenSearchUbiLog(opensearch_url, *cluster_names)
     if mapped:
         log.add(EVENTS, [event("click", "D4", 1, NOW - 500)])
@@ -245,7 +245,7 @@ def test_no_event_adds_a_field_to_the_index(
 
 
 def mapping(client: OpenSearch, index: str) -> Any:
-    """The mapping of an index."""
+    """Return the mapping of an index."""
     return client.indices.get_mapping(index=index)[index]["mappings"]
 
 

@@ -1,4 +1,4 @@
-"""Clicks in UBI's log and what they do to the same client's searches, on each engine and end to end on a real node."""
+"""Tests of clicks in the UBI log and their effect on searches of the same client, on each engine and end to end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 
 @pytest.fixture
 def shop(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
-    """An index whose documents have a name beside their id; the one of ``rain`` is another's as well."""
+    """Return an index whose documents have a SKU in addition to the id. The SKU of ``rain`` is not unique."""
     names = {**SKUS, "none": SKUS["rain"]}
     named = [
         replace(record, source={**record.source, "sku": names[record.id], "offer": {"sku": f"offer-{record.id}"}})
@@ -47,7 +47,7 @@ def shop(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
 
 @pytest.fixture
 def client(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, str], tmp_path: Path) -> FlaskClient:
-    """The application with a log of its own."""
+    """Return the application with its own UBI log."""
     store = str(tmp_path / "sessions.db")
     config = Config(engine=engine_url, store=store, ubi_events=ubi_names[0], ubi_queries=ubi_names[1], alpha=0.5)
     return create_app(config, engine=engine, model=model).test_client()
@@ -55,7 +55,7 @@ def client(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, 
 
 @pytest.fixture
 def refresh(engine: Engine, ubi_names: tuple[str, str]) -> Callable[[], None]:
-    """Makes the log visible at once, as it would be within a second."""
+    """Return a function that makes the log visible at once, instead of within a second."""
 
     def run() -> None:
         if isinstance(engine, OpenSearchEngine):
@@ -66,7 +66,7 @@ def refresh(engine: Engine, ubi_names: tuple[str, str]) -> Callable[[], None]:
 
 @pytest.fixture
 def clicks(ubi_log: UbiLog, engine: Engine) -> Clicks:
-    """The judgements of that log."""
+    """Return the reader of the log."""
     return Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)
 
 
@@ -74,7 +74,7 @@ EMBEDDED = pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
 
 
 def send(client: FlaskClient, path: str, *items: Any) -> dict[str, Any]:
-    """What the collector answers."""
+    """Send events to the collector and return the response."""
     answer = client.post(path, json=list(items))
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.get_json()
@@ -82,7 +82,7 @@ def send(client: FlaskClient, path: str, *items: Any) -> dict[str, Any]:
 
 
 def counted(client: FlaskClient, outcome: str) -> float:
-    """How often an outcome was counted."""
+    """Return the metric of an outcome."""
     found = re.search(rf'resift_ubi_total{{outcome="{outcome}"}} (\S+)', client.get("/metrics").text)
     return float(found[1]) if found else 0
 
@@ -155,7 +155,7 @@ def test_what_was_shown_is_known_from_the_query_where_its_objects_have_a_name(
     ubi_log.add(
         QUERIES, [query(query_response_hit_ids=found), query(id="q2", query_response_hit_ids=["0", "1", "wood"])]
     )
-    # without a field the plugin kept Lucene's numbers, of which one may be another document's id
+    # Without an object field, the plugin logs Lucene's document numbers, which may equal another document's id.
     unnamed = {"object": {"object_id": "wood"}}
     ubi_log.add(EVENTS, [event("click", SKUS["wood"]), event("click", query_id="q2", event_attributes=unnamed)])
     refresh()
@@ -302,7 +302,7 @@ def test_a_wrapped_query_is_rewritten_as_the_same_query_is(client: FlaskClient, 
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """Wait as long as a slow machine takes."""
+    """Wait until a condition is met, long enough for a slow machine."""
     until = time.monotonic() + 30
     while not done():
         assert time.monotonic() < until
@@ -317,7 +317,7 @@ def test_a_click_that_others_log_moves_the_same_clients_next_plain_search(rewrit
     by_id = {"object": {"object_id": before[-1]}, "position": {"ordinal": len(before)}}
     other = query(id="q-other", client_id=client_id, query_response_hit_ids=before)
     clicked = event("click", client_id=client_id, query_id="q-other", event_attributes=by_id)
-    # as the UBI plugin and a collector of somebody else's write them, without waiting for anything
+    # Like the UBI plugin and other collectors, without waiting for a refresh.
     node.client.index(index=config.ubi_queries, body=other)
     node.client.index(index=config.ubi_events, body=clicked)
     wait_until(lambda: ids(node.search(body)) != before)

@@ -1,4 +1,4 @@
-"""Vectors that do not belong to the text beside them are found and mended, and nothing that clients write is lost."""
+"""Tests of verification: wrong vectors are detected and repaired, and concurrent writes are not lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resift.query.dsl import VECTOR_FIELD
 
 
 def write(engine: Engine, index: str, model: Model, texts: dict[str, str], encoded: str | None = None) -> None:
-    """Index texts with the vector of their own, or all with that of ``encoded``; of "" with none."""
+    """Index texts with their own vectors, or with the vector of ``encoded``. "" stands for no vector."""
     engine.bulk(
         index,
         [
@@ -36,7 +36,7 @@ def write(engine: Engine, index: str, model: Model, texts: dict[str, str], encod
 
 
 def counts(found: Verification) -> tuple[int, int, int, int, int]:
-    """What was checked, is missing, stale, repaired and unrepaired."""
+    """Return the numbers of checked, missing, stale, repaired and unrepaired documents."""
     return found.checked, found.missing, found.stale, found.repaired, found.unrepaired
 
 
@@ -55,7 +55,7 @@ def test_missing_and_stale_vectors_are_found_and_mended(engine: Engine, index: s
 
 @pytest.mark.parametrize("name", ["sfbow", "mean"])
 def test_rounded_vectors_are_right(engine: Engine, index: str, vectors: WordVectors, name: str) -> None:
-    """Those for fuzzy Jaccard are as long as their words' vectors, and are rounded by as much more."""
+    """Vectors for fuzzy Jaccard are longer than 1, and are rounded in proportion."""
     table = build_table(vectors.words, np.asarray(vectors.matrix, np.float32) * 1000)
     model = build_model(name, table)
     engine.create(index, ["text"], model)
@@ -101,7 +101,7 @@ def test_repair_never_loses_what_others_write(
 
 
 class Faulty(SqliteEngine):
-    """An embedded engine whose writes of vectors go as a script says before they work: an error, or statuses by id."""
+    """An embedded engine whose first writes of vectors fail as a script says: an error, or statuses by id."""
 
     writers = 3
 
@@ -110,7 +110,7 @@ class Faulty(SqliteEngine):
         self.script, self.sent = list(script), list[int]()
 
     def put_vectors(self, index: str, vectors: Sequence[Any], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """As the script says."""
+        """Fail as the script says, or write the vectors."""
         self.sent.append(len(vectors))
         fault = self.script.pop(0) if self.script else {}
         if isinstance(fault, Exception):
@@ -121,7 +121,7 @@ class Faulty(SqliteEngine):
 
 
 def faulty(tmp_path: Path, model: Model, script: Sequence[Any], documents: int = 4) -> Faulty:
-    """Such an engine with documents that have no vector."""
+    """Return a faulty engine with documents that have no vector."""
     engine = Faulty(str(tmp_path / "faulty.db"), script)
     engine.create("docs", ["text"], model)
     write(engine, "docs", model, {str(i): "fire" for i in range(documents)}, encoded="")
@@ -129,14 +129,14 @@ def faulty(tmp_path: Path, model: Model, script: Sequence[Any], documents: int =
 
 
 class NoSleep(Stop):
-    """Waits are noted, not slept."""
+    """A stop whose waits are recorded and take no time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.waits = list[float]()
 
     def wait(self, seconds: float) -> None:
-        """Note it."""
+        """Record the wait."""
         self.waits.append(seconds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """Seconds that a test sets."""
+    """A clock that returns the seconds that a test sets."""
 
     now = 0.0
 

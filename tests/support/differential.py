@@ -1,4 +1,4 @@
-"""What the differential tests search: a corpus in many languages on both engines, and random queries over it."""
+"""Data of the differential tests: a multilingual corpus on both engines, and random queries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOUNDED = settings(
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # no shrinking: of a batch the message names the one body that differed
+    phases=[Phase.generate],  # no shrinking, because the message names the body that differed
 )
 
 
@@ -44,7 +44,7 @@ class Twins:
     def of(
         cls, path: Path, cluster: Engine, model: ModelDescription, analyzer: str, documents: Sequence[Document]
     ) -> Iterator[Twins]:
-        """An index of these documents, the embedded one in a file at ``path``."""
+        """Create an index of these documents on both engines. The embedded engine uses a file at ``path``."""
         twins = cls(SqliteEngine(str(path)), cluster, f"resift-twins-{uuid.uuid4().hex[:8]}")
         for engine in (twins.embedded, twins.cluster):
             engine.create(twins.index, FIELDS, model, analyzer=analyzer)
@@ -55,14 +55,14 @@ class Twins:
         twins.embedded.close()
 
     def hits(self, bodies: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any, Any]]:
-        """Each body, with what each engine answers."""
+        """Return each body with the responses of both engines."""
         answers = (engine.search_all(self.index, bodies) for engine in (self.embedded, self.cluster))
         for body, ours, theirs in zip(bodies, *answers, strict=True):
             yield body, ours.response["hits"], theirs.response["hits"]
 
 
 def ranking(hits: dict[str, Any]) -> dict[str, float]:
-    """Ids and scores, best first."""
+    """Return ids and scores, best first."""
     return {hit["_id"]: hit["_score"] for hit in hits["hits"]}
 
 
@@ -77,7 +77,7 @@ _EXTRA = ["covid19", "covid", "19", "2001", "3.14", "1,000", "C++", "罢工", "�
 
 
 def documents(count: int) -> list[Document]:
-    """Documents whose fields have words of one sentence or of several, some fields missing, empty or lists."""
+    """Return documents whose fields have words of one or more sentences. Some fields are missing, empty or lists."""
     rng = random.Random(11)
     return [Document(f"d{number}", _source(rng, number)) for number in range(count)]
 
@@ -106,7 +106,7 @@ def _text(rng: random.Random) -> str:
 
 
 def _words(rng: random.Random, count: int) -> str:
-    """Words of a few sentences, so that there are combinations that no sentence has."""
+    """Draw words of a few sentences, in combinations that no single sentence has."""
     pool = " ".join(rng.sample(SENTENCES, 2)).split() + _EXTRA
     return " ".join(rng.choice(pool) for _ in range(count))
 
@@ -114,7 +114,7 @@ def _words(rng: random.Random, count: int) -> str:
 WORDS = st.sampled_from(sorted({word for line in SENTENCES for word in line.split()} | set(_EXTRA)))
 PIECES = st.sampled_from(
     SENTENCES
-).flatmap(  # any few characters of a sentence, from the midst of words too
+).flatmap(  # a few characters of a sentence, including parts of words
     lambda line: st.tuples(st.integers(0, len(line)), st.integers(1, 8)).map(lambda cut: line[cut[0] : sum(cut)])
 )
 TEXTS = st.lists(st.one_of(WORDS, WORDS, PIECES), min_size=1, max_size=5).map(" ".join)
@@ -127,7 +127,7 @@ def _numbers(low: int, high: int) -> st.SearchStrategy[Any]:
 
 @st.composite
 def text_clauses(draw: st.DrawFn) -> dict[str, Any]:
-    """A match or multi_match, with or without settings."""
+    """Draw a match or multi_match query with or without settings."""
     settings: dict[str, Any] = {"query": draw(TEXTS)}
     if draw(st.booleans()):
         settings["operator"] = draw(st.sampled_from(["and", "or", "AND"]))
@@ -201,12 +201,12 @@ DIM = 8
 
 
 def vectors(space: str) -> ModelDescription:
-    """What makes vectors (DIM,) that are compared in a k-NN space."""
+    """Return a function that creates vectors (DIM,) for a k-NN space."""
     return SimpleNamespace(name="random", hash="0" * 16, dim=DIM, space_type=space)
 
 
 def documents_with_vectors(count: int) -> list[Document]:
-    """The same documents with vectors, some of them equal, some missing, and a field that has at most one value."""
+    """Return the documents with vectors, some of which are equal or missing, and with a field of at most one value."""
     rng, found = np.random.default_rng(7), []
     pool = rng.normal(size=(count // 2, DIM)).round(2).astype(np.float32)
     for document in documents(count):
@@ -225,7 +225,7 @@ KNN = st.fixed_dictionaries(
 
 @st.composite
 def hybrids(draw: st.DrawFn) -> dict[str, Any]:
-    """A body with a hybrid query of some depth, perhaps under a filter, and how its scores are combined."""
+    """Draw a body with a hybrid query of some depth, optionally filtered, and a search pipeline."""
     kinds = st.one_of(KNN, text_clauses(), WEIGHTED, FILTERS)
     queries = draw(st.lists(kinds, min_size=1, max_size=5))
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Five documents that the tests of both engines search, and the words that they are made of."""
+"""The five documents that tests of both engines search, and their vocabulary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from resift.contracts.testing import TEXTS, documents, ids, knn_body
 
 __all__ = ["CONTENT_WORDS", "TEXTS", "documents", "ids", "knn_body"]
 
-# Of which the tests' model knows the vectors, beside three that mean nothing.
+# Words with vectors in the tests' model. It has vectors of three further meaningless words.
 CONTENT_WORDS = [
     "fire",
     "bush",

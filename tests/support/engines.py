@@ -17,16 +17,16 @@ from resift.plugin import read_resource
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.service.connect import open_engine, open_session_store
 
-# A machine that is busy with several suites may take longer for a search than anybody would wait for it.
+# A machine that runs several test suites may exceed the normal timeout of a search.
 os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """Has clusters wait for a reranker, and rerankers for sessions and clicks, longer than they would in earnest.
+    """Increase the timeouts of clusters for the service, and of the service for sessions and clicks.
 
-    Where other tests keep the machine busy nothing would be wrong with a search that goes on without, but most tests
-    are about one that does not. A module that is about waiting has a fixture of this name that changes nothing.
+    On a busy machine a search may continue without them, but most tests are about searches with them. A module that
+    tests timeouts overrides this fixture.
     """
 
     def patient(name: str) -> str:
@@ -43,26 +43,26 @@ def patience() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster(opensearch_url: str) -> Iterator[OpenSearchEngine]:
-    """The real cluster."""
+    """Return the real cluster."""
     engine = OpenSearchEngine(opensearch_url, timeout=60)
     yield engine
     engine.close()
 
 
 def address(request: pytest.FixtureRequest, file: Path) -> str:
-    """The file or the real OpenSearch, as the fixture's parameter says."""
+    """Return the address of the file or of the real OpenSearch, according to the parameter."""
     return str(file) if request.param == "sqlite" else str(request.getfixturevalue("opensearch_url"))
 
 
 @pytest.fixture(params=["sqlite", "opensearch"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of each engine in turn: an embedded one in a fresh file, and a real OpenSearch."""
+    """Return the address of each engine in turn: an embedded engine in a new file, and a real OpenSearch."""
     return address(request, tmp_path / "engine.db")
 
 
 @pytest.fixture
 def engine(engine_url: str) -> Iterator[Engine]:
-    """An engine of either kind."""
+    """Return an engine of either kind."""
     engine = open_engine(engine_url)
     yield engine
     engine.close()
@@ -70,7 +70,7 @@ def engine(engine_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def index(engine: Engine) -> Iterator[str]:
-    """A name that no other test uses; the index, if made, is dropped."""
+    """Return a unique index name. The index is deleted at the end if it exists."""
     name = f"resift-test-{uuid.uuid4().hex[:12]}"
     yield name
     engine.drop_if_exists(name)
@@ -78,7 +78,7 @@ def index(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture
 def indexed(engine: Engine, index: str, model: Model) -> str:
-    """An index with the five documents."""
+    """Return an index with the five documents."""
     engine.create(index, ["title", "text"], model)
     assert engine.bulk(index, documents(model)) == []
     engine.refresh(index)
@@ -87,13 +87,13 @@ def indexed(engine: Engine, index: str, model: Model) -> str:
 
 @pytest.fixture(params=["sqlite", "opensearch"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of each session store in turn: a fresh file, and a real OpenSearch."""
+    """Return the address of each session store in turn: a new file, and a real OpenSearch."""
     return address(request, tmp_path / "sessions.db")
 
 
 @pytest.fixture
 def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A name for an index of sessions that no other test uses; the index, if made, is dropped."""
+    """Return a unique name for an index of sessions. The index is deleted at the end if it exists."""
     name = f"resift_sessions_{uuid.uuid4().hex[:12]}"
     yield name
     for url in {request.getfixturevalue(key) for key in ("store_url", "engine_url") if key in request.fixturenames}:
@@ -105,7 +105,7 @@ def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def open_stores(store_url: str, session_index: str) -> Iterator[Callable[[], SessionStore]]:
-    """A function that opens the same store again, as another replica would."""
+    """Return a function that opens the same store again, as another replica would."""
     opened = []
 
     def open_one() -> SessionStore:

@@ -1,4 +1,4 @@
-"""Events and queries of UBI in the shapes that its published samples have, odd ones included."""
+"""UBI events and queries in the shapes of its published samples, including unusual ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ NOW = float(int(time.time()))
 def event(
     action: str, document: str = "", ordinal: int | None = None, at: float = NOW, **fields: Any
 ) -> dict[str, Any]:
-    """An event as ubi.js makes it: of the client ``anna``, about a document of a query ``q1`` that was found by sku."""
+    """Return an event like those of ubi.js.
+
+    It is of the client ``anna``, about a document of the query ``q1`` that is identified by its SKU.
+    """
     attributes: dict[str, Any] = {"object": {"object_id": document, "object_id_field": "sku"}} if document else {}
     if ordinal is not None:
         attributes["position"] = {"ordinal": ordinal}
@@ -39,12 +42,12 @@ def event(
 
 
 def query(text: str = "fire", id: str = "q1", **fields: Any) -> dict[str, Any]:
-    """A query as ubi.js or the UBI plugin makes it."""
+    """Return a query like those of ubi.js or the UBI plugin."""
     made = {"application": "shop", "query_id": id, "client_id": "anna", "user_query": text, "query_attributes": {}}
     return {**made, "timestamp": timestamp_of(NOW), **fields}
 
 
-# What is found in logs beside what the schema has: of applications of other versions, and of hand-written ones.
+# Entries that occur in logs but not in the schema, from other versions and from custom applications.
 ODD_EVENTS: list[dict[str, Any]] = [
     event("search", event_attributes=None, query_id=None),
     event("click", "B2", 3, timestamp=int(NOW * 1000), session_id=None),
@@ -67,14 +70,14 @@ LOST_EVENTS: list[dict[str, Any]] = [
 
 
 def new_names() -> tuple[str, str]:
-    """Names for UBI's two indices that no other test uses."""
+    """Return unique names for UBI's two indices."""
     name = f"resift-test-{uuid.uuid4().hex[:12]}"
     return f"{name}-events", f"{name}-queries"
 
 
 @pytest.fixture
 def ubi_names(engine_url: str) -> Iterator[tuple[str, str]]:
-    """Names for UBI's two indices beside each engine in turn; they are dropped, if they were made."""
+    """Return unique names for UBI's two indices, for each engine in turn. The indices are deleted at the end."""
     names, engine = new_names(), open_engine(engine_url)
     yield names
     for name in names:
@@ -84,7 +87,7 @@ def ubi_names(engine_url: str) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def cluster_names(cluster: OpenSearchEngine) -> Iterator[tuple[str, str]]:
-    """The same in the real cluster alone."""
+    """Return unique names for UBI's two indices in the real cluster."""
     names = new_names()
     yield names
     for name in names:
@@ -93,7 +96,7 @@ def cluster_names(cluster: OpenSearchEngine) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def ubi_log(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[UbiLog]:
-    """An empty log of either kind."""
+    """Return an empty log of either kind."""
     log = open_ubi_log(engine_url, *ubi_names)
     yield log
     log.close()

@@ -1,4 +1,4 @@
-"""Which fields are taken for texts, in the layouts of data that people have."""
+"""Tests of guessing text fields in common data layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of documents: several are sent at once where an engine takes that, each counted, each failure told."""
+"""Tests of concurrent batches: each document is counted, and each failure is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Fault = Callable[[Sequence[Document]], None]
 
 
 class Scripted(SqliteEngine):
-    """An embedded engine that takes three batches at once; ``fault`` may raise or wait before one is taken."""
+    """An embedded engine with three writers. ``fault`` may raise or wait before each batch."""
 
     writers = 3
 
@@ -42,7 +42,7 @@ class Scripted(SqliteEngine):
 
 @pytest.fixture
 def index_all(tmp_path: Path, model: Model) -> Iterator[Callable[..., Indexer]]:
-    """A function that indexes records through a scripted engine and gives the indexer, whatever came of it."""
+    """Return a function that indexes records through a scripted engine and returns the indexer, even after an error."""
     engines: list[Scripted] = []
 
     def index_all(records: Any, fault: Fault = lambda documents: None, **settings: Any) -> Indexer:
@@ -63,12 +63,12 @@ def index_all(tmp_path: Path, model: Model) -> Iterator[Callable[..., Indexer]]:
 
 
 def records(total: int, ids: int | None = None) -> list[Record]:
-    """Documents, as many as ``total``, with so many different ids."""
+    """Return ``total`` records with a number of different ids."""
     return [Record("f", n, str(n % (ids or total)), {"text": f"fire {n}"}) for n in range(total)]
 
 
 def statuses(indexer: Indexer) -> list[tuple[str, int]]:
-    """The ids and statuses of the dead letters."""
+    """Return the ids and statuses of the dead letters."""
     lines = indexer.dead_letters.path.read_text().splitlines()
     return [(letter["document"]["_id"], letter["status"]) for letter in map(json.loads, lines)]
 
@@ -123,7 +123,7 @@ def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer])
 
     def sleep(seconds: float) -> None:
         assert failed.wait(30)
-        time.sleep(0.1)  # until the error has reached those who send
+        time.sleep(0.1)  # until the error has reached the sending threads
 
     def progress(report: Report) -> None:
         failed.set()
@@ -143,7 +143,7 @@ def test_an_outage_of_half_a_batch_is_told(index_all: Callable[..., Indexer], is
             raise EngineUnavailable("away")
 
     stop = Stop()
-    stop.requested = is_stopped  # after which nothing is sent again
+    stop.requested = is_stopped  # a stop prevents retries
     indexer = index_all(records(4), fail, stop=stop)
     assert "lines 0 to 3: away" in str(indexer.error)  # type: ignore[attr-defined]
     assert (indexer.report.indexed, statuses(indexer)) == (2, [("2", 503), ("3", 503)])

@@ -1,4 +1,4 @@
-"""JSON in every layout: lines, an array, an object over several lines; other encodings."""
+"""Tests of JSON in all layouts: lines, an array, a multi-line object, and other encodings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resift.ingest.rows import BadRow, rows_of
 
 
 def rows(text: str) -> list[tuple[int, Any]]:
-    """The rows of a text, each with its line."""
+    """Return the rows of a text with their line numbers."""
     return list(rows_of(io.BytesIO(text.encode("utf-8", "surrogatepass")), "json", "-"))
 
 
 def reasons(text: str) -> list[Any]:
-    """The rows of a text; of those that are bad, the reason."""
+    """Return the rows of a text, with the reason in place of each bad row."""
     return [row.reason if isinstance(row, BadRow) else row for _, row in rows(text)]
 
 

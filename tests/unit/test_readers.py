@@ -1,4 +1,4 @@
-"""Reading documents: formats, ids, renaming, compressed and broken input."""
+"""Tests of reading documents: formats, ids, id columns, compressed and damaged input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from resift.ingest.readers import BadLine, Files, Record, guess_format, read
 
 
 def records(data: str | bytes, format: str = "jsonl", id_column: str | None = None) -> list[Record | BadLine]:
-    """All that ``read`` gives for these bytes."""
+    """Return the records of these bytes."""
     return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, id_column))
 
 
@@ -103,7 +103,7 @@ def test_of_a_malformed_row_nothing_is_lost() -> None:
 
 
 def test_columns_without_a_name_are_called_by_their_place() -> None:
-    (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and a comma too many
+    (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and an extra comma
     assert isinstance(one, Record)
     assert one.source == {"column 1": 0, "title": "Fire", "text": "It burns."}
 
@@ -133,7 +133,7 @@ def test_lines_without_content_are_no_documents() -> None:
 
 
 def test_an_empty_cell_is_no_value() -> None:
-    # OpenSearch refuses "" where the first rows had dates
+    # OpenSearch refuses "" in a field whose first values were dates.
     (one,) = records("id,text,closed\n1,a,\n", "csv")
     assert isinstance(one, Record)
     assert one.source == {"id": "1", "text": "a"}

@@ -1,4 +1,4 @@
-"""Reviews without an engine: the stopping rule, the ranking, and what a log's events come to."""
+"""Tests of reviews without an engine: the stopping rule, the ranking, and the state after the events of a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_inte
 
 @pytest.mark.parametrize(
     ("labels", "total", "target", "expected"),
-    [  # by buscarpy 0.0.2's calculate_h0; benchmarks/reviews.py compares many more
+    [  # results of buscarpy 0.0.2's calculate_h0; benchmarks/reviews.py compares many more
         ("1" * 5 + "0" * 60, 200, 0.95, 0.6923076923076923),
         ("110101001000" + "0" * 150, 300, 0.95, 0.4742268041237113),
         ("1" * 20 + "01" * 10 + "0" * 200, 400, 0.8, 0.0013782810465133605),
@@ -42,12 +42,14 @@ def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target:
     st.lists(st.sampled_from([True, False, False, False, False, False]), min_size=1, max_size=60), st.integers(0, 80)
 )
 def test_runs_that_cannot_decide_change_nothing(read: list[bool], unread: int) -> None:
-    from scipy.stats import hypergeom  # takes a second to load, which each process would while it collects tests
+    from scipy.stats import (
+        hypergeom,
+    )  # imported here, because it takes a second, which each process would spend while collecting tests
 
     total, sizes, counts = len(read) + unread, np.arange(1, len(read) + 1), np.cumsum(read[::-1])
 
     def smallest(missed: int) -> float:
-        """The test on each run of the documents read last."""
+        """Return the smallest probability over all runs of the latest documents, by brute force."""
         return float(hypergeom.cdf(counts, unread + sizes, missed + counts, sizes).min())
 
     found = sum(read)
@@ -84,14 +86,16 @@ TEXTS = {f"f{n}": f"forest fire smoke number {n}" for n in range(12)} | {
 
 
 def documents(**more: Any) -> DocumentSet:
-    """Twelve documents on fires and twelve on a war."""
+    """Return twelve documents about fires and twelve about a war."""
     return DocumentSet(list(TEXTS), list(TEXTS.values()), **more)
 
 
 def test_documents_like_relevant_ones_come_first() -> None:
     ranked = documents().ranked({"w3": True, "f2": False})
     assert {id[0] for id in ranked[:12]} == {"w"}
-    assert documents().ranked({"w3": True})[0][0] == "w"  # without an irrelevant one, others stand for it
+    assert (
+        documents().ranked({"w3": True})[0][0] == "w"
+    )  # without irrelevant judgements, unjudged documents serve as such
     assert documents().reasons("w5", {"w3": True, "f2": False}, 3)
     assert set(documents().reasons("w5", {"w3": True, "f2": False}, 3)) <= set(TEXTS["w5"].split()) | {
         "war army",
@@ -117,7 +121,7 @@ def test_before_anything_is_relevant_the_topic_decides() -> None:
 
 
 class Clock:
-    """A clock that tests move."""
+    """A clock that tests set."""
 
     now = 1e9
 
@@ -128,13 +132,13 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Seconds."""
+    """Return a clock."""
     return Clock()
 
 
 @pytest.fixture
 def review(clock: Clock, tmp_path: Path) -> Review:
-    """A review of the 24 documents."""
+    """Return a review of the 24 documents."""
     log = ReviewLog(SqliteSessionStore(str(tmp_path / "reviews.db")), "r")
     begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
     log.append(lambda: [begun], "docs")
@@ -263,7 +267,7 @@ def test_models_take_nothing_from_people(review: Review) -> None:
     review.judge(given[:1], by="anna", source=MODEL)
     assert not {*given} & {*review.next(10, "ben")}
     review.judge([], given[:1], by="anna")
-    review.judge(given[:1], by="anna", source=MODEL)  # of the same name
+    review.judge(given[:1], by="anna", source=MODEL)  # a model with the same name
     assert (review.progress().read, review.progress().relevant) == (1, 0)
     assert review.undo("anna").read == 0
 
@@ -272,7 +276,7 @@ def test_what_is_undone_is_as_it_was_before(review: Review) -> None:
     review.judge(["f1"], by="anna")
     review.judge([], ["f1"], by="ben")
     review.judge([], ["f1"], by="anna")
-    assert review.undo("anna").relevant == 0  # ben said so last
+    assert review.undo("anna").relevant == 0  # ben's judgement is the latest
     unlikely = review.next(24, "carl")[-2:]
     review.judge(unlikely, by="carl")
     review.undo("carl")

@@ -1,4 +1,4 @@
-"""How the file of the embedded engine is opened: what a commit waits for, and who has to wait."""
+"""Tests of opening SQLite files: synchronous settings, and waiting for writers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_opens_a_file_that_another_one_writes_is_not_left_with_reading(
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(EngineUnavailable, match="locked"):
             SqliteEngine(str(path))
-        SqliteSessionStore(str(path)).close()  # has its table already, and nothing to write
+        SqliteSessionStore(str(path)).close()  # the table exists, so there is nothing to write
         writer.rollback()
     with closing(SqliteEngine(str(path))) as engine:
         assert engine.indices() == []
@@ -58,7 +58,10 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_connection_that_is_in_use_while_all_are_closed_is_closed_behind_its_transaction(tmp_path: Path) -> None:
-    """As that of a thread which has not ended yet: from Python 3.13 on, one that nobody closes is a warning."""
+    """Another thread may still use a connection when all are closed.
+
+    Since Python 3.13, a connection that is never closed causes a warning.
+    """
     store = Database(str(tmp_path / "file.db"), "one", ["CREATE TABLE one (x)"], EngineUnavailable, EngineUnavailable)
     with store.transaction() as db:
         store.close()

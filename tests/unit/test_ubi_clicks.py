@@ -1,4 +1,4 @@
-"""Clicks as grades: which action counts how much, and what a hit's place says."""
+"""Tests of the grades of clicks: actions and positions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from resift.sessions.clicks import ACTIONS, IMPRESSION, click_grades, read_actio
 
 
 def did(document: str, action: str, ordinal: int | None, at: float = 0.0) -> UbiEvent:
-    """What somebody did with a hit."""
+    """Return an event of an action on a hit."""
     return UbiEvent(action, "anna", "", "q", document, "", ordinal, at, "")
 
 
 def grades(*interactions: tuple[str, str, int | None], shown: tuple[str, ...] = ()) -> dict[str, float]:
-    """Grades by document of (document, action, ordinal), each later than the one before."""
+    """Return the grades by document of events (document, action, ordinal), each later than the previous."""
     made = [did(document, action, ordinal, at) for at, (document, action, ordinal) in enumerate(interactions)]
     return {document: one.grade for document, one in click_grades(made, shown=shown).items()}
 
@@ -54,7 +54,7 @@ def test_ordinals_count_from_0_where_one_of_them_is_0() -> None:
 
 def test_the_order_of_the_answer_tells_what_was_shown_where_no_event_does() -> None:
     assert grades(("b", "click", None), shown=("a", "b", "c")) == grades(("a", IMPRESSION, 1), ("b", "click", 2))
-    # what the page says of a place wins
+    # The position in the event takes precedence.
     assert grades(("b", "click", 1), shown=("a", "b")) == {"b": GRADES["clicked"]}
 
 
