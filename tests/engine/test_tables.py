@@ -229,7 +229,7 @@ def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
     with pytest.raises(BadInput, match=r"index is 'news' .expected resift.open\(URL\).index\(NAME\)"):
         resift_lab.evaluate("news", queries, qrels)
     for takes_a_name in (resift_lab.tune, resift_lab.prove):
-        with pytest.raises(BadInput, match=r"index is <.*expected its name"):
+        with pytest.raises(BadInput, match=r"index is <.*expected the name of the index"):
             takes_a_name(news)  # type: ignore[operator]
     for searched in (news, news.session("anna")):
         with pytest.raises(BadInput, match=r"such as 'none' .expected its own ids, such as '.+'"):
