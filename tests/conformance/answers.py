@@ -159,8 +159,9 @@ _PARTS = {"highlights": _highlight, "sources": _source, "inner hits": _inner_hit
 
 def _is_complete(plain: Answer, body: Mapping[str, Any], is_collapsed: bool) -> bool:
     """Return whether a page has all matching documents, or all groups of collapsed hits."""
-    if is_collapsed:  # the number of groups is not counted
-        return not body.get("from") and len(plain.hits) < body.get("size", 10)
+    if is_collapsed:  # OpenSearch does not count the groups
+        size = body.get("size", 10)
+        return not body.get("from") and isinstance(size, int) and len(plain.hits) < size
     return count(plain.total) == len(plain.hits)
 
 

@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how many searches were compared. Processes of ``pytest -n`` do not report their counts."""
-    counts = terminalreporter.config.stash[COUNTS]
+    counts = terminalreporter.config.stash.get(COUNTS, None)
     if counts:
         terminalreporter.section("conformance")
         for name, number in sorted(counts.items(), key=lambda item: (":" in item[0], -item[1])):

@@ -69,6 +69,7 @@ class SpecRunner:
         self._stash: dict[str, Any] = {}
         self._points_in_time: dict[str, str] = {}
         self._settings: dict[str, None] = {}
+        self._is_set_up = False
         self._existing: set[str] = set()
         self._created: set[str] = set()
 
@@ -81,22 +82,26 @@ class SpecRunner:
             RuntimeError: The tests would write to an index that exists already.
         """
         self._existing = set(self._indices())
-        is_set_up = False
+        try:
+            self._sections(file)
+        finally:
+            if self._is_set_up:
+                self._clean(file)
+
+    def _sections(self, file: SpecFile) -> None:
         for name, steps in file.sections.items():
-            if not is_set_up:
+            if not self._is_set_up:
+                self._is_set_up = True
                 self._steps(file.setup)
                 self._renewed()
-                is_set_up = True
             self._stash.clear()
             self._steps(steps, name)
             if any(isinstance(step, Call) and step.api not in _READING for step in steps):
                 self._clean(file)
-                is_set_up = False
-        if is_set_up:
-            self._clean(file)
 
     def _clean(self, file: SpecFile) -> None:
         """Run the teardown, and remove indices, points in time and cluster settings that the tests created."""
+        self._is_set_up = False
         self._steps(file.teardown)
         if self._points_in_time:
             self.cluster.request("DELETE", "_search/point_in_time", {"pit_id": list(self._points_in_time)})

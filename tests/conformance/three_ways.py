@@ -143,7 +143,12 @@ class ThreeWays:
         return found
 
     def send(self, search: Search, body: Json | None = None) -> Answer:
-        """Return OpenSearch's answer to a search, or to another ``body`` in its place; a scroll with all its pages."""
+        """Return OpenSearch's answer to a search, with the hits of all pages of a scroll.
+
+        Args:
+            search: The search.
+            body: A body to send in place of the search's own.
+        """
         path = f"{quote(search.index, safe=',*')}/_search" if search.index else "_search"
         answer = self.cluster.request("POST", path, search.body if body is None else body, **search.params)
         if "scroll" in search.params:
@@ -258,9 +263,8 @@ class ThreeWays:
         session = f"session-{next(self._names)}"
         refused = []
         for index, grades in marks.items():
-            response = self.service.post(
-                "/v1/feedback", json={"session": session, "index": index, "query": "", **grades}
-            )
+            request = {"session": session, "index": index, "query": search.marked_query, **grades}
+            response = self.service.post("/v1/feedback", json=request)
             if response.status_code != 200:
                 message = response.get_json()["error"]["message"]
                 refused.append(Difference("marks", f"marks: the service answers {response.status_code}: {message}"))
