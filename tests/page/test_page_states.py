@@ -68,7 +68,7 @@ def test_nothing_is_found(page: Page) -> None:
 
 def test_filters_that_leave_nothing_can_be_taken_away(page: Page) -> None:
     page.open(q="fire", index="odd", filter="kind:none of these")
-    assert page.text("#message p") == "No document of odd with kind: none of these has these words."
+    assert page.text("#message p") == "No document of odd with kind: none of these contains these words."
     page.click("#message button")
     assert page.text("#total") == "16 documents"
 
