@@ -115,7 +115,7 @@ def test_a_session_that_is_over_is_no_error(page: Page, page_app: Flask, button:
     find = "[...document.querySelectorAll('#drawer .tools button')].find((one) => one.textContent === arguments[0])"
     page.run(f"{find}.click()", button)
     page.wait("return document.querySelector('#toggle').textContent === 'Session'")
-    assert "over already" in page.text("#toast")
+    assert "has expired, or was deleted" in page.text("#toast")
     assert page.settle().one("#right .card").is_displayed()
     assert not page.one("#message").is_displayed()
     page.errors()
@@ -349,7 +349,7 @@ def test_an_index_without_vectors_says_so_where_it_matters(
         assert bare.texts("#right .card[data-id='2'] .why") == ["Has words of what you marked: smoke, report"]
         bare.click("#compare")
         assert bare.texts("#left-method option") == ["As the engine ranks: BM25", "Your session"]
-        assert bare.open(q="zzzz").text("#message p").endswith("Words alone are searched: try others.")
+        assert bare.open(q="zzzz").text("#message p").endswith("only these words match. Try others.")
         assert bare.violations() == []
 
 

@@ -71,7 +71,7 @@ function say(title, text, ...more) {
 
 export function sayEmpty({ index, query, filters }, { examples, vectors }, again, unfilter) {
   const within = filters.map(named).join(", "), tried = examples.filter((one) => one !== query).map((one) => button(one, () => again(one), "pill"));
-  say("Nothing found", `No document of ${index}${within && ` with ${within}`} contains these words.${vectors ? "" : " Try other words."}`,
+  say("Nothing found", `No document of ${index}${within && ` with ${within}`} contains these words.${vectors ? "" : " The index has no vectors, so only these words match. Try others."}`,
     ...(within ? [button("Search without the filters", unfilter)] : tried.length ? [hint("Queries with results:"), element("div", { class: "pills" }, tried)] : []));
 }
 
