@@ -1,8 +1,8 @@
-"""A gunicorn worker that waits for clients in one thread and hands requests to others only when they are complete.
+"""A gunicorn worker that handles connections in a single thread, and passes complete requests to a thread pool.
 
-gunicorn's own threaded worker reads a request in the thread that answers it: a few clients that send theirs slowly, or
-do not take their answers, keep every thread. Here waitress does the reading and writing. gunicorn keeps what waitress
-has not: several processes over one loaded model, which are started anew when they die.
+gunicorn's own threaded worker reads a request in the thread that answers it. A few clients that send slowly, or do not
+read their responses, would therefore occupy all threads. Here waitress reads and writes. gunicorn provides what
+waitress lacks: several processes that share a loaded model and are restarted when they exit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
@@ -36,82 +36,101 @@ from resift.reranker.request_log import http_error, identified
 
 THREADS = 8
 COMPUTING_THREADS = 2
-# what costs computing alone, in proportion to the body: a small one is answered as all else is
+# Endpoints that only compute, in proportion to the size of the body. Small bodies are answered like other requests.
 COMPUTING = frozenset(("/v1/rerank", "/v1/embeddings"))
-SMALL_BODY = 2048
-KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
-CONNECTIONS = 1000  # of a process at a time
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-_FILES = 3  # that a connection may need: itself, and temporary ones for what it sends and gets
-_OTHER_FILES = 500
-_HEAD = 64 * 1024
-_RECEIVED_AT_ONCE = 64 * 1024
-_SENT_IN_TIME = 2**20
-_ACCEPTED_AT_ONCE = 100
-_RETRY_SECONDS = 5
-_GIVEN_ONCE = (b"host", b"content-length", b"transfer-encoding")
+SMALL_BODY = 2048  # bytes
+KEEP_ALIVE = 30.0  # seconds after which a connection without a request is closed
+CONNECTIONS = 1000  # maximum number of concurrent connections of a process
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)  # signals that stop a worker
+_FILES = 3  # maximum number of open files of a connection: its socket, and temporary files for request and response
+_OTHER_FILES = 500  # number of open files that are reserved for other purposes
+_HEAD = 64 * 1024  # maximum bytes of a request's head
+_RECEIVED_AT_ONCE = 64 * 1024  # bytes that are read from a socket at a time
+_SENT_IN_TIME = 2**20  # bytes that a slow client must read within a deadline to get another deadline
+_ACCEPTED_AT_ONCE = 100  # maximum number of connections that are accepted in a turn
+_RETRY_SECONDS = 5  # value of Retry-After
+_UNIQUE_HEADERS = (b"host", b"content-length", b"transfer-encoding")  # headers that must not be repeated
 
 
 class HttpWorker(Worker):  # type: ignore[misc]
-    """A process of ``resift serve``. Its application is one of :func:`resift.reranker.create_app`."""
+    """A worker process of ``resift serve``. Its application is created by :func:`resift.reranker.create_app`."""
 
     _next_check = 0.0
 
     def init_signals(self) -> None:
-        """Listen to signals, those that came since the fork among them."""
+        """Install signal handlers, and unblock the signals that arrived since the fork."""
         super().init_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def run(self) -> None:
-        """Serve until the parent process ends this one, or has ended."""
+        """Serve until a signal stops this process or the parent process has exited."""
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
         config = self.wsgi.config["RESIFT"]
         if config.index:
             threading.Thread(target=self.wsgi.extensions["resift"].warm_up, daemon=True).start()
         channels: dict[int, Any] = {}
-        most = _allowed_connections()
+        max_connections = _allowed_connections()
         adjustments = Adjustments(
             sockets=[listener.sock],
-            # clients that send no Host are taken for such that know the address
+            # The server name of requests without a Host header is the server's address.
             server_name=listener.sock.getsockname()[0],
             ident=None,
-            connection_limit=most + _OTHER_FILES,  # beyond which waitress would let all others wait
+            connection_limit=max_connections
+            + _OTHER_FILES,  # beyond this limit waitress would stop to accept connections
             recv_bytes=_RECEIVED_AT_ONCE,
             max_request_header_size=_HEAD,
-            max_request_body_size=config.max_body + 1,  # waitress refuses bodies of just as many
+            max_request_body_size=config.max_body + 1,  # waitress refuses a body of exactly this size
         )
-        server = _Listener(self.wsgi, channels, adjustments, listener.sock, most, config.max_connections_per_address)
+        limits = _Limits(max_connections, config.max_connections_per_address)
+        server = _Listener(self.wsgi, channels, adjustments, listener.sock, limits)
         while self.alive and self.ppid == os.getppid():
             self._turn(server, channels, config.deadline)
-        wasyncore.dispatcher.close(server)  # accepts no more; requests that are under way are answered
+        wasyncore.dispatcher.close(server)  # accept no more connections, but answer the requests in progress
         end = time.monotonic() + self.cfg.graceful_timeout
         while server.active_channels and time.monotonic() < end:
             self._turn(server, channels, config.deadline, stopping=True)
 
     def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
-        """Read and write what can be read and written, and close connections that are overdue."""
+        """Read and write available data once, and close connections that exceed their deadline."""
         wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
         now = time.monotonic()
         if now >= self._next_check or stopping:
-            self.notify()  # or gunicorn takes this process for one that hangs
+            self.notify()  # otherwise gunicorn would kill this process because it seems to hang
             self._next_check = now + min(1.0, deadline / 4)
             for connection in list(server.active_channels.values()):
                 connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
 
 
-class _Listener(TcpWSGIServer):  # type: ignore[misc]
-    """Accepts connections: at most ``most``, and ``most_of_one`` from one address.
+class _Limits(NamedTuple):
+    """The maximum numbers of connections.
 
-    Beyond these a new connection takes the place of one that waits for its client, the one of those of its address
-    whose request began first; of the address that has the most where there are too many in all. Where all are being
-    answered, the new one is refused.
+    Attributes:
+        total: The maximum number of all connections.
+        per_address: The maximum number of connections from an address.
     """
 
-    def __init__(
-        self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, most: int, most_of_one: int
-    ) -> None:
-        self._most, self._most_of_one = most, most_of_one
+    total: int
+    per_address: int
+
+
+class _Listener(TcpWSGIServer):  # type: ignore[misc]
+    """A server socket that accepts a limited number of connections.
+
+    Beyond the limits, a new connection replaces a connection that is waiting for its client: of the same address or, if
+    there are too many connections in total, of the address that has most. Among these, the connection with the oldest
+    request is replaced. If all of them are being answered, the new connection is refused.
+
+    Args:
+        app: The WSGI application.
+        channels: waitress's map of open sockets.
+        settings: waitress's settings.
+        bound: The bound socket.
+        limits: The maximum numbers of connections.
+    """
+
+    def __init__(self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, limits: _Limits) -> None:
+        self._limits = limits
         super().__init__(
             app,
             channels,
@@ -123,60 +142,69 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         )
 
     def handle_accept(self) -> None:
-        """Accept many at once: waitress takes one a turn, and a turn takes the longer the more there are."""
+        """Accept up to _ACCEPTED_AT_ONCE connections.
+
+        waitress accepts a single connection in a turn, and turns take longer with many connections.
+        """
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted = self.accept()
                 if accepted is None:
                     return
                 self.set_socket_options(accepted[0])
-            except OSError as error:  # its client has gone, or there are too many files
+            except OSError as error:  # the client closed the connection, or there are too many open files
                 self.logger.warning("no connection accepted: %s", error)
                 return
-            crowd = self._crowd(_network(accepted[1][0]))
+            candidates = self._replaceable(_network(accepted[1][0]))
             connection = Connection(self, *accepted, self.adj, map=self._map)
-            if crowd is not None:
-                waiting = [one for one in crowd if not (one.requests or one.total_outbufs_len)]
-                min(waiting, key=lambda one: one.began, default=connection).give_way()
+            if candidates is not None:
+                waiting = [candidate for candidate in candidates if not candidate.is_answering]
+                min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
-    def _crowd(self, address: str) -> list[Connection] | None:
-        """The connections of which one has to go for a new one from an address; None if there is room for it."""
-        addresses = Counter(one.address for one in self.active_channels.values())
-        if addresses[address] < self._most_of_one:
-            if addresses.total() < self._most:
+    def _replaceable(self, address: str) -> list[Connection] | None:
+        """Return the connections that a new connection may replace, or None if the limits are not reached."""
+        addresses = Counter(connection.address for connection in self.active_channels.values())
+        if addresses[address] < self._limits.per_address:
+            if addresses.total() < self._limits.total:
                 return None
             ((address, _),) = addresses.most_common(1)
-        return [one for one in self.active_channels.values() if one.address == address]
+        return [connection for connection in self.active_channels.values() if connection.address == address]
 
 
 def _network(address: str) -> str:
-    """Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 network, which is one's own.
+    """Return the network whose connections are counted together.
+
+    This is the IPv4 address itself, or the /64 network of an IPv6 address, because a client usually controls a whole
+    /64.
 
     >>> [_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
     ['10.0.0.1', '10.0.0.1', '2001:db8::/64']
     """
-    found = ipaddress.ip_address(address)
-    if isinstance(found, ipaddress.IPv4Address):
+    parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv4Address):
         return address
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found), 64), strict=False))
+    return str(parsed.ipv4_mapped or ipaddress.IPv6Network((int(parsed), 64), strict=False))
 
 
 class _Threads:
-    """The threads that answer requests: of what only computes, of what asks nobody, and of all else.
+    """The thread pools that answer requests: for requests that only compute, for health checks, and for all others.
 
-    Those that compute are few, so that searches find a processor, and health checks a thread.
+    Few threads compute, so that searches get a processor. Health checks always get a thread.
 
-    Those of waitress take turns, so that each request finds the caches of another thread: SQLite's, and memory that the
-    allocator keeps by thread. Here one client has one thread, and its searches take two thirds of the time.
+    waitress's own threads take turns, so that each request would use the caches of another thread: those of SQLite, and
+    the memory that the allocator keeps for each thread. With these pools, a client's requests usually run in the same
+    thread, and its searches take two thirds of the time.
     """
 
     def __init__(self) -> None:
-        self._others, self._computing, self._health = map(ThreadPoolExecutor, (THREADS, COMPUTING_THREADS, 1))
+        self._general = ThreadPoolExecutor(THREADS)
+        self._computing = ThreadPoolExecutor(COMPUTING_THREADS)
+        self._health = ThreadPoolExecutor(1)
 
     def add_task(self, connection: Connection) -> None:
-        """Answer the connection's next request."""
+        """Answer the next request of a connection."""
         request = connection.requests[0]
-        path, pool = getattr(request, "path", ""), self._others
+        path, pool = getattr(request, "path", ""), self._general
         if path in COMPUTING and request.body_bytes_received > SMALL_BODY:
             connection.queued, pool = time.monotonic(), self._computing
         elif path == "/healthz":
@@ -188,28 +216,31 @@ def _answer(connection: Connection) -> None:
     connection.queued = math.inf
     try:
         connection.service()
-    except Exception:  # nobody looks at what the pool keeps of it
+    except Exception:  # the pool would keep the exception without reporting it
         connection.logger.exception("answering failed")
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """Reads a request."""
+    """A parser of requests that is stricter than waitress."""
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read the request's head. Raises ParsingError for what is no HTTP.
+        """Parse the head of a request.
 
-        What another server on the way may read differently is refused too: it would take a part of the body for a
-        request, or check another host than we do.
+        Heads that another server on the way may interpret differently are refused. Otherwise a part of the body could
+        be taken for another request, or a host could pass a check that it should not.
+
+        Raises:
+            ParsingError: If the head is not valid HTTP, or ambiguous.
         """
         names = [line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")]
-        twice = [name.decode() for name in _GIVEN_ONCE if names.count(name) > 1]
-        if twice:
-            raise ParsingError(f"more than one {twice[0]}")
+        repeated = [name.decode() for name in _UNIQUE_HEADERS if names.count(name) > 1]
+        if repeated:
+            raise ParsingError(f"more than one {repeated[0]}")
         if b"transfer-encoding" in names and b"content-length" in names:
             raise ParsingError("both transfer-encoding and content-length")
         try:
             super().parse_header(header_plus)
-        except ValueError as error:  # such as of int(), which takes no length of 5,000 digits
+        except ValueError as error:  # for example, int() refuses a length of 5,000 digits
             raise ParsingError(str(error)) from error
         if self.version != "1.1" and b"transfer-encoding" in names:
             raise ParsingError("transfer-encoding in HTTP/1.0")
@@ -220,15 +251,16 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
-    """The answer to what is no HTTP, or too large: as the application answers errors, and not as plain text."""
+    """The response to a request that is not valid HTTP or too large, in the JSON format of the application's errors."""
 
     def execute(self) -> None:
+        """Write the response."""
         error, max_body = self.request.error, self.channel.adj.max_request_body_size - 1
-        # a transfer coding that is not known is 501 by the standard; but 5xx alarms those who watch a server
+        # The standard status of an unknown transfer coding is 501, but 5xx would trigger alarms.
         status = HTTPStatus(400 if error.code == 501 else error.code)
-        found = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
+        details = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
         id = _id_of(self.request)
-        body = _json(identified(**found, id=id))
+        body = _json(identified(**details, id=id))
         self.status = f"{status.value} {status.phrase}"
         self.response_headers += [("Content-Type", "application/json"), (REQUEST_ID_HEADER, id)]
         self.set_close_on_finish()
@@ -237,87 +269,119 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 
 
 class Connection(HTTPChannel):  # type: ignore[misc]
-    """A client's connection, with a deadline for each request from its first byte to its answer."""
+    """A client's connection. Each request has a deadline, from its first byte to its response.
+
+    Attributes:
+        address: The network of the client.
+        began: The time of the first byte of the current request.
+        used: The time of the last activity.
+        response_started: Whether a part of the response was written.
+        queued: The time at which the request began to wait for a computing thread, or infinity.
+        unsent: The number of unsent bytes when the deadline was last extended.
+    """
 
     parser_class = _Parser
     error_task_class = _Refusal
-    answering = False
-    queued = math.inf  # when its request began to wait for a thread that computes
-    unsent = math.inf  # bytes of the answer that were left when its time was last extended
+    response_started = False
+    queued = math.inf
+    unsent = math.inf
 
     def __init__(self, server: Any, sock: Any, address: Any, *arguments: Any, **options: Any) -> None:
         self.began = self.used = time.monotonic()
         self.address = _network(address[0])
         super().__init__(server, sock, address, *arguments, **options)
 
+    @property
+    def is_answering(self) -> bool:
+        """Return whether a request is being processed, or a response is not completely sent."""
+        return bool(self.requests or self.total_outbufs_len)
+
     def received(self, data: bytes) -> Any:
-        """Take what the client sent. While a request is answered nothing is read, so this may begin the next one."""
+        """Process data from the client.
+
+        Nothing is read while a request is being answered, so the data may start the next request.
+        """
         self.used = time.monotonic()
         if self.request is None:
-            self.began, self.answering, self.unsent = self.used, False, math.inf
+            self.began, self.response_started, self.unsent = self.used, False, math.inf
         return super().received(data)
 
     def write_soon(self, data: bytes) -> Any:
-        """Send a part of the answer."""
-        self.answering, self.used = True, time.monotonic()
+        """Send a part of the response."""
+        self.response_started, self.used = True, time.monotonic()
         return super().write_soon(data)
 
     def writable(self) -> bool:
-        """Whether there is something to send that the thread which answers does not send itself.
+        """Return whether there is data that the answering thread does not send itself.
 
-        waitress says so while that thread is at it, and its main loop spins until the thread is done, which costs a
-        fifth of a search's time.
+        waitress would return True while that thread is sending. The main loop would then spin until the thread is done,
+        which costs a fifth of a search's time.
         """
         if self.requests and self.total_outbufs_len <= self.adj.outbuf_high_watermark:
             return bool(self.will_close or self.close_when_flushed)
         return bool(super().writable())
 
     def handle_expt(self) -> None:
-        """Close a connection with urgent data, which HTTP has not: unread, it would wake the main loop for ever."""
+        """Close a connection with urgent data.
+
+        HTTP does not use urgent data, and unread data would wake the main loop for ever.
+        """
         self.handle_close()
 
     def check(self, now: float, deadline: float, keep_alive: float) -> None:
-        """Close the connection if its client or the application takes longer than it may, all in seconds."""
+        """Close the connection if the client or the application exceeds a time limit.
+
+        Args:
+            now: The current time.
+            deadline: The seconds from the first byte of a request to its response.
+            keep_alive: The seconds after which an unused connection is closed.
+        """
         if not (self.requests or self.total_outbufs_len or self.request):
             if now - self.used > keep_alive:
                 self.handle_close()
         elif now - self.began <= deadline:
             if now - self.queued > deadline / 3:
-                self.refuse(TooBusy("too many requests compute", expected=f"another try in {_RETRY_SECONDS} s"))
+                expected = f"another try in {_RETRY_SECONDS} s"
+                self.refuse(TooBusy("too many requests are being computed", expected=expected))
         elif self.requests:
-            told = {"request_id": _id_of(self.requests[0])}
-            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline, extra=told)
+            extra = {"request_id": _id_of(self.requests[0])}
+            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline, extra=extra)
             self.refuse(
                 DeadlineExceeded(f"no answer within {deadline:g} s", expected="less work, or a larger RESIFT_DEADLINE")
             )
         elif not self.total_outbufs_len:
-            self.refuse(RequestTimeout("the request came too slowly", expected=f"all of it within {deadline:g} s"))
+            expected = f"the complete request within {deadline:g} s"
+            self.refuse(RequestTimeout("the request arrived too slowly", expected=expected))
         elif self.total_outbufs_len <= self.unsent - _SENT_IN_TIME:
-            # a long answer over a slow line: it may go on as long as some of it is taken
+            # A long response over a slow connection may continue as long as the client reads some of it.
             self.began, self.unsent = now, self.total_outbufs_len
         else:
             self.handle_close()
 
     def give_way(self) -> None:
-        """Close the connection for want of room; whoever has begun a request, or only just come, is told."""
+        """Close the connection to make room.
+
+        A client that has started a request, or has just connected, gets an error response.
+        """
         if self.request or self.began == self.used:
             self.refuse(TooBusy("too many connections", expected="fewer from one address"))
         else:
             self.handle_close()
 
     def refuse(self, error: ResiftError) -> None:
-        """Answer with an error, unless an answer has begun, and close the connection.
+        """Respond with an error, unless a response was started, and close the connection.
 
-        A thread that is still at work on the request notices when it wants to answer.
+        A thread that is still working on the request notices this when it writes.
         """
         with self.outbuf_lock:
-            if not self.answering:
+            if not self.response_started:
                 id = _id_of(self.requests[0] if self.requests else self.request)
                 body = _json(identified(error.to_dict(), id))
-                retry = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
+                retry_after = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
-                    f"{REQUEST_ID_HEADER}: {id}\r\n{retry}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    f"{REQUEST_ID_HEADER}: {id}\r\n{retry_after}Content-Length: {len(body)}\r\n"
+                    "Connection: close\r\n\r\n"
                 )
                 with suppress(OSError):
                     self.socket.send(head.encode() + body)
@@ -325,7 +389,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
 
 def _id_of(request: Any) -> str:
-    """The id of a request, as far as it was read; a new one where its client gave it none."""
+    """Return the id of a request that may be incomplete. If the client sent no id, a new id is generated."""
     headers = getattr(request, "headers", None) or {}
     return request_id({name.replace("_", "-").title(): value for name, value in headers.items()})
 
@@ -335,21 +399,22 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def _allowed_connections() -> int:
-    """CONNECTIONS, or as many as there may be files for: where these run out, the main loop would spin.
+    """Return the maximum number of connections: CONNECTIONS, or fewer if the process may not open enough files.
 
-    The limit of open files is raised, which is often 1,024, as far as the system allows.
+    If files ran out, the main loop would spin. The limit of open files, which is often 1,024, is raised as far as the
+    system allows.
     """
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = _FILES * CONNECTIONS + _OTHER_FILES
-    if limit == resource.RLIM_INFINITY or limit >= enough:
+    limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
+    sufficient = _FILES * CONNECTIONS + _OTHER_FILES
+    if limit == resource.RLIM_INFINITY or limit >= sufficient:
         return CONNECTIONS
-    limit = enough if most == resource.RLIM_INFINITY else min(enough, most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    limit = sufficient if maximum == resource.RLIM_INFINITY else min(sufficient, maximum)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, maximum))
     return max(10, (limit - _OTHER_FILES) // _FILES)
 
 
 def _log_like_gunicorn(log: Any) -> None:
-    """Let waitress log where gunicorn does, and not that requests wait for a thread, which is nothing to act on."""
+    """Let waitress log to gunicorn's handlers, without its messages about waiting requests, which need no action."""
     logging.getLogger("waitress").handlers = log.error_log.handlers
     logging.getLogger("waitress").propagate = False
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
