@@ -1,4 +1,4 @@
-"""Plots of docs/results/: precision–recall and precision–scope curves, and the effect of K and σ."""
+"""Plots of docs/results/: precision–recall and precision–scope curves, the effect of K and σ, and dot plots."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from plotting import mark, panels, save, style
 
 Reports = dict[str, list[dict[str, Any]]]
-Plot = tuple[Path, str]  # a file, and what it shows in words
+Plot = tuple[Path, str]  # the file of a plot, and its alternative text
 
-# how the rows that are drawn begin, and what the legend calls them
+# prefixes of the names of rows that are drawn, and their labels in the legend
 DRAWN = {
     "RO-BoEW,": "RO-BoEW (labels)",
     "RN-BoF, 16": "RN-BoF (labels)",
@@ -28,7 +28,7 @@ DRAWN = {
 
 
 def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
-    """Draw what a table's reports allow."""
+    """Draw the plots for which a table has reports."""
     if title.startswith("Effect of"):
         return [sweeps(title, found, folder)] if any(found.values()) else []
     curves = {name: reports for name, reports in found.items() if reports and "precision_recall" in reports[0]}
@@ -36,7 +36,7 @@ def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
 
 
 def curves_of(title: str, found: Reports, folder: Path) -> Plot:
-    """Figures 4 and 5 of Passalis and Tefas (2018), side by side; in words, the best and the worst mAP."""
+    """Draw precision–recall and precision–scope curves, as in figures 4 and 5 of Passalis and Tefas (2018)."""
     figure, (recall, scope) = panels(2)
     means: dict[str, float] = {}
     for number, (start, label) in enumerate(DRAWN.items()):
@@ -55,13 +55,13 @@ def curves_of(title: str, found: Reports, folder: Path) -> Plot:
     scope.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title)
     *_, best = worst, *_ = sorted(means, key=means.__getitem__)
-    words = "Precision over recall, and over the number of documents shown. "
-    words += f"By mAP from {best} {means[best]:.0f} down to {worst} {means[worst]:.0f}."
+    words = "Precision against recall, and against the number of documents shown. "
+    words += f"The highest mAP is {means[best]:.0f} ({best}), the lowest {means[worst]:.0f} ({worst})."
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
 def sweeps(title: str, found: Reports, folder: Path) -> Plot:
-    """mAP against the vectors' size, untrained and trained, and against σ."""
+    """Draw mAP against the size of untrained vectors, against the size of trained vectors, and against σ."""
     figure, axes = panels(3, 4.4)
     series: dict[str, list[tuple[float, float]]] = {}
     for name, reports in found.items():
@@ -72,70 +72,76 @@ def sweeps(title: str, found: Reports, folder: Path) -> Plot:
         if name in series:
             axes[panel].plot(*zip(*sorted(series[name]), strict=True), label=name, **style(number))
     titles = ("without labels", "with labels", "width of the memberships")
-    for one, label, head in zip(axes, ("codewords K", "codewords K, or dimensions", "σ"), titles, strict=True):
-        ticks = sorted({value for line in one.lines for value in line.get_xdata()})
-        one.set(xlabel=label, ylabel="mAP × 100", xscale="log", title=head)
-        one.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        one.minorticks_off()
-        one.grid(alpha=0.3)
+    labels = ("codewords K", "codewords K, or dimensions", "σ")
+    for panel_axes, label, head in zip(axes, labels, titles, strict=True):
+        ticks = sorted({value for line in panel_axes.lines for value in line.get_xdata()})
+        panel_axes.set(xlabel=label, ylabel="mAP × 100", xscale="log", title=head)
+        panel_axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        panel_axes.minorticks_off()
+        panel_axes.grid(alpha=0.3)
         if ticks:
-            one.legend()
+            panel_axes.legend()
     figure.suptitle(title)
     best = {name: max(points, key=lambda point: point[1]) for name, points in series.items()}
-    words = "mAP over the size of the vectors, without labels and with them, and over σ. Best: "
+    words = "mAP against the size of the vectors, without and with labels, and against σ. Best values: "
     words += ", ".join(f"{name} {value:.1f} at {size:g}" for name, (size, value) in best.items()) + "."
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
 def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder: Path) -> Plot:
-    """A table's cells as dots, a panel a column: ours filled, the paper's hollow; of several figures the first."""
+    """Draw a table as a dot plot with a panel per column.
+
+    Values of Resift are filled dots, values of the paper are hollow dots. If a cell contains several values, the first
+    value is drawn.
+    """
     figure, axes = panels(len(head), width=3.6, height=1.2 + 0.28 * len(rows))
     best = []
-    for column, (name, one) in enumerate(zip(head, axes, strict=True), 1):
-        ours = [float(found[0]) if (found := re.match(r"[\d.]+", row[column])) else np.nan for row in rows]
-        paper = [float(found[1]) if (found := re.search(r"\(([\d.]+)\)", row[column])) else np.nan for row in rows]
+    for column, (name, panel) in enumerate(zip(head, axes, strict=True), 1):
+        ours = [float(match[0]) if (match := re.match(r"[\d.]+", row[column])) else np.nan for row in rows]
+        paper = [float(match[1]) if (match := re.search(r"\(([\d.]+)\)", row[column])) else np.nan for row in rows]
         places = np.arange(len(rows))
-        one.scatter(ours, places, label="here", **mark(0))
+        panel.scatter(ours, places, label="here", **mark(0))
         if not np.isnan(paper).all():
-            one.scatter(paper, places, label="paper", facecolors="none", edgecolors=mark(1)["color"])
-        one.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
-        one.invert_yaxis()
-        one.grid(alpha=0.3)
+            panel.scatter(paper, places, label="paper", facecolors="none", edgecolors=mark(1)["color"])
+        panel.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
+        panel.invert_yaxis()
+        panel.grid(alpha=0.3)
         best.append(f"{name} {np.nanmax(ours):.1f} ({rows[int(np.nanargmax(ours))][0]})")
     if axes[0].collections[1:]:
         axes[0].legend(fontsize="small")
-    words = f"The table's figures as dots, the paper's hollow. Highest: {', '.join(best)}."
+    words = f"The table as a dot plot. Hollow dots are the values of the paper. Highest values: {', '.join(best)}."
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
 def _file_name(title: str) -> str:
-    """A title without what stands in brackets, as the name of a file."""
+    """Return the file name for a title. Text in parentheses is ignored."""
     return re.sub("[^a-z0-9]+", "-", re.sub(r"\(.*\)", "", title).lower()).strip("-")
 
 
 def document_map(
     vectors: Sequence[np.ndarray[Any, Any]], labels: Sequence[str], titles: Sequence[str], path: Path
 ) -> Plot:
-    """Documents on two t-SNE axes (seed 0), one panel for each of ``vectors`` (n, K), coloured by label."""
+    """Draw t-SNE maps (seed 0) of documents, coloured by label, with a panel for each array (n, K) of ``vectors``."""
     from sklearn.manifold import TSNE
 
     figure, axes = panels(len(vectors), height=5)
     names = sorted(set(labels))
     pure = []
-    for one, rows, title in zip(axes, vectors, titles, strict=True):
+    for panel, rows, title in zip(axes, vectors, titles, strict=True):
         flat = TSNE(random_state=0, metric="cosine", init="random").fit_transform(rows)
         pure.append(f"{100 * _same_class(flat, labels):.0f} % with {title.replace(', ', ' ')}")
         for number, name in enumerate(names):
-            one.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **mark(number))
-        one.set(title=title, xticks=[], yticks=[])
+            panel.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **mark(number))
+        panel.set(title=title, xticks=[], yticks=[])
     axes[-1].legend(fontsize="x-small", markerscale=2, loc="center left", bbox_to_anchor=(1, 0.5))
-    words = f"Test documents of {len(names)} classes as points. The nearest one is of the same class: "
+    words = f"t-SNE map of test documents from {len(names)} classes. "
+    words += "Share of documents whose nearest neighbour has the same class: "
     words += ", ".join(pure) + "."
     return save(figure, path), words
 
 
 def _same_class(points: np.ndarray[Any, Any], labels: Sequence[str]) -> float:
-    """The share of points whose nearest other point has the same label."""
+    """Return the share of points whose nearest neighbour has the same label."""
     squares = (points**2).sum(axis=1)
     distances = squares[:, None] + squares - 2 * points @ points.T
     np.fill_diagonal(distances, np.inf)

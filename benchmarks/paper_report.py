@@ -1,4 +1,4 @@
-"""docs/results/: tables in Markdown, with their plots."""
+"""Tables and plots of docs/results/ in Markdown."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from resift.encoders.builders import build_model
 from resift.encoders.registry import load_model
 from resift.vectors.table import WordVectors
 
-MAP_DOCUMENTS = 2000
-# what a table's title has: its page; all others are of the bag of embedded words
+MAP_DOCUMENTS = 2000  # number of documents in a t-SNE map
+# a word in a table's title → the page of the table; all other tables are on the page "boew"
 PAGES = {
     "Effect": "sizes",
     "Muffo": "sfbow",
@@ -29,23 +29,26 @@ PAGES = {
 
 
 def percent(values: Sequence[float]) -> str:
-    """Fractions × 100: their mean, and ± the standard deviation if there are several seeds."""
+    """Format the mean of fractions × 100, with ± the standard deviation if there are several seeds."""
     mean = f"{100 * np.mean(values):.1f}"
     return mean if len(values) < 2 else f"{mean} ±{100 * np.std(values, ddof=1):.1f}"
 
 
 def cells(row: Row, columns: dict[str, Figure], reports: Sequence[Report]) -> list[str]:
-    """A row's name, and for each column our figure (– where none was run), with the paper's in brackets."""
-    found = [row.name]
+    """Return the cells of a row: its name, and for each column the value, with the paper's value in brackets.
+
+    Rows without a report have – as value.
+    """
+    texts = [row.name]
     for position, figure in enumerate(columns.values()):
         paper = row.paper[position] if position < len(row.paper) else None
         ours = percent([figure(report) for report in reports]) if reports else "–"
-        found.append(ours if paper is None else f"{ours} ({paper:.2f})")
-    return found
+        texts.append(ours if paper is None else f"{ours} ({paper:.2f})")
+    return texts
 
 
 def page_of(title: str) -> str:
-    """The page of docs/results/ that a table stands on, by its title."""
+    """Return the name of the page in docs/results/ that contains the table with this title."""
     return next((page for words, page in PAGES.items() if words in title), "boew")
 
 
@@ -53,15 +56,21 @@ Filled = tuple[Table, Sequence[list[str]], Sequence[paper_plots.Plot]]  # a tabl
 
 
 def pages(tables: Iterable[Filled], folder: Path) -> dict[str, str]:
-    """The tables of each page, in Markdown; plots go to ``folder``. Titles that differ after a colon alone make one."""
-    found: dict[str, list[str]] = {}
-    for title, group in itertools.groupby(tables, lambda one: one[0].title.partition(": ")[0]):
-        found.setdefault(page_of(title), []).append(section(list(group), folder))
-    return {page: "\n\n".join(sections) for page, sections in found.items()}
+    """Return the tables of each page in Markdown, and draw dot plots in ``folder``.
+
+    Consecutive tables whose titles differ only after a colon are combined.
+    """
+    sections_by_page: dict[str, list[str]] = {}
+    for title, group in itertools.groupby(tables, lambda filled: filled[0].title.partition(": ")[0]):
+        sections_by_page.setdefault(page_of(title), []).append(section(list(group), folder))
+    return {page: "\n\n".join(sections) for page, sections in sections_by_page.items()}
 
 
 def section(together: Sequence[Filled], folder: Path) -> str:
-    """A table with its title, note and plots, or its figures as dots; several as one, with a column for each."""
+    """Return a table with its title, note and plots in Markdown.
+
+    A table without plots gets a dot plot. Several tables are combined into a table with a column for each.
+    """
     table, rows, _ = together[0]
     title, head = table.title, list(table.columns)
     if len(together) > 1:
@@ -80,12 +89,12 @@ def section(together: Sequence[Filled], folder: Path) -> str:
 
 
 def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:
-    """Draw what a table's reports and models allow; the files."""
+    """Draw the plots of a table for which there are reports and models."""
     return [*paper_plots.plots_of(table.title, reports, folder), *document_maps(table, folder)]
 
 
 def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:
-    """A map of test documents before and after training, if the table is of classes and its model is there."""
+    """Draw a map of test documents before and after training, if the table has a trained RO-BoEW model."""
     row = next((row for row in table.rows if table.size and row.name.startswith("RO-BoEW, ")), None)
     model = Path(row.commands(0)[0].rpartition(" ")[2]) if row else Path()
     if not row or not (model / "model.json").exists():
@@ -103,8 +112,8 @@ def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:
 
 
 def sample(file: Path, count: int) -> list[dict[str, str]]:
-    """Documents drawn by chance (seed 0) from JSON lines; of ``count``, those that have a text."""
+    """Draw ``count`` documents at random (seed 0) from a JSON Lines file, and return those that have a text."""
     with gzip.open(file, "rt", encoding="utf-8", newline="\n") as handle:
         documents = [json.loads(line) for line in handle]
-    chosen = np.random.default_rng(0).permutation(len(documents))[:count]
-    return [documents[i] for i in chosen if documents[i]["text"].strip()]
+    positions = np.random.default_rng(0).permutation(len(documents))[:count]
+    return [documents[i] for i in positions if documents[i]["text"].strip()]

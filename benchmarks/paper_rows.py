@@ -1,4 +1,4 @@
-"""Rows and tables of docs/results/: which commands give a line, and what of their report is shown."""
+"""Rows and tables of docs/results/: the commands of each row, and the metrics that are shown."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ Figure = Callable[[Report], float]
 
 
 def model_folder(train: str, seed: int) -> str:
-    """Where the model of a training command is stored."""
+    """Return the folder of the model that a training command creates."""
     return f"{WORK}/models/{hashlib.sha256(train.encode()).hexdigest()[:8]}-{seed}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table. ``{seed}`` and ``{model}`` in the commands are the seed and the trained model's folder.
+    """A row of a table.
 
-    ``paper`` holds the published figures in percent, column by column; None, or none at all, where there is none.
+    The placeholders ``{seed}`` and ``{model}`` in commands stand for the seed and the folder of the trained model.
+
+    Attributes:
+        name: Name of the row.
+        evaluate: Command of the evaluation.
+        train: Command of the training, "" without training.
+        paper: Published values in percent, by column. None stands for a missing value. Missing values at the end can be
+            omitted.
+        seeds: Seeds to run.
     """
 
     name: str
@@ -34,7 +42,7 @@ class Row:
     seeds: Sequence[int] = (0,)
 
     def commands(self, seed: int) -> tuple[str, str]:
-        """The commands of training ("" if there is none) and of evaluation."""
+        """Return the commands of training ("" without training) and of evaluation, for a seed."""
         model = model_folder(self.train, seed)
         train, evaluate = (text.format(seed=seed, model=model) for text in (self.train, self.evaluate))
         return train and f"{train} --out {model}", evaluate
@@ -42,9 +50,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with the same columns: heading → the figure of a report, a fraction.
+    """A table.
 
-    ``corpus`` names the documents, for tables that share their commands; ``size`` is the number of codewords.
+    Attributes:
+        title: Title of the table.
+        note: Text below the title.
+        columns: For each heading the function that reads the value, a fraction, from a report.
+        rows: Rows of the table.
+        corpus: Name of the documents.
+        size: Number of codewords. 0 if the table has no map of documents.
     """
 
     title: str
@@ -56,7 +70,7 @@ class Table:
 
 
 def metric(*path: str) -> Figure:
-    """The figure that stands at a path of keys in a report."""
+    """Return a function that reads the value at a path of keys in a report."""
 
     def figure(report: Report) -> float:
         value: Any = report

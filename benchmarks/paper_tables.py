@@ -1,6 +1,6 @@
-"""The tables of docs/results/, which rerun those of the papers.
+"""The tables of docs/results/, which reproduce those of the papers.
 
-The commands are part of the results' identity: a command that is changed by one letter is run anew.
+Results are stored by the text of their commands. A command whose text changes in any way is run again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Figures = dict[str, tuple[float, ...]]
 
 
 def tables() -> list[Table]:
-    """All tables, in the order of docs/results/."""
+    """Return all tables in the order of docs/results/."""
     newsgroups, reuters, webkb = ({name: rows[i] for name, rows in PASSALIS_TEFAS.items()} for i in range(3))
     return [
         class_table("20ng", "20 Newsgroups (Passalis and Tefas 2018, table 1)", 64, newsgroups),
@@ -45,10 +45,11 @@ def tables() -> list[Table]:
 
 
 def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
-    """Same-class retrieval on one corpus, with ``size`` codewords."""
+    """Return the table of same-class retrieval on a corpus, with ``size`` codewords."""
     note = (
-        "The train split is the database, the test split has the queries. RO-BoEW ties a cluster to a class; as "
-        "published, it asks for pure clusters only. The temperature for broad classes was chosen on the train splits."
+        "The train split is the database, and the documents of the test split are the queries. RO-BoEW assigns each "
+        "cluster to a class. RO-BoEW as published only requires clusters of a single class. The temperature for broad "
+        "classes was chosen on the train splits."
     )
     if name != "20ng":
         note = ""
@@ -58,12 +59,12 @@ def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
 
 
 def splits(name: str) -> str:
-    """The options for a corpus's train and test split."""
+    """Return the command-line options for the train and test split of a corpus."""
     return f"--train $RESIFT_DATA/{name}.train.jsonl.gz --test $RESIFT_DATA/{name}.test.jsonl.gz"
 
 
 def untrained_class_rows(run: str, size: int, paper: Figures) -> Iterator[Row]:
-    """Baselines, and encoders that learn nothing from labels."""
+    """Yield the rows of baselines and of untrained encoders."""
     yield Row("tf-idf", f"{run} --encoder tfidf:5", paper=paper["tf-idf"])
     yield Row("tf-idf, stop words removed", f"{run} --encoder tfidf-stop:5", paper=paper["tf-idf (stop)"])
     yield Row("BM25", f"{run} --encoder bm25")
@@ -78,11 +79,12 @@ def untrained_class_rows(run: str, size: int, paper: Figures) -> Iterator[Row]:
 
 
 def trained_class_rows(run: str, name: str, size: int, paper: Figures) -> Iterator[Row]:
-    """Encoders that learn from the train split."""
+    """Yield the rows of encoders that are trained on the train split."""
     train = f"--train $RESIFT_DATA/{name}.train.jsonl.gz"
     adapt = f"self --corpus $RESIFT_DATA/{name}.train.jsonl.gz"
     ro_boew = f"ro-boew {train} {GLOVE} --codewords {size}"
-    # vectors without negative numbers tell at most as many classes wholly apart as they have dimensions
+    # at most as many classes can have orthogonal vectors as there are dimensions, because no value is negative;
+    # 16 dimensions are fewer than the 20 classes
     wide = [("RN-BoF, 32", f"rn-bof {train} {GLOVE} --size 32", (), SEEDS)] if name == "20ng" else []
     rows: tuple[tuple[str, str, tuple[float, ...], tuple[int, ...]], ...] = (
         (f"RO-BoEW, {size}", ro_boew, paper["RO-BoEW"], SEEDS),
@@ -93,7 +95,7 @@ def trained_class_rows(run: str, name: str, size: int, paper: Figures) -> Iterat
         *wide,
         ("RN-BoF, 16, resift-en", f"rn-bof {train} --size 16", (), SEEDS),
         ("self-supervised, no labels", adapt, (), SEEDS),
-        ("the same, for broad classes", f"{adapt} --set temperature=0.5", (), SEEDS),
+        ("adapted for broad classes, no labels", f"{adapt} --set temperature=0.5", (), SEEDS),
     )
     evaluate = f"{run} --model {{model}} --seed {{seed}}"
     for row, command, figures, seeds in rows:
@@ -101,7 +103,10 @@ def trained_class_rows(run: str, name: str, size: int, paper: Figures) -> Iterat
 
 
 def out_of_domain() -> Table:
-    """20NG with five classes kept from training; their test documents are the queries, all of train the database."""
+    """Return the table of 20 Newsgroups with five classes that are not used for training.
+
+    The test documents of these classes are the queries, and all training documents are the database.
+    """
     files = f"--train $RESIFT_DATA/20ng.train.jsonl.gz --test {WORK}/data/20ng.five.test.jsonl.gz"
     train = f"train ro-boew --train {WORK}/data/20ng.fifteen.train.jsonl.gz {GLOVE} --codewords 64 --seed {{seed}}"
     run = f"eval classes {files}"
@@ -111,21 +116,24 @@ def out_of_domain() -> Table:
     )
     return Table(
         "20 Newsgroups, out of domain (Passalis and Tefas 2018, table 2)",
-        f"Learnt without {', '.join(HELD_OUT)}; only their test documents are queries.",
+        f"Trained without the classes {', '.join(HELD_OUT)}. Only test documents of these classes are queries.",
         CLASS_COLUMNS,
         rows,
     )
 
 
 def refined() -> str:
-    """Vectors that followed a sentence-transformers model on texts of other data than is judged by them."""
+    """Return the command that refines word vectors with a sentence-transformers model.
+
+    Its texts are not part of the evaluation data of the refined vectors.
+    """
     squad = ("squad-train-part/corpus.jsonl.gz", "squad-train-part/queries.jsonl.gz")
     texts = ("20ng.train.jsonl.gz", *squad, "wiki-titles/corpus.jsonl.gz")
     return f"vectors refine $RESIFT_ST {' '.join(f'$RESIFT_DATA/{name}' for name in texts)}"
 
 
 def sts_table() -> Table:
-    """Table 2 of SFBoW (Muffo et al. 2021), the years that are at hand."""
+    """Return table 2 of SFBoW (Muffo et al. 2021) for the years 2012 to 2014."""
     files = " ".join(f"$RESIFT_DATA/sts{year}.tsv.gz" for year in YEARS)
     columns = {f"STS{year[2:]}": metric("files", f"sts{year}", "spearman") for year in YEARS}
     run = f"eval sts {files}"
@@ -156,15 +164,15 @@ def sts_table() -> Table:
     )
     return Table(
         "STS 2012 to 2014 (Muffo et al. 2021, table 2)",
-        "Spearman, a year's tasks weighted by their pairs. The paper's vectors are fastText 300d for SFBoW and "
-        "GloVe 300d for the mean, SIF and DynaMax.",
+        "Spearman correlation × 100, averaged over the tasks of a year with their numbers of pairs as weights. The "
+        "paper uses fastText 300d for SFBoW, and GloVe 300d for the mean, SIF and DynaMax.",
         columns,
         rows,
     )
 
 
 def retrieval_tables() -> Iterator[Table]:
-    """The four small collections: what a model learnt from the documents alone adds to BM25."""
+    """Yield a table for each of the four small collections, with lexical, dense and hybrid retrieval."""
     columns = {"nDCG@10": metric("ndcg@10"), "MAP": metric("map"), "R@100": metric("recall@100")}
     for name in COLLECTIONS:
         run = f"eval retrieval $RESIFT_DATA/{name}"
@@ -191,12 +199,12 @@ def retrieval_tables() -> Iterator[Table]:
             Row("bm25 + all-MiniLM-L6-v2", f"{run} --hybrid --alpha 0.75 --encoder st:$RESIFT_ST"),
             Row("bm25 + its documents, static queries", f"{run} --hybrid --model {{model}}", taught),
         )
-        note = "nDCG@10, MAP and R@100. BM25 with vectors is what a search serves."
+        note = "Each cell contains nDCG@10, MAP and R@100. Searches of Resift use BM25 together with vectors."
         yield Table(f"Retrieval: {name}", note, columns, rows, name)
 
 
 def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
-    """Effect of the number of codewords."""
+    """Return the table of the effect of the number of codewords, of σ and of the word vectors."""
     files = f"--train $RESIFT_DATA/{name}.train.jsonl.gz --test $RESIFT_DATA/{name}.test.jsonl.gz"
     train = f"train ro-boew --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --codewords"
     untrained = [Row(f"BoEW, {k}", f"eval classes {files} {GLOVE} --encoder boew:{k}") for k in sizes]
@@ -210,13 +218,13 @@ def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
     ]
     learn = f"train rn-bof --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --size"
     heads = [Row(f"RN-BoF, {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
-    note = "Measured on the test split; nothing was chosen by it."
+    note = "Measured on the test split, which was not used to choose parameters."
     rows = (*untrained, *trained, *heads, *sigmas, *vectors)
     return Table(f"Effect of the size, σ and the vectors: {title}", note, CLASS_COLUMNS, rows)
 
 
 def question_table() -> Table:
-    """Table 4 of EmBoost (Cakaloglu et al. 2022): encoders and rerankers that learn from queries."""
+    """Return table 4 of EmBoost (Cakaloglu et al. 2022): encoders and rerankers that are trained on queries."""
     squad, split = "$RESIFT_DATA/squad-train-part", "--split 60,10,30"
     run = f"eval retrieval {squad} {split}"
     mix = f"vectors mix resift-en --corpus {squad}/corpus.jsonl.gz"
@@ -227,7 +235,7 @@ def question_table() -> Table:
         Row("bm25", f"{run} --encoder bm25"),
         Row("tf-idf", f"{run} --encoder tfidf", paper=(8.77, 15.46, 19.47)),
         Row("mean of resift-en", run),
-        Row("with IDF (paper: fastText)", f"{run} --vectors {{model}}", mix, (45.13, 62.80, 69.85)),
+        Row("mean of resift-en with IDF (paper: fastText)", f"{run} --vectors {{model}}", mix, (45.13, 62.80, 69.85)),
         Row(
             "ensemble of three tables with IDF (paper: BERT, ELMo, fastText)",
             f"{run} --vectors {{model}}",
@@ -235,31 +243,38 @@ def question_table() -> Table:
             (48.49, 64.96, 71.05),
         ),
         Row("ensemble with spelling and IDF", f"{run} --vectors {{model}}", f"{mix} --spelling 256=0.6"),
-        Row("and FCRR", f"{run} --model {{model}}", f"{network}fcrr", (50.64, 66.16, 73.44), SEEDS),
+        Row("EmBoost with FCRR", f"{run} --model {{model}}", f"{network}fcrr", (50.64, 66.16, 73.44), SEEDS),
         Row(
-            "and FCRR, trained as in the paper",
+            "EmBoost with FCRR, trained as in the paper",
             f"{run} --model {{model}}",
             f"{network}fcrr --set scale=0.05 --set rate=0.001 --set epochs=5",
             seeds=SEEDS,
         ),
-        Row("and ConvRR", f"{run} --model {{model}}", f"{network}convrr --set epochs=2", (52.32, 68.26, 75.68), SEEDS),
+        Row(
+            "EmBoost with ConvRR",
+            f"{run} --model {{model}}",
+            f"{network}convrr --set epochs=2",
+            (52.32, 68.26, 75.68),
+            SEEDS,
+        ),
         Row("late interaction, untrained", f"{run} --encoder late"),
         Row("late interaction, trained", f"{run} --model {{model}}", late, seeds=SEEDS),
-        Row("bm25 and resift-en, as served", f"{run} --hybrid"),
-        Row("and late interaction, untrained", f"{run} --encoder late --hybrid"),
-        Row("and late interaction, trained", f"{run} --model {{model}} --hybrid", late, seeds=SEEDS),
+        Row("bm25 and resift-en", f"{run} --hybrid"),
+        Row("bm25, resift-en and late interaction, untrained", f"{run} --encoder late --hybrid"),
+        Row("bm25, resift-en and late interaction, trained", f"{run} --model {{model}} --hybrid", late, seeds=SEEDS),
     )
     return Table(
         "Questions to sentences (Cakaloglu et al. 2022, table 4)",
-        "Part of SQuAD's train split: 6,652 sentences of 44 articles, and the questions about the last 30 % of them, "
-        "on which nothing was trained or chosen. The paper's figures are for all of SQuAD, a larger set.",
+        "A part of SQuAD's train split: 6,652 sentences of 44 articles, and the last 30 % of the questions, in the order "
+        "of their sentences. These questions were not used to train models or to choose parameters. The paper's values "
+        "are for the whole of SQuAD, a larger set.",
         {f"R@{k}": metric(f"recall@{k}") for k in (1, 3, 5)},
         rows,
     )
 
 
 def keyword_table() -> Table:
-    """word2doc: keywords that find their documents."""
+    """Return the table of word2doc: keywords as queries for their documents."""
     names = {
         "word2doc": "acc@1",
         "retriever": "retriever@1",
@@ -275,8 +290,9 @@ def keyword_table() -> Table:
     run = "eval word2doc {model}"
     return Table(
         "Keywords to documents (word2doc)",
-        "Keywords held back from training, each with four kinds of slips (typos, a word left out, two words "
-        "joined, other endings). The thesis: 50 to 55 against the retriever's 20 to 30, on a set that is not at hand.",
+        "Keywords that were not used for training, with four kinds of errors: typing errors, an omitted word, two "
+        "joined words, and other word endings. The thesis reports 50 to 55 for word2doc and 20 to 30 for the retriever "
+        "alone, on data that are not available.",
         columns,
         (
             Row(

@@ -1,10 +1,10 @@
-"""Reruns the papers' tables: ``RESIFT_DATA=DIR python benchmarks/papers.py [--only TEXT]``.
+"""Reproduce the tables of the papers: ``RESIFT_DATA=DIR python benchmarks/papers.py [--only TEXT]``.
 
-Every row of docs/results/ is one or two commands (training, evaluation), which ``--commands`` prints. Results are
-kept in .resift/papers/results, one JSON file a command and seed, so that an interrupted run goes on where it was;
-delete the folder to start afresh. ``--only TEXT`` runs the rows whose table or name holds TEXT; the rest are taken
-from earlier runs. If a row's command fails, its error is printed and the row is left empty. Needs the extras ``train``,
-``distill`` and ``eval``.
+Each row of docs/results/ is the result of an evaluation command, in some cases after a training command. ``--commands``
+prints these commands. Results are stored in .resift/papers/results, in a JSON file per command and seed. An interrupted
+run therefore continues where it stopped. Delete the folder to run everything again. ``--only TEXT`` runs only rows
+whose table or name contains TEXT, and takes all other rows from earlier runs. If a command fails, its error is printed
+and the row stays empty. Needs the extras ``train``, ``distill`` and ``eval``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESIFT = [sys.executable, "-m", "resift"]
 
 
 def prepare() -> None:
-    """Make what the commands need: word vectors as folders of ours, and 20NG without the five classes."""
+    """Prepare the input of the commands: folders of word vectors, and 20 Newsgroups split by :data:`HELD_OUT`."""
     data = Path(os.environ["RESIFT_DATA"])
     for name in ("glove.6B.50d", "en_core_web_md.300d"):
         prepare_vectors(data / "vectors" / f"{name}.npz", WORK / "vectors" / name)
@@ -41,27 +41,35 @@ def prepare() -> None:
 
 
 def prepare_vectors(source: Path, folder: Path) -> None:
-    """Convert word vectors from an .npz file: ``words``, ``vectors`` and perhaps ``rows``, each word's row in them."""
+    """Convert word vectors from an .npz file to a folder of Resift, unless the folder exists.
+
+    The arrays of the file are ``words`` (UTF-8 text, a word per line), ``vectors``, and optionally ``rows``, which maps
+    each word to a row of ``vectors``.
+    """
     if not folder.exists():
-        with np.load(source) as held:
-            words = held["words"].tobytes().decode("utf-8").split("\n")
-            matrix = held["vectors"].astype(np.float32)
-            matrix = matrix[held["rows"]] if "rows" in held else matrix
+        with np.load(source) as arrays:
+            words = arrays["words"].tobytes().decode("utf-8").split("\n")
+            matrix = arrays["vectors"].astype(np.float32)
+            matrix = matrix[arrays["rows"]] if "rows" in arrays else matrix
         build_table(words, matrix, "none", {"source": source.stem}).save(folder)
 
 
 def prepare_classes(source: Path, target: Path, inside: bool) -> None:
-    """Copy the documents whose class is among HELD_OUT (``inside``) or is not."""
+    """Copy the documents of the classes HELD_OUT (``inside``), or of all other classes, unless the target exists."""
     if not target.exists():
         with gzip.open(source, "rt", encoding="utf-8", newline="\n") as handle:
             lines = [line for line in handle if (json.loads(line)["label"] in HELD_OUT) is inside]
         if not lines:
-            sys.exit(f"no document of {HELD_OUT} in {source}")
+            sys.exit(f"{source} contains no document of the required classes (held-out classes: {HELD_OUT})")
         target.write_bytes(gzip.compress("".join(lines).encode("utf-8")))
 
 
 def call(command: str, *more: str) -> str:
-    """Standard output of ``resift`` with these arguments; RuntimeError with its message if it fails."""
+    """Run a ``resift`` command and return its standard output.
+
+    Raises:
+        RuntimeError: If the command fails, with the last line of its error output.
+    """
     arguments = [os.path.expandvars(word) for word in shlex.split(command)]
     done = subprocess.run([*RESIFT, *arguments, *more], capture_output=True, text=True, encoding="utf-8")
     if done.returncode:
@@ -70,7 +78,11 @@ def call(command: str, *more: str) -> str:
 
 
 def report_of(row: Row, seed: int, may_run: bool) -> Report | None:
-    """The row's report, from an earlier run or a new one; None if there is none, or its commands fail."""
+    """Return the report of a row from an earlier run, or run its commands.
+
+    Returns:
+        The report, or None if there is no earlier run and ``may_run`` is false, or if a command fails.
+    """
     train, evaluate = row.commands(seed)
     path = WORK / "results" / f"{hashlib.sha256(f'{train}|{evaluate}'.encode()).hexdigest()[:16]}.json"
     if path.exists():
@@ -94,23 +106,23 @@ def report_of(row: Row, seed: int, may_run: bool) -> Report | None:
 
 
 def reports_of(table: Table, only: str, report_only: bool) -> dict[str, list[Report]]:
-    """The reports of each row by its name, a report a seed; printed as they come."""
+    """Return the reports of each row of a table, one per seed, and print them as they arrive."""
     print(table.title, flush=True)
-    found: dict[str, list[Report]] = {}
+    reports_by_row: dict[str, list[Report]] = {}
     for row in table.rows:
         may_run = not report_only and only.lower() in f"{table.title}: {row.name}".lower()
         reports = [report for seed in row.seeds if (report := report_of(row, seed, may_run))]
-        found[row.name] = reports
+        reports_by_row[row.name] = reports
         if reports:
             figures = (
                 f"{name} {percent([figure(report) for report in reports])}" for name, figure in table.columns.items()
             )
             print(f"  {row.name:34}", "  ".join(figures), flush=True)
-    return found
+    return reports_by_row
 
 
 def print_commands(only: str) -> None:
-    """Print the commands of rows whose table or name holds ``only``, as they can be typed."""
+    """Print the shell commands of all rows whose table or name contains ``only``."""
     for table in tables():
         for row in table.rows:
             if only.lower() in f"{table.title}: {row.name}".lower():
@@ -120,24 +132,24 @@ def print_commands(only: str) -> None:
 
 
 def write(texts: dict[str, str]) -> None:
-    """Put the tables of each page below what benchmarks/papers.md says of it."""
+    """Write each page: its introduction from benchmarks/papers.md, followed by its tables."""
     introductions = (ROOT / "benchmarks" / "papers.md").read_text("utf-8").split("<!-- page: ")[1:]
-    for name, _, words in (one.partition(" -->\n") for one in introductions):
+    for name, _, words in (introduction.partition(" -->\n") for introduction in introductions):
         (ROOT / "docs" / "results" / f"{name}.md").write_text(f"{words.strip()}\n\n{texts[name]}\n", "utf-8")
 
 
 def main() -> None:
-    """Run what is missing, and write docs/results/ with its plots."""
+    """Run all rows without a result, and write docs/results/ and its plots."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", default="", help="rows whose table or name holds this text")
-    parser.add_argument("--report", action="store_true", help="run nothing, only write what earlier runs found")
-    parser.add_argument("--commands", action="store_true", help="run nothing, only print the rows' commands")
+    parser.add_argument("--only", default="", help="run only rows whose table or name contains this text")
+    parser.add_argument("--report", action="store_true", help="run nothing, and write the results of earlier runs")
+    parser.add_argument("--commands", action="store_true", help="run nothing, and print the commands of the rows")
     options = parser.parse_args()
     if options.commands:
         print_commands(options.only)
         return
     if "RESIFT_DATA" not in os.environ:
-        sys.exit("RESIFT_DATA names the folder with the evaluation data")
+        sys.exit("RESIFT_DATA is not set. Set it to the folder with the evaluation data.")
     os.chdir(ROOT)
     prepare()
     parts = []

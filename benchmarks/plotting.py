@@ -1,4 +1,4 @@
-"""How the documentation's plots look: one unit an axis, a colour and a marker a line, plain numbers on the axes."""
+"""Style of the plots in the documentation: colours, markers, and axes with plain numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart; grey for yellow, which white swallows
+# the palette of Okabe and Ito, which is distinguishable with any kind of colour vision; grey replaces yellow, which is
+# hard to see on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
 MARKERS = "os^DvPX"
 
 
 def mark(number: int) -> dict[str, Any]:
-    """Colour and marker of the group of this number; after eight the colours come again with other markers."""
+    """Return colour and marker of a group by its number. From the ninth group, colours repeat with other markers."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "marker": MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
@@ -25,18 +26,18 @@ def mark(number: int) -> dict[str, Any]:
 
 
 def style(number: int) -> dict[str, Any]:
-    """The same for a line, which is dashed after eight."""
+    """Return colour, marker and line style of a line by its number. Lines are dashed from the ninth."""
     return mark(number) | {"linestyle": "-" if number < len(COLOURS) else "--"}
 
 
 def panels(count: int, width: float = 6.0, height: float = 4.0) -> tuple[Any, list[Any]]:
-    """A figure with so many axes side by side."""
+    """Create a figure with ``count`` axes side by side, ``width`` × ``height`` inches each."""
     figure, axes = plt.subplots(1, count, figsize=(width * count, height), layout="constrained", squeeze=False)
     return figure, list(axes[0])
 
 
 def logarithmic(axes: Any, what: str = "xy") -> None:
-    """Make axes logarithmic, with numbers that need no powers of ten read."""
+    """Make the axes ``what`` logarithmic, with plain numbers instead of powers of ten."""
     plain = FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e6 else f"{value / 1e6:g} million")
     for name in what:
         axis = axes.xaxis if name == "x" else axes.yaxis
@@ -47,7 +48,7 @@ def logarithmic(axes: Any, what: str = "xy") -> None:
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Write a PNG that is the same whenever the same is drawn."""
+    """Save a figure as PNG without metadata, so that identical figures give identical files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(figure)
