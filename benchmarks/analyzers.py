@@ -1,8 +1,8 @@
-"""What a language's own analyser is worth: ``python benchmarks/analyzers.py COLLECTION...``.
+"""Compare text analyzers in several languages: ``python benchmarks/analyzers.py COLLECTION...``.
 
-The collections are folders of ``benchmarks/multilingual_texts.py``, whose names end in a language's code. nDCG@10 x 100
-of a search by the query's text, without vectors, where the index cuts texts by ``standard``, by ``english``, and by the
-analyser of the language.
+The collections are folders of ``benchmarks/multilingual_texts.py``, whose names end in a language code. Prints nDCG@10
+x 100 of lexical searches (BM25) in indices with the analyzers ``standard`` and ``english`` and with the analyzer of
+the language.
 """
 
 import sys
@@ -34,14 +34,17 @@ ANALYZERS = {
 
 
 def figures(folder: Path) -> list[float]:
-    """The figures of a collection."""
+    """Return nDCG@10 x 100 with each of the three analyzers for a collection."""
     collection, model = read_collection(folder), load_model()
     system = Encoder(model.encode, "cosine", model.table, 0.0, 0.0)
-    ways = ("standard", "english", ANALYZERS[folder.name.split("-")[1]])
-    return [figure(run_hybrid(system, collection, None, partial(ServedSearch, analyzer=way))[0]) for way in ways]
+    analyzers = ("standard", "english", ANALYZERS[folder.name.split("-")[1]])
+    return [
+        figure(run_hybrid(system, collection, None, partial(ServedSearch, analyzer=analyzer))[0])
+        for analyzer in analyzers
+    ]
 
 
 if __name__ == "__main__":
-    print(f"{'':12}", *(f"{head:>9}" for head in ("standard", "english", "own")))
+    print(f"{'':12}", *(f"{head:>9}" for head in ("standard", "english", "language")))
     for path in map(Path, sys.argv[1:]):
-        print(f"{path.name:12}", *(f"{one:9.1f}" for one in figures(path)), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.1f}" for value in figures(path)), flush=True)

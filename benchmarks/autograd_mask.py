@@ -1,4 +1,4 @@
-"""A session's mask by torch's autograd, which the closed form is measured against."""
+"""The mask of a session computed with torch's autograd, as a reference for the closed form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from resift.feedback.mask import FUZZINESS, RATE
 
 
 def autograd_mask(relevant: Any, irrelevant: Any, iterations: int) -> np.ndarray[Any, Any]:
-    """What ``resift.feedback.mask.learn_mask`` learns, by torch: the same entropy, by autograd and Adam."""
+    """Learn the mask of :func:`resift.feedback.mask.learn_mask` with torch's autograd and Adam.
+
+    Args:
+        relevant: Vectors of the relevant documents, (m, K).
+        irrelevant: Vectors of the irrelevant documents, (n, K).
+        iterations: Number of steps.
+
+    Returns:
+        The mask, (K,) float32.
+    """
     vectors = torch.as_tensor(np.concatenate([relevant, irrelevant]), dtype=torch.float64)
     sides = torch.as_tensor([0] * len(relevant) + [1] * len(irrelevant))
     member = torch.nn.functional.one_hot(sides, 2).to(torch.float64)

@@ -1,14 +1,19 @@
-"""What is carried over to the next question of a conversation, and what that is worth.
+"""Measure how judgements of earlier turns of a conversation change searches in later turns.
 
-    RESIFT_DATA=… python benchmarks/carry_over.py            # without a session and in one, as it is served
-    RESIFT_DATA=… python benchmarks/carry_over.py choose     # a mark's weight by the other two collections
-    RESIFT_DATA=… python benchmarks/carry_over.py changed    # after a conversation about something else
+    RESIFT_DATA=… python benchmarks/carry_over.py            # searches without and in a session
+    RESIFT_DATA=… python benchmarks/carry_over.py choose     # weight of the judgements, by cross-validation
+    RESIFT_DATA=… python benchmarks/carry_over.py changed    # judgements from a conversation on another topic
 
-nDCG@5 · 100 of later turns of MTRAG's conversations, all documents, in brackets without the marked ones; by adapted and
-packaged vectors and by words alone (an index without vectors of ours); as people asked, and as a language model rewrote
-each question to stand by itself, where nothing needs to be carried over. ``choose`` leaves each collection out in turn:
-of three weights that is taken which loses least where it loses most on the other two, and then gains most. ``changed``:
-what the marks of the next conversation do to all turns of one, which should be nothing, with the standard error.
+The default command prints nDCG@5 x 100 of later turns of the conversations in MTRAG, and in brackets the same without
+the marked documents. There are lines for adapted vectors, packaged vectors and lexical searches (an index without
+vectors). Questions are used as people asked them, and as a language model rewrote them to be independent of earlier
+turns.
+
+``choose`` leaves out each collection in turn, and chooses a weight by the other two collections. The chosen weight has
+the smallest loss in its worst case, and among equals the largest mean gain.
+
+``changed`` prints the gain (with its standard error) when the session contains the judgements of the next conversation
+of the collection. The gain should be 0.
 """
 
 from __future__ import annotations
@@ -34,30 +39,39 @@ WEIGHTS = (0.15, 0.3, 0.5)
 Case = tuple[str, str, bool]
 
 
-class WordsAlone(ServedSearch):
-    """An index without vectors of ours."""
+class LexicalSearch(ServedSearch):
+    """A search of an index without vectors."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.info = replace(self.info, model=None, dim=None)
 
 
 def benches(
     name: str, kinds: tuple[str, ...], forms: tuple[bool, ...] = (False, True)
 ) -> dict[Case, tuple[FeedbackBench, Any]]:
-    """The benches of a collection, and the conversations that each is asked; ``forms``: rewritten or not."""
-    found: dict[Case, tuple[FeedbackBench, Any]] = {}
+    """Prepare the evaluation of a collection for each kind of search and each form of the questions.
+
+    Args:
+        name: Name of the collection.
+        kinds: Kinds of searches: ``adapted``, ``packaged`` or ``words``.
+        forms: Whether to use rewritten questions, original questions, or both.
+
+    Returns:
+        For each case a bench and the conversations.
+    """
+    prepared: dict[Case, tuple[FeedbackBench, Any]] = {}
     for kind, rewritten in product(kinds, forms):
         collection, turns = read_conversations(Path(os.environ["RESIFT_DATA"]) / f"mtrag-{name}", rewritten)
         texts = [turn.text for conversation in turns for turn in conversation]
         system = SystemChoice("adapted" if kind == "adapted" else "mean", "resift-en", None, 0, True).system()
-        serve = WordsAlone if kind == "words" else ServedSearch
-        found[name, kind, rewritten] = FeedbackBench(system, collection.documents, texts, serve), turns
-    return found
+        serve = LexicalSearch if kind == "words" else ServedSearch
+        prepared[name, kind, rewritten] = FeedbackBench(system, collection.documents, texts, serve), turns
+    return prepared
 
 
 def served() -> None:
-    """Print the table of what is served."""
+    """Print nDCG@5 without and in a session for each case."""
     for name in COLLECTIONS:
         for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged", "words")).items():
             run = run_turns(bench, turns).values
@@ -67,7 +81,7 @@ def served() -> None:
 
 
 def choose() -> None:
-    """Print what is chosen by the other two collections, and what it gains on the one that was left out."""
+    """Print the weight that two collections choose, and its gain on the third collection."""
     gains: dict[float, dict[Case, float]] = {weight: {} for weight in WEIGHTS}
     for name in COLLECTIONS:
         for case, (bench, turns) in benches(name, ("adapted", "packaged")).items():
@@ -77,31 +91,34 @@ def choose() -> None:
                 gains[weight][case] = 100 * float(np.nanmean(values[METRICS[0]] - values[METRICS[1]]))
     for name in COLLECTIONS:
 
-        def worth(weight: float, left_out: str = name) -> tuple[float, float]:
-            others = [gain for case, gain in gains[weight].items() if case[0] != left_out]
-            return min(0.0, round(min(others), 1)), float(np.mean(others))
+        def worth(weight: float, excluded: str = name) -> tuple[float, float]:
+            known_gains = [gain for case, gain in gains[weight].items() if case[0] != excluded]
+            return min(0.0, round(min(known_gains), 1)), float(np.mean(known_gains))
 
         best = max(WEIGHTS, key=worth)
         own = {case: f"{gain:+.1f}" for case, gain in gains[best].items() if case[0] == name}
-        print(f"without {name}: {best}, on it {' '.join(own.values())} (adapted, rewritten; packaged, rewritten)")
+        print(
+            f"without {name}: weight {best}, gains on {name} {' '.join(own.values())} (adapted, rewritten; packaged, "
+            "rewritten)"
+        )
 
 
 def changed() -> None:
-    """Print what marks of a conversation gain in another one, with another subject."""
+    """Print the gain of judgements from another conversation, which has another topic."""
     for name in COLLECTIONS:
         for (_, kind, _), (bench, turns) in benches(name, ("adapted", "packaged"), (False,)).items():
             gains, query = list[float](), -1
             for number, conversation in enumerate(turns):
                 marked = {
-                    one.judgement.document: one
+                    document.judgement.document: document
                     for turn in turns[(number + 1) % len(turns)]
-                    for one in bench.judged_documents(turn.text, list(turn.marks.items()))
+                    for document in bench.judged_documents(turn.text, list(turn.marks.items()))
                 }
                 for turn in conversation:
                     query += 1
                     if marked and any(grade > 0 for grade in turn.grades.values()):
-                        found, plain = bench.served(query, [*marked.values()]), bench.served(query)
-                        gains.append(100 * (ndcg(found, turn, ()) - ndcg(plain, turn, ())))
+                        in_session, plain = bench.served(query, [*marked.values()]), bench.served(query)
+                        gains.append(100 * (ndcg(in_session, turn, ()) - ndcg(plain, turn, ())))
             error = np.std(gains) / len(gains) ** 0.5
             print(f"{name} {kind} {len(gains)} turns {np.mean(gains):+.2f} ± {error:.2f}", flush=True)
 

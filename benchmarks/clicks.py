@@ -1,7 +1,7 @@
-"""How soon a click in UBI's log changes the same client's next plain search, and what reading clicks costs a search.
+"""Measure the delay until a click in a UBI log changes searches, and the cost of reading clicks.
 
-``python benchmarks/clicks.py --engine http://127.0.0.1:9200`` on a cluster with ML Commons. It makes an index of the
-demonstration's passages, an installation and UBI's two indices of its own, and removes them.
+``python benchmarks/clicks.py --engine http://127.0.0.1:9200`` needs a cluster with ML Commons. The benchmark creates an
+index of the demo's passages, an installation of Resift and two UBI indices, and removes them afterwards.
 """
 
 from __future__ import annotations
@@ -33,43 +33,47 @@ FIELDS = ["title", "text"]
 
 
 class Silent(WSGIRequestHandler):
-    """A server that prints no line for each request."""
+    """A request handler without a request log."""
 
     def log_request(self, *arguments: Any) -> None:
-        """Print nothing."""
+        """Log nothing."""
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure and print the delay of clicks, and the cost of a search with and without reading clicks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", default="http://127.0.0.1:9200", help="the cluster")
-    parser.add_argument("--clicks", type=int, default=30, help="how many are timed")
+    parser.add_argument("--engine", default="http://127.0.0.1:9200", help="URL of the cluster")
+    parser.add_argument("--clicks", type=int, default=30, help="number of clicks to time")
     options = parser.parse_args()
     name = f"resift-bench-{uuid.uuid4().hex[:8]}"
     with installed(options.engine, name) as (app, engine):
-        # some of them, such as "hello", find nothing that could be clicked
+        # short questions such as "hello" have no hits
         questions = [question.text for question in load_questions() if len(question.text.split()) > 5]
         first, *waits = (
-            seconds_until_it_counts(engine, name, questions[n % len(questions)]) for n in range(options.clicks + 1)
+            seconds_until_click_counts(engine, name, questions[n % len(questions)]) for n in range(options.clicks + 1)
         )
         print(
-            f"{options.clicks} clicks, each of a new client: seconds until its next search is another one: "
-            f"median {statistics.median(waits):.2f}, longest {max(waits):.2f}; the first of the new indices {first:.2f}"
+            f"{options.clicks} clicks of different clients, seconds until the client's searches change: "
+            f"median {statistics.median(waits):.2f}, maximum {max(waits):.2f}; first click in the new indices "
+            f"{first:.2f}"
         )
         client, clicks = app.test_client(), app.extensions["resift"].knowledge.clicks
         body = {"index": name, "query": questions[0], "session": "nobody"}
-        found: dict[bool, list[float]] = {True: [], False: []}
+        milliseconds: dict[bool, list[float]] = {True: [], False: []}
         for turn in range(600):
             app.extensions["resift"].knowledge.clicks = clicks if turn % 2 else None
             started = time.perf_counter()
             client.post("/v1/search", json=body)
-            found[turn % 2 == 1].append(1000 * (time.perf_counter() - started))
-        without, reading = (statistics.median(found[kind][50:]) for kind in (False, True))
-        print(f"a search of a client without events: {without:.1f} ms, {reading:.1f} ms with its clicks looked for")
+            milliseconds[turn % 2 == 1].append(1000 * (time.perf_counter() - started))
+        without, reading = (statistics.median(milliseconds[kind][50:]) for kind in (False, True))
+        print(f"search of a client without events: {without:.1f} ms; {reading:.1f} ms when clicks are read")
 
 
-def seconds_until_it_counts(engine: OpenSearchEngine, name: str, question: str) -> float:
-    """From the time that an event is sent until the same client's search has another order; it asks all the while."""
+def seconds_until_click_counts(engine: OpenSearchEngine, name: str, question: str) -> float:
+    """Send a click and return the seconds until the order of the client's hits changes.
+
+    The client repeats its search every 20 ms.
+    """
     person = uuid.uuid4().hex
 
     def search() -> list[str]:
@@ -79,11 +83,11 @@ def seconds_until_it_counts(engine: OpenSearchEngine, name: str, question: str) 
         return [hit["_id"] for hit in engine.client.search(index=name, body=body, params=params)["hits"]["hits"]]
 
     before, now = search(), timestamp_of(time.time())
-    said = {"client_id": person, "query_id": person, "timestamp": now}
-    engine.client.index(index=f"{name}-queries", body={**said, "user_query": question})
+    common = {"client_id": person, "query_id": person, "timestamp": now}
+    engine.client.index(index=f"{name}-queries", body={**common, "user_query": question})
     attributes = {"object": {"object_id": before[-1]}, "position": {"ordinal": len(before)}}
     started = time.perf_counter()
-    event = {**said, "action_name": "click", "event_attributes": attributes}
+    event = {**common, "action_name": "click", "event_attributes": attributes}
     engine.client.index(index=f"{name}-events", body=event)
     while search() == before:
         time.sleep(0.02)
@@ -92,10 +96,12 @@ def seconds_until_it_counts(engine: OpenSearchEngine, name: str, question: str) 
 
 @contextmanager
 def installed(url: str, name: str) -> Iterator[tuple[Flask, OpenSearchEngine]]:
-    """The reranker over an index of this name with its pipelines, and the cluster."""
+    """Create an index with its pipelines, and yield the service and the engine. Remove everything afterwards."""
     engine, model = OpenSearchEngine(url, timeout=60), resift.load_model()
     with tempfile.TemporaryDirectory() as folder, resift.open(url, sessions=str(Path(folder) / "own.db")) as library:
-        documents = [{"id": one.id, **one.source} for one in Files([corpus_file()]) if isinstance(one, Record)]
+        documents = [
+            {"id": record.id, **record.source} for record in Files([corpus_file()]) if isinstance(record, Record)
+        ]
         library.index(name, fields=FIELDS).add(documents)
         engine.refresh(name)
         store, events, queries = str(Path(folder) / "sessions.db"), f"{name}-events", f"{name}-queries"
@@ -109,13 +115,14 @@ def installed(url: str, name: str) -> Iterator[tuple[Flask, OpenSearchEngine]]:
         )
         try:
             installer.install()
-            for path, needed in (("events", "action_name"), ("queries", "query_id")):  # the indices, made as users' are
-                app.test_client().post(f"/ubi_{path}", json=[{needed: "first"}])
+            # the first requests create the UBI indices, as for users
+            for path, required in (("events", "action_name"), ("queries", "query_id")):
+                app.test_client().post(f"/ubi_{path}", json=[{required: "first"}])
             yield app, engine
         finally:
             installer.uninstall()
-            made = f"{name},{events},{queries}"
-            engine.client.indices.delete(index=made, params={"ignore_unavailable": "true"})
+            indices = f"{name},{events},{queries}"
+            engine.client.indices.delete(index=indices, params={"ignore_unavailable": "true"})
             server.shutdown()
             thread.join()
             server.server_close()

@@ -1,13 +1,19 @@
-"""What the vectors of ``resift attach --vectors`` cost: ``python benchmarks/compact_vectors.py [--documents 20000]``.
+"""Measure compact vectors (``resift attach --vectors``): ``python benchmarks/compact_vectors.py [--documents 20000]``.
 
-Prints one JSON object a line. The first is of short documents in OpenSearch (that of OPENSEARCH_URL, or a node of its
-own), once as they are and once attached: bytes that a vector adds to a document once segments are merged, documents
-attached a second, and the median of searches against the same ones of the index without vectors, in turn: ``plain``
-shows ten whole documents, ``titles`` the titles of a hundred, and ``meaning`` is a search of a hundred titles as
-Resift rewrites it. ``float`` is the same of floats in a knn_vector without a graph, as versions before had them.
+Prints a JSON object per line. The first object is for short documents in OpenSearch (OPENSEARCH_URL, or a node that the
+benchmark starts), in an index without vectors and in an attached copy. It contains the bytes that a vector adds to a
+document after segments are merged, the number of documents attached per second, and ratios of median search times,
+attached to plain, measured in alternation:
 
-With RESIFT_DATA the others are nDCG@10 x 100 of the served search by vectors as they are and by compact ones, of its
-collections (--collections). Needs the extra ``bench``.
+- ``plain``: a search for ten whole documents.
+- ``titles``: a search for the titles of a hundred documents.
+- ``meaning``: the search for a hundred titles as Resift rewrites it.
+
+``float`` contains the same for vectors of floats in a ``knn_vector`` field without an HNSW index, the format of earlier
+versions.
+
+With RESIFT_DATA set, the following objects contain nDCG@10 x 100 of searches with float vectors and with compact
+vectors, for each collection (--collections). Needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -43,19 +49,20 @@ from resift_lab.evaluation.registry import build_system
 
 QUERIES = ("space shuttle launch", "graphics card driver", "fire of the army", "encryption key", "hockey team wins")
 COLLECTIONS = "cranfield,cisi,medline,vaswani,squad-train-part,wiki-titles,mtrag-clapnq,mtrag-govt,mtrag-fiqa,chorus"
-_SYNCED = 35.0  # seconds: what updates have replaced is kept until shards have agreed that no copy needs it
+# seconds until replaced documents can be removed: OpenSearch retains them until all shard copies have synchronised
+_SYNCED = 35.0
 INDEX, ATTACHED, FLOATS = "compact-plain", "compact-attached", "compact-floats"
 
 
 def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[str, Any]:
-    """What vectors cost in a cluster."""
+    """Measure the size, the writing speed and the search times of compact and of float vectors in a cluster."""
     engine, model = OpenSearchEngine(url, timeout=300), load_model()
     try:
         for index in (INDEX, ATTACHED, FLOATS):
             _index(engine, index, documents)
         start = time.perf_counter()
         done = resift.attach(url, ATTACHED, vectors=True, adapt=False, fields=FIELDS).run()
-        whole, (found,) = time.perf_counter() - start, done.indices
+        whole, (attached,) = time.perf_counter() - start, done.indices
         _attach_floats(engine, model)
         time.sleep(_SYNCED)
         sizes = {index: store_bytes(engine.client, index) for index in (INDEX, ATTACHED, FLOATS)}
@@ -63,7 +70,7 @@ def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[st
             "documents": len(documents),
             "dimensions": model.dim,
             "bytes a document": round((sizes[ATTACHED] - sizes[INDEX]) / len(documents)),
-            "written a second": round(found.documents / found.seconds),
+            "written a second": round(attached.documents / attached.seconds),
             "seconds of all": round(whole, 1),
             **_searches(engine, url, model, ATTACHED, rounds),
             "float": {
@@ -96,12 +103,12 @@ def _attach_floats(engine: OpenSearchEngine, model: Model) -> None:
 
 
 def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, rounds: int) -> dict[str, float]:
-    """Medians of searches of an index to those of the index without vectors."""
+    """Return the ratios of median search times between an index and the index without vectors."""
     client = Client(url)
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=model).test_client()
-        asked = [{"index": index, "body": hits_body(query)} for query in QUERIES]
-        bodies = [app.post("/v1/rewrite", json=one).get_json()["body"] for one in asked]
+        requests = [{"index": index, "body": hits_body(query)} for query in QUERIES]
+        bodies = [app.post("/v1/rewrite", json=request).get_json()["body"] for request in requests]
     plain = [{"query": hits_body(query)["query"]} for query in QUERIES]
     titles = [hits_body(query) for query in QUERIES]
     assert all("rescore" in body for body in bodies)
@@ -115,9 +122,9 @@ def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, roun
         for name, (before, after) in kinds.items():
             both = [(INDEX, before), (index, after)]
             order = (0, 1) if turn % 2 else (1, 0)
-            found = {at: seconds(searches(*both[at])) for at in order}
-            if turn >= rounds // 5:  # the first ones are compiled
-                taken[name].append((found[0], found[1]))
+            times = {at: seconds(searches(*both[at])) for at in order}
+            if turn >= rounds // 5:  # in the first rounds OpenSearch compiles its scripts
+                taken[name].append((times[0], times[1]))
     return {
         name: round(float(np.median([b for _, b in pairs]) / np.median([a for a, _ in pairs])), 3)
         for name, pairs in taken.items()
@@ -125,13 +132,13 @@ def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, roun
 
 
 def rounded(vectors: Floats) -> Floats:
-    """Vectors (N, K) as an index gives them back."""
-    found = [decode_vector(encode_vector(vector)) for vector in vectors]
-    return np.array([vector for vector in found if vector is not None])
+    """Return the vectors (N, K) after they have been encoded compactly and decoded."""
+    decoded = [decode_vector(encode_vector(vector)) for vector in vectors]
+    return np.array([vector for vector in decoded if vector is not None])
 
 
 def quality(data: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """nDCG@10 by vectors as they are, and by compact ones."""
+    """Yield nDCG@10 x 100 of each collection with float vectors and with compact vectors."""
     for name in names:
         collection = read_collection(data / name)
         point: dict[str, Any] = {"collection": name}
@@ -147,16 +154,16 @@ def quality(data: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print everything."""
+    """Print all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--collections", default=COLLECTIONS)
-    asked = parser.parse_args()
-    if asked.documents:
-        print(json.dumps(cost(opensearch_url(), pieces(asked.documents), asked.rounds)), flush=True)
+    options = parser.parse_args()
+    if options.documents:
+        print(json.dumps(cost(opensearch_url(), pieces(options.documents), options.rounds)), flush=True)
     if data := os.environ.get("RESIFT_DATA"):
-        for point in quality(Path(data), [one for one in asked.collections.split(",") if one]):
+        for point in quality(Path(data), [name for name in options.collections.split(",") if name]):
             print(json.dumps(point), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""What a session's update costs: ``python benchmarks/feedback.py [--rounds N] [--json]``.
+"""Measure the time of learning from judgements: ``python benchmarks/feedback.py [--rounds N] [--json]``.
 
-Algorithm 2's mask in closed form against torch's autograd, in rounds that take turns, and the default method's
-transformed query and expansion terms. Ten judgements, 256 dimensions; one thread.
+Compares the closed form of the mask (algorithm 2) with torch's autograd, in alternating rounds, and times the query
+vector and the expansion words of the default method. Ten judgements, 256 dimensions, a single thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from resift.text import bag_of_words
 
 
 def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str, float]:
-    """Milliseconds, medians over ``rounds``; ``ratio`` is the median of torch's over ours, ``difference`` of masks."""
+    """Return median times in milliseconds.
+
+    ``ratio`` is the median of torch's time divided by that of the closed form, and ``difference`` the largest
+    difference of both masks.
+    """
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     both = rng.normal(size=(judgements, dim)).astype(np.float32)
@@ -50,19 +54,19 @@ def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str
             call()
             if number >= 5:
                 taken[name].append(1000 * (time.perf_counter() - started))
-    found = {name: float(np.median(values)) for name, values in taken.items()}
+    medians = {name: float(np.median(values)) for name, values in taken.items()}
     ratio = float(np.median(np.array(taken["torch_ms"]) / np.array(taken["mask_ms"])))
     difference = float(np.abs(learn_mask(relevant, irrelevant) - autograd_mask(relevant, irrelevant, ITERATIONS)).max())
-    return {**found, "ratio": ratio, "difference": difference}
+    return {**medians, "ratio": ratio, "difference": difference}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    figures = measure(given.rounds)
-    if given.json:
+    options = parser.parse_args()
+    figures = measure(options.rounds)
+    if options.json:
         print(json.dumps(figures))
     else:
         for label, value in figures.items():

@@ -1,7 +1,7 @@
-"""A session on 20 Newsgroups as a transcript: ``RESIFT_DATA=… python benchmarks/feedback_session.py [QUERY] [GROUP]``.
+"""Print a session on 20 Newsgroups: ``RESIFT_DATA=… python benchmarks/feedback_session.py [QUERY] [GROUP]``.
 
-Indexes the training part by the embedded engine, searches, marks the first three hits by their group, and searches
-again. The second list leaves out the marked hits.
+Indexes the train split with the embedded engine, searches, marks three hits by their newsgroup, and searches again. The
+second list of hits omits the marked hits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Hit = dict[str, Any]
 
 
 def index_documents(engine: Engine, model: Model, documents: Classes) -> None:
-    """Index the documents with their vectors as ``news``."""
+    """Write the documents and their vectors to the index ``news``."""
     engine.create("news", ["text"], model)
     for start in range(0, len(documents.ids), 1000):
         part = slice(start, start + 1000)
@@ -35,15 +35,15 @@ def index_documents(engine: Engine, model: Model, documents: Classes) -> None:
     engine.refresh("news")
 
 
-def choose_marks(hits: Sequence[Hit], right: set[str]) -> dict[str, list[str]]:
-    """The first relevant hit and the first two irrelevant ones; ``right`` are the ids of relevant documents."""
-    relevant = [hit["_id"] for hit in hits if hit["_id"] in right]
-    irrelevant = [hit["_id"] for hit in hits if hit["_id"] not in right]
+def choose_marks(hits: Sequence[Hit], relevant_ids: set[str]) -> dict[str, list[str]]:
+    """Return the ids of the first relevant hit and of the first two irrelevant hits."""
+    relevant = [hit["_id"] for hit in hits if hit["_id"] in relevant_ids]
+    irrelevant = [hit["_id"] for hit in hits if hit["_id"] not in relevant_ids]
     return {"relevant": relevant[:1], "irrelevant": irrelevant[:2]}
 
 
 def show(hits: Sequence[Hit], groups: dict[str, str], group: str) -> None:
-    """Print ranks, groups and subjects; a hit of ``group`` has a ✓."""
+    """Print ranks, newsgroups and subjects of hits. Hits of ``group`` have a ✓."""
     for rank, hit in enumerate(hits, 1):
         subject = re.search(r"^Subject: (.*)$", hit["_source"]["text"], re.MULTILINE)
         tick = "✓" if groups[hit["_id"]] == group else "·"
@@ -51,7 +51,7 @@ def show(hits: Sequence[Hit], groups: dict[str, str], group: str) -> None:
 
 
 def main(query: str = "chip", group: str = "sci.crypt") -> None:
-    """Print the transcript; the person is after messages of ``group``."""
+    """Print a session in which the user searches for messages of ``group``."""
     documents = read_classes(Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz")
     groups = dict(zip(documents.ids, documents.labels, strict=True))
     model, folder = load_model(), tempfile.TemporaryDirectory()
@@ -69,7 +69,7 @@ def main(query: str = "chip", group: str = "sci.crypt") -> None:
     marks = choose_marks(before, {id for id, label in groups.items() if label == group})
     learned = post("feedback", session="anna", explain=True, **marks)["learned"]
     print(f"\nthree marks: relevant {marks['relevant']}, irrelevant {marks['irrelevant']}")
-    print(f"towards: {', '.join(learned['towards'])}; asked for too: {', '.join(learned['asked'])}")
+    print(f"towards: {', '.join(learned['towards'])}; expansion words: {', '.join(learned['asked'])}")
     marked = {*marks["relevant"], *marks["irrelevant"]}
     after = [hit for hit in post("search", session="anna", size=13)["hits"]["hits"] if hit["_id"] not in marked]
     print("\nthe same search in the session, without the marked hits")

@@ -265,9 +265,9 @@ def question_table() -> Table:
     )
     return Table(
         "Questions to sentences (Cakaloglu et al. 2022, table 4)",
-        "A part of SQuAD's train split: 6,652 sentences of 44 articles, and the last 30 % of the questions, in the order "
-        "of their sentences. These questions were not used to train models or to choose parameters. The paper's values "
-        "are for the whole of SQuAD, a larger set.",
+        "A part of SQuAD's train split: 6,652 sentences of 44 articles, and the last 30 % of the questions, in the "
+        "order of their sentences. These questions were not used to train models or to choose parameters. The paper's "
+        "values are for the whole of SQuAD, a larger set.",
         {f"R@{k}": metric(f"recall@{k}") for k in (1, 3, 5)},
         rows,
     )
