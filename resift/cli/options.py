@@ -135,7 +135,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON
 
 
 def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
-    """Return the library for searches of an index, with the service's settings and the model of :func:`index_model`."""
+    """Open the library for searches of an index, with the service's settings.
+
+    Args:
+        engine: The address of the engine.
+        model: The folder or name of the model; see :func:`index_model`.
+        index: The name of the index.
+        store: The address of the session store.
+    """
     settings = service_settings()
     with engine_at(engine) as opened_engine:
         encoder = index_model(opened_engine, index, model)

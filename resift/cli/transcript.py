@@ -118,9 +118,15 @@ class Rankings:
 
     @classmethod
     def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
-        """Search, mark and search again.
+        """Search for a question, mark the relevant hits among the first, and search again.
 
-        Returns None if there is no relevant hit to mark, or if no other document is relevant.
+        Args:
+            index: The index.
+            question: The question.
+            session: The id of the session.
+
+        Returns:
+            The rankings, or None if there is no relevant hit to mark or no further relevant document.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)

@@ -106,7 +106,14 @@ class Engine(ABC):
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the ``size`` most frequent values of each field among the documents that match ``query``.
+        """Return the most frequent values of fields among the documents that match a query.
+
+        Args:
+            index: The name of the index.
+            query: The query clause.
+            fields: The names of the fields.
+            size: The maximum number of values of each field.
+            headers: The HTTP headers of the caller.
 
         Returns:
             For each field, pairs of a value and the number of documents that have it, most frequent first.
@@ -118,7 +125,12 @@ class Engine(ABC):
 
     @abstractmethod
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents, replacing those with the same ids.
+        """Index documents, and replace existing documents with the same ids.
+
+        Args:
+            index: The name of the index.
+            documents: The documents.
+            vector_field: The field that stores the vectors.
 
         Returns:
             The documents that were not indexed, in the order of ``documents``. All other documents are stored durably.
@@ -236,10 +248,17 @@ class Engine(ABC):
         return None
 
     def field_vectors(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, Floats]:
-        """Return the vectors (K,) in ``field`` of the documents with these ids, by id.
+        """Return the vectors (K,) in a field of documents.
 
-        Documents without a vector are left out. The vectors may be rounded as in :meth:`search`. The field may be
-        excluded from ``_source``.
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+            field: The vector field, which may be excluded from ``_source``.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The vectors by document id. Documents without a vector are left out. The vectors may be rounded as in
+            :meth:`search`.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
         result = self.search(index, {**body, **PLAIN}, field, headers)
@@ -247,7 +266,17 @@ class Engine(ABC):
         return {hit["_id"]: vector for hit, vector in pairs if vector is not None}
 
     def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
-        """Return the values of ``field`` in the source of each document with one of these ids, by id."""
+        """Return the values of a field in the sources of documents.
+
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+            field: The name of the field.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The values by document id. Documents that do not exist are left out.
+        """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": [field]}
         hits = self.search(index, {**body, **PLAIN}, headers=headers).hits
         return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
@@ -271,7 +300,7 @@ class Engine(ABC):
         return [self.search(index, body, None if number else vectors, headers) for number, body in enumerate(bodies)]
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return the number of documents that each clause matches, in one round trip if the engine supports it."""
+        """Return the number of documents that match each query clause, in one round trip if the engine supports it."""
         bodies = [{"query": clause, "size": 0} for clause in clauses]
         results = self.search_all(index, bodies, headers=headers) if bodies else []
         return [result.response["hits"]["total"]["value"] for result in results]
@@ -312,13 +341,20 @@ class Engine(ABC):
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """Return the fields and the vector (K,) of each document with one of these ids, by id.
+        """Return the fields and vectors of documents.
 
-        Documents that do not exist are left out.
+        Args:
+            index: The name of the index, alias, pattern or list.
+            ids: The ids of the documents.
+            headers: The HTTP headers of the caller.
+            vectors: The vector field.
+
+        Returns:
+            For each id, the fields of the document, and its vector (K,) or None. Documents that do not exist are left
+            out.
 
         Raises:
-            AmbiguousDocument: If ``index`` stands for several indices and more than one of them has a document with the
-                same id.
+            AmbiguousDocument: If several indices of ``index`` have a document with the same id.
             EngineError: With status 503 if some shards do not answer.
         """
         # Vectors are exact if _source names their field, and may be rounded otherwise.

@@ -50,9 +50,13 @@ class SessionStore(ABC):
 
     @abstractmethod
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session if the stored version is still ``session.version``.
+        """Write a session if the stored version has not changed since it was read.
 
-        The version None requires that no session is stored under this id. The session expires at ``session.expires``.
+        Args:
+            id: The id of the session.
+            session: The session. Its version is the version that was read, or None if no session was stored under this
+                id.
+            wait: Whether to wait as long as necessary.
 
         Returns:
             True if the session was written; the write then survives a restart. False, without any change, if another

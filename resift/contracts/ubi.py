@@ -136,7 +136,16 @@ class UbiLog(ABC):
 
     @abstractmethod
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the query documents of an application between two times (Unix seconds), in no particular order."""
+        """Return the query documents of an application.
+
+        Args:
+            application: The name of the application.
+            since: The earliest time in Unix seconds.
+            until: The latest time in Unix seconds.
+
+        Returns:
+            The documents as they were added, in no particular order.
+        """
 
     @abstractmethod
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:

@@ -77,7 +77,7 @@ class SqliteEngine(Engine):
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index."""
+        """Create an index, as :meth:`Engine.create` describes."""
         check_index(index, fields, analyzer)
         meta = Meta(tuple(fields), model.hash, model.name, model.dim, model.space_type, analyzer)
         with self._database.transaction() as db:
@@ -111,14 +111,14 @@ class SqliteEngine(Engine):
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of each field among the documents that match ``query``."""
+        """Return the most frequent values of fields, as :meth:`Engine.value_counts` describes."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return the number of documents that each clause matches."""
+        """Return the number of documents that match each query clause."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view = self._view(db, tables)
@@ -156,7 +156,7 @@ class SqliteEngine(Engine):
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Replace the vectors of documents that still have the given versions."""
+        """Replace the vectors of documents, as :meth:`Engine.put_vectors` describes."""
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
@@ -173,7 +173,7 @@ class SqliteEngine(Engine):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
-        """Yield the documents of an index."""
+        """Yield the documents of an index, as :meth:`Engine.scan` describes."""
         if query is not None:
             matching_ids = self._matching_ids(index, query)
             for start in range(0, len(matching_ids), _PAGE):
@@ -215,7 +215,7 @@ class SqliteEngine(Engine):
         return deleted
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search body."""
+        """Run a search body, as :meth:`Engine.search` describes."""
         started = time.perf_counter()
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
@@ -243,7 +243,7 @@ class SqliteEngine(Engine):
         vectors: str | None = None,
         headers: Headers = None,
     ) -> SearchResult:
-        """Return random documents."""
+        """Return random documents, as :meth:`Engine.sample` describes."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
@@ -252,7 +252,7 @@ class SqliteEngine(Engine):
         return self.search(index, _ids_body(ids, source), vectors, headers=headers)
 
     def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
-        """Return random documents that match a query clause."""
+        """Return random documents that match a query clause, as :meth:`Engine.sample_matches` describes."""
         matching_ids = self._matching_ids(index, query)
         ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
         return self.search(index, _ids_body(ids, source))

@@ -210,7 +210,15 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
 
 
 def stored_object(text: Any, where: str) -> dict[str, Any]:
-    """Return the JSON object in a stored text. Raise CorruptEngine if the text is damaged."""
+    """Return the JSON object in a stored text.
+
+    Args:
+        text: The stored text.
+        where: The place of the text, for the error message.
+
+    Raises:
+        CorruptEngine: If the text is not a JSON object.
+    """
     try:
         value = json.loads(text)
     except (TypeError, ValueError) as error:
@@ -230,7 +238,16 @@ def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[i
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
-    """Return a stored vector (K,), or None. Raise CorruptEngine if it does not have ``dim`` numbers."""
+    """Return a stored vector (K,), or None.
+
+    Args:
+        blob: The stored bytes, or None.
+        dim: The length K of the vector.
+        where: The place of the vector, for the error message.
+
+    Raises:
+        CorruptEngine: If the bytes are not ``dim`` 32-bit floats.
+    """
     if blob is None:
         return None
     if not isinstance(blob, bytes) or len(blob) != 4 * dim:

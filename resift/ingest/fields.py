@@ -36,7 +36,7 @@ _MAX_TITLE = 15  # maximum of a title
 def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
     """Return the first SAMPLE records, and an iterator over all records including these.
 
-    So a stream is read only once.
+    The records are read only once, as a stream requires.
     """
     rest = iter(records)
     head = list(islice(rest, SAMPLE))
