@@ -1,4 +1,8 @@
-"""What a search may say: over HTTP, in ``ext.ml_inference``, in Python and on the command line."""
+"""The options of a search: over HTTP, in ``ext.ml_inference`` of a search body, in Python and on the command line.
+
+Each option is declared once. HTTP, the library, the command line and the documentation use the same declaration. The
+description of an option is Markdown. The second argument of ``documented`` describes a default that is no constant.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from msgspec import Meta, Struct, field
 from resift.query.dsl import MAX_RESULTS, MAX_WINDOW
 from resift.schema import documented
 
-MAX_FACETS = 10  # fields whose values are counted for one search
-MAX_TEXT = 1_000_000  # characters, where nothing else is configured
+MAX_FACETS = 10
+"""The number of fields whose values one search may count."""
+MAX_TEXT = 1_000_000
+"""The number of characters of a text, if the configuration states no other limit."""
 
 Name = Annotated[str, Meta(min_length=1, title="a name")]
 Text = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TEXT})]
@@ -27,119 +33,121 @@ Judged = Literal["keep", "demote", "hide"]
 
 
 class RewritingOptions(Struct, frozen=True, kw_only=True):
-    """What a search may say of how it is rewritten."""
+    """Options of how a search is rewritten."""
 
     window: Annotated[
         Window | None,
         documented(
-            "how many of the first hits on each shard are rescored; the rest keeps the engine's order",
+            "number of hits on each shard that are rescored; later hits keep the order of the engine",
             "100; 400 in a session that has learned something",
         ),
     ] = None
     alpha: Annotated[
         Alpha | None,
         documented(
-            "weight of the similarity: 0 is the words alone, 1 the similarity alone",
-            "[the model's](feedback.md#what-is-learned), such as 0.5",
+            "weight of the similarity, from 0 (only the words) to 1 (only the similarity)",
+            "the weight of [the model](feedback.md#what-is-learned), such as 0.5",
         ),
     ] = None
     widen: Annotated[
         bool | None,
         documented(
-            "whether [other words](rewriting.md#other-words), the session's strongest ones, and `knn` may find what "
-            "the query itself does not match",
-            "true for a text, else false",
+            "whether [other words](rewriting.md#other-words), the session's strongest expansion words, and `knn` may "
+            "find documents that the query itself does not match",
+            "true for a text, otherwise false",
         ),
     ] = None
     knn: Annotated[
         Nearest | None,
         documented(
-            "how many nearest documents a widened search finds as well, where vectors have a graph; by default 100 "
-            "where a query's own words [find little](rewriting.md#other-words)",
-            "0",
+            "number of nearest documents that a widened search adds, if the vectors have an HNSW index",
+            "0; 100 if the words of the query [find little](rewriting.md#other-words)",
         ),
     ] = None
     judged: Annotated[
         Judged,
         documented(
             "[what happens](rewriting.md#how-a-search-is-rewritten) to documents that the session has judged: `keep`, "
-            "`demote`, `hide`"
+            "`demote` or `hide`"
         ),
     ] = "keep"
     without: Annotated[
         list[Name],
         documented(
-            "words of the session that this search leaves out, as `learned.asked` names them", "none", max_length=100
+            "expansion words that this search does not use, as `learned.asked` names them", "none", max_length=100
         ),
     ] = field(default_factory=list)
 
 
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
-    """What a search body may say in ``ext.ml_inference``; other names in it are those of other processors."""
+    """Options of a search body in ``ext.ml_inference``. Other names there belong to other processors."""
 
     text: Annotated[
-        str | None, documented("the text that is asked for, where the body's own clauses do not say it")
+        str | None, documented("the text that the search is about, if the query of the body does not contain it")
     ] = field(default=None, name="query")
     session: Annotated[str | None, documented("the session whose judgements count")] = None
 
 
 class Question(RewritingOptions, frozen=True):
-    """What is asked for, and how much of it: these two may be given by their places."""
+    """The query and the number of hits. In Python, they may be positional arguments."""
 
     query: Annotated[
         Text | dict[str, Any],
         documented(
-            "a text; a query clause; or a whole search body (recognised by its key `query`)",
+            "a text, a query clause, or a whole search body (recognised by its key `query`)",
             title="a text or a search body",
         ),
     ]
     size: Annotated[
-        int, documented("how many hits a [page](#pages) has; a body's own takes precedence", ge=0, le=MAX_RESULTS)
+        int,
+        documented("number of hits on a [page](#pages); the `size` of a body takes precedence", ge=0, le=MAX_RESULTS),
     ] = 10
 
 
 class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a search may say in Python: all but its index and its session, which are objects there."""
+    """Options of a search in Python, where the index and the session are objects."""
 
     start: Annotated[
         int,
-        documented("how many hits come before the [page](#pages); a body's own takes precedence", ge=0, le=MAX_RESULTS),
+        documented(
+            "number of hits before the [page](#pages); the `from` of a body takes precedence", ge=0, le=MAX_RESULTS
+        ),
     ] = field(default=0, name="from")
     method: Annotated[
         Literal["auto", "vectors", "late"],
         documented(
-            "`late`: the [trained reranker](rerankers.md) in service reads the hits' texts; `vectors`; `auto` is "
-            "`late` if there is one for the index"
+            "`late` lets the [trained reranker](rerankers.md) in service read the texts of the hits; `vectors` does "
+            "not; `auto` is `late` if there is a reranker for the index"
         ),
     ] = "auto"
     reasons: Annotated[
-        bool, documented("hits tell their similarity with the query and, in a session, which judgement moved them")
+        bool, documented("add to each hit its similarity with the query and, in a session, the judgement that moved it")
     ] = False
     filter: Annotated[
         Clause | None,
         documented(
-            "a query clause that every hit must match; what it keeps from whom: "
-            "[rights by a filter](security.md#rights-by-a-filter)"
+            "a query clause that every hit must match; see [rights by a filter](security.md#rights-by-a-filter) for "
+            "what it hides"
         ),
     ] = None
     highlight: Annotated[
         bool,
         documented(
-            "highlight the words of a query that is a text, in the first 100,000 characters of a field: escaped HTML "
-            "with `<em>` tags"
+            "highlight the words of a text query in the first 100,000 characters of each field, as escaped HTML with "
+            "`<em>` tags"
         ),
     ] = False
     documents: Annotated[
         Literal["source", "card", "none"],
         documented(
-            "what hits show for a query that is a text: `_source`; a [`card`](#get-v1indices) in its place; or `none`. "
-            "A body says it by its own `_source`"
+            "what the hits of a text query contain: `source` for `_source`, `card` for a [card](#get-v1indices) in its "
+            "place, or `none`; a body states it in its own `_source`"
         ),
     ] = "source"
     facets: Annotated[
         list[Name],
         documented(
-            "up to ten fields, whose most frequent values, at most eight each, are counted among all documents found",
+            "up to ten fields whose most frequent values, at most eight each, are counted among all matching documents",
             "none",
             max_length=MAX_FACETS,
         ),
@@ -147,16 +155,17 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A search of an index, for a session."""
+    """A search of an index, in a session or without."""
 
     index: Annotated[
         Name,
         documented(
-            "on OpenSearch also an alias, a pattern or a comma-separated list ([several indices](#several-indices))"
+            "an index; on OpenSearch also an alias, a pattern or a comma-separated list "
+            "([several indices](#several-indices))"
         ),
     ]
     session: Annotated[
-        SessionId | None, documented("moves the query and adds words to it, by what this session has learned")
+        SessionId | None, documented("the session whose judgements move the query and add words to it")
     ] = None
 
 

@@ -6,12 +6,12 @@ The list is checked by a walk of its own, and not on the tree of clauses (:mod:`
 only the query of a body into clauses, and does not look into their settings. The allow-list must know every
 key and every value, also in aggregations, highlights, sorts and the settings of a clause. What a value may be follows
 from the place where it occurs. So a name that the caller chose (of a field, an aggregation or a filter) is only a name,
-whatever it looks like.
+even if it looks like a clause.
 
 In the list, a *shape* says what a value may be. It is one of these:
 
-- an object with the keys that may occur. ``"*"`` stands for any other key, and ``"..."`` includes the keys of another
-  shape;
+- an object with the keys that may occur. The key ``"*"`` matches any other key, and ``"..."`` includes the keys of
+  another shape;
 - a string with alternatives, separated by ``|``. An alternative is a scalar (``text``, ``value``, ``number <= 100``,
   ``= constant``), a list ``[shape]``, an object ``{shape}`` with names that the caller chose, or the name of another
   shape.
@@ -31,7 +31,7 @@ from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 from resift.query.dsl import MAX_RESULTS
 
 Shape = str
-# Shapes with exactly one key out of a table: {"match": …}, but not {"match": …, "term": …}.
+# Shapes with a single key out of a table: {"match": …}, but not {"match": …, "term": …}.
 _TABLES = {"clause": "clauses", "interval": "intervals"}
 # What is counted, and whose levels are counted, in objects of these shapes.
 _COUNTED = {"clause": "clause", "interval": "clause", "aggregation": "aggregation"}
@@ -85,7 +85,7 @@ def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", s
 
 
 class _Check:
-    """Checks one clause or body, and counts what is in it.
+    """The check of a clause or a body, with counts of its contents.
 
     Attributes:
         max_hits: The number of hits that may be requested, which depends on what is requested for each hit.
@@ -169,7 +169,7 @@ class _Check:
             self._count(f"{_COUNTED[shape]}s", path)
 
     def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Check that a clause has one key, and that no required key is missing."""
+        """Check that a clause has a single key, and that no required key is missing."""
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
         required = search_list()["required"].get(shape)
@@ -240,7 +240,7 @@ def _alternatives(shape: Shape) -> dict[str, Shape]:
 
 @cache
 def _keys(shape: Shape) -> dict[str, Shape]:
-    """Return the shape of each key that an object may have. The key ``*`` stands for any other key."""
+    """Return the shape of each key that an object may have. The key ``*`` matches any other key."""
     return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
 
 

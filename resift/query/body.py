@@ -53,7 +53,7 @@ class Query:
 
     @cached_property
     def text(self) -> str:
-        """The text that the query searches for, or "" if there is none."""
+        """The text that the query searches for, or "" for a query without a text."""
         return text_of(self.root)
 
     @property
@@ -71,7 +71,7 @@ class Query:
     def text_query(self) -> TextQuery | None:
         """The parts of a query whose only scoring clause searches for a text. None for any other query.
 
-        Such a query can be widened: it may match more documents, if they meet its conditions.
+        A text query can be widened: further documents may match, if they meet its conditions.
 
         >>> query = {"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}}
         >>> parse({"query": query}).text_query
@@ -93,7 +93,7 @@ class Query:
 
         Args:
             only_first: Whether other criteria may follow for hits with equal scores. OpenSearch does not rescore a
-                search with several criteria, whatever they are.
+                search with several criteria, even if scores are the first.
         """
         sort = self.body.get("sort")
         criteria = sort if isinstance(sort, list) else [] if sort is None else [sort]

@@ -14,7 +14,7 @@ Body = dict[str, Any]
 VECTOR_FIELD = "resift_vector"
 """The default field of the vectors that Resift gives to documents."""
 COMPACT_FIELD = f"{VECTOR_FIELD}_int8"
-"""The default field of vectors with one byte for each number. See :mod:`resift.vectors.compact`."""
+"""The default field of vectors of bytes. See :mod:`resift.vectors.compact`."""
 GUARD_FIELD = "resift_needs_mapping"
 """A field that the ingest pipeline writes, and that OpenSearch refuses in an index whose mapping lacks it.
 
@@ -114,7 +114,7 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
     clauses = [_multi_match(text, flat or ["*"], settings)] if flat or not fields else []
     for path, inner in nested.items():
         query = _multi_match(text, inner, settings)
-        # ignore_unmapped: one of several indices may have no such objects.
+        # ignore_unmapped: some of the searched indices may lack these objects.
         clauses.append({"nested": {"path": path, "query": query, "score_mode": "max", "ignore_unmapped": True}})
     if len(clauses) == 1:
         return clauses[0]
@@ -122,7 +122,7 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
 
 
 def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
-    # lenient: one of several indices may have a number or a date where the others have a text, and would refuse words.
+    # lenient: the field may be a number or a date in some of the searched indices, which would refuse words.
     return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
 
 
@@ -148,7 +148,7 @@ def filter_source(source: Body, spec: Any) -> Body | None:
 
 
 def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """Return the included part of a value, {} if there is none.
+    """Return the included part of a value, or {}.
 
     Items of lists without an included part are left out, unless they were empty before.
 
@@ -185,7 +185,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def source_parts(spec: Any) -> tuple[list[str], list[str]]:
-    """Return the patterns of fields that a ``_source`` includes, and those that it excludes.
+    """Return the patterns that a ``_source`` includes, and the patterns that it excludes.
 
     An empty list of included patterns includes all fields. Several stars in a row become one star: OpenSearch builds an
     automaton for the pattern, and some thousand stars would exhaust its memory.
@@ -204,7 +204,7 @@ def source_parts(spec: Any) -> tuple[list[str], list[str]]:
 
 
 def _patterns(part: str, value: Any) -> list[str]:
-    """Return the patterns in one part of a ``_source``."""
+    """Return the patterns in the part ``includes`` or ``excludes`` of a ``_source``."""
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
         expected = "a field's name or pattern, or a list of them"
@@ -213,7 +213,7 @@ def _patterns(part: str, value: Any) -> list[str]:
 
 
 def without_vector(spec: Any) -> Any:
-    """Return a ``_source`` without Resift's own fields, unless the ``_source`` names one of them.
+    """Return a ``_source`` that excludes Resift's own fields, unless it names any of these fields.
 
     Args:
         spec: The ``_source`` of a search body.
@@ -240,7 +240,7 @@ def is_ours(field: str) -> bool:
 
 
 def is_compact(field: str) -> bool:
-    """Return whether a field contains vectors with one byte for each number. Each model has a field of its own."""
+    """Return whether a field contains vectors of bytes. Each model has a field of its own."""
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 

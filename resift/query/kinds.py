@@ -14,9 +14,9 @@ class Role(Enum):
     """The role that a clause has in its query.
 
     Attributes:
-        SCORING: The score of the clause becomes part of the score of a hit.
-        VECTOR: A scoring clause that compares the vectors in one field with a query vector.
-        SPARSE: A scoring clause that compares the token weights in one field with those of a query.
+        SCORING: The score of the clause is part of the score of a hit.
+        VECTOR: A scoring clause that compares the vectors in a field with a query vector.
+        SPARSE: A scoring clause that compares the token weights in a field with the token weights of a query.
         FILTER: The clause decides which documents match, or which a function applies to. Its score does not count.
         EXCLUDED: Documents that match the clause are left out, or lose score.
         OPAQUE: The kind of the clause is unknown, or the clause is malformed.
@@ -30,11 +30,11 @@ class Role(Enum):
     OPAQUE = "opaque"
 
 
-# Clauses that search for a text, in one field.
+# Clauses that search for a text in a single field.
 SINGLE_FIELD_TEXT_KINDS = frozenset(
     {"match", "match_phrase", "match_phrase_prefix", "match_bool_prefix"},
 )
-# Clauses that search for a text, in several fields.
+# Clauses that search for a text in several fields.
 MULTI_FIELD_TEXT_KINDS = frozenset(
     {"multi_match", "query_string", "simple_query_string", "combined_fields"},
 )
@@ -44,7 +44,7 @@ SPARSE_KIND = "neural_sparse"
 HYBRID_KIND = "hybrid"
 # Clauses whose query text is encoded by a model of the cluster.
 MODEL_KINDS = frozenset({"neural", SPARSE_KIND})
-# Clauses that join documents, and take the score of the joined ones.
+# Clauses that join documents, and score a document by the documents joined to it.
 JOINING_KINDS = frozenset({"nested", "has_child", "has_parent"})
 
 # The parts of compound clauses. The order matters where several parts score: their clauses are visited in this order,
@@ -62,7 +62,7 @@ PARTS: Mapping[str, Mapping[str, Role]] = {
     HYBRID_KIND: {"queries": Role.SCORING, "filter": Role.FILTER},
 }
 
-# Kinds without clauses inside that matter here. Spans and intervals hold rules of their own, which are no clauses.
+# Kinds without scoring clauses inside. Spans and intervals contain rules, which are no clauses.
 LEAF_KINDS = frozenset(
     {
         "match_all",

@@ -29,7 +29,7 @@ class Contents:
     """The objects and texts in a JSON value, on all its levels.
 
     Attributes:
-        objects: All objects, those on upper levels first.
+        objects: All objects, upper levels first.
         texts: All values that are strings. Keys are not included.
         value_count: The number of values in all lists and objects.
     """
@@ -92,10 +92,10 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
     Args:
         name: The name of the value in error messages.
         value: The JSON object.
-        max_text: The largest number of characters that a text in the value may have.
+        max_text: The largest number of characters of a text in the value.
 
     Raises:
-        BadInput: The value or the brackets in one of its texts are nested too deep, or it contains too many values.
+        BadInput: The value or the brackets in a text are nested too deep, or the value contains too many values.
         TextTooLong: A text or an expression in the value is too long.
     """
     contents = contents_of(name, value)
@@ -116,7 +116,7 @@ def check_brackets(name: str, text: str) -> None:
 
     Args:
         name: The name of the value in error messages.
-        text: A text in a query, such as a regular expression.
+        text: A text in a query, for example a regular expression.
 
     Raises:
         BadInput: More than :data:`MAX_DEPTH` brackets are open at the same place.
@@ -127,13 +127,13 @@ def check_brackets(name: str, text: str) -> None:
     opening = np.isin(characters, [*map(ord, _OPENING_BRACKETS)])
     closing = np.isin(characters, [*map(ord, _CLOSING_BRACKETS)])
     levels = np.cumsum(opening.astype(np.int32) - closing)
-    # A closing bracket without an opening one does not make up for a bracket that is opened later.
+    # A closing bracket without an opening bracket does not make up for a bracket that is opened later.
     if np.max(levels - np.minimum.accumulate(np.minimum(levels, 0))) > MAX_DEPTH:
         raise _too_deep(name)
 
 
 def _check_expressions(settings: Mapping[str, Any]) -> None:
-    """Raise ``TextTooLong`` if the settings are those of a completion suggester or a script, and too long."""
+    """Raise ``TextTooLong`` if the settings of a completion suggester or a script contain a long expression."""
     if "completion" in settings:
         _check_expression(settings.get("regex"))
     if settings.get("lang") == "expression":

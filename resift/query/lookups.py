@@ -22,8 +22,8 @@ def named_indices(contents: Contents) -> Iterator[str]:
     """Yield the names of the indices in which a search body looks something up.
 
     The whole body is searched, and not only its query, because clauses occur in aggregations, suggesters, highlights
-    and search pipelines as well. A ``wrapper`` clause is opened. A field that has the name of one of these clauses is
-    treated like the clause, so the result can contain a name too many, but never one too few.
+    and search pipelines as well. A ``wrapper`` clause is opened. A field that has the name of a lookup clause is
+    treated like the clause. So the result can contain a name too many, but never too few names.
 
     Args:
         contents: The contents of the body.
@@ -53,7 +53,7 @@ _KEYS = frozenset({"like", "unlike", "terms", "percolate", "indexed_shape", "wra
 
 
 def _looked_up(key: str, value: Any) -> Iterator[str]:
-    """Yield the indices that one clause names itself."""
+    """Yield the indices that a clause names itself."""
     if key in ("like", "unlike"):
         yield from _values_of("_index", value if isinstance(value, list) else [value])
     elif key == "terms" and isinstance(value, Mapping):

@@ -10,8 +10,8 @@ from resift.query.dsl import MAX_CLAUSES, Body, text_clause
 from resift.text import FUNCTION_WORDS, tokenize, word_spans
 
 FUNCTION_WORD_BOOST = 0.1
-# Weight of the scores in all fields but the best one: a document about fire in its title and in its text is more about
-# it than a document that names fire in only one of them.
+# Weight of the scores in all fields but the best field. A document with "fire" in its title and in its text is more
+# about fire than a document with "fire" in either.
 TIE_BREAKER = 0.3
 # The number of words that replace a text with more words than OpenSearch accepts. For a pasted document, a few
 # distinctive words find more than many words: 50 to 200 do better than 400, and 400 better than as many as possible.
@@ -27,7 +27,7 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
     Function words ("what", "about", "is") match as usual but weigh a tenth of other words, so they only decide between
     documents that are otherwise alike. With their full weight, the form of a question would outweigh its subject. A
     function word in capitals among small letters is a name ("US", "IT") and keeps its weight. In several fields, the
-    best field counts, and the others with the weight :data:`TIE_BREAKER`.
+    best field counts, and the other fields with the weight :data:`TIE_BREAKER`.
 
     Args:
         text: The text.
@@ -56,12 +56,12 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
     """Return a text, or its most distinctive words if OpenSearch would refuse the text as too long.
 
     The most distinctive words have the largest sqrt(count) · rarity. They are returned in the order of the text. In a
-    script without spaces, everything between two punctuation marks is one word.
+    script without spaces, everything between two punctuation marks counts as a single word.
 
     Args:
         text: The text.
         field_count: The number of fields that are searched. OpenSearch counts a clause for each word in each field.
-        rarity: A function that returns how rare a word is, such as its inverse document frequency.
+        rarity: A function that returns how rare a word is, for example its inverse document frequency.
 
     >>> distinctive_words("bush fire", 2, len)
     'bush fire'
@@ -82,7 +82,7 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
 
 
 def _word_counts(text: str) -> Mapping[str, int]:
-    """Count the words of a text. Adjacent words without a space or punctuation mark between them are one word."""
+    """Count the words of a text. Adjacent words without anything between them count as a single word."""
     spans: list[list[int]] = []
     for start, end in word_spans(text):
         if spans and spans[-1][1] == start:

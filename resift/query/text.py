@@ -30,15 +30,15 @@ _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 
 
 def text_of(clause: Clause, in_condition: bool = False) -> str:
-    """Return the first text that a clause searches for, depth first, or "" if there is none.
+    """Return the first text that a clause searches for, depth first, or "" without any text.
 
     The text of a filter counts if there is no other. What hits must not match never counts, wherever it occurs:
     OpenSearch hands a body on with the parts of a clause in another order than its client wrote them.
 
     Args:
         clause: The clause.
-        in_condition: Whether the clause is a condition, or inside one. A condition can name fields in a query string;
-            what it searches in these fields is not the text of the query.
+        in_condition: Whether the clause is a condition, or inside a condition. What a query string in a condition
+            searches in named fields is not the text of the query.
 
     >>> from resift.query.tree import parse_clause
     >>> query = {"bool": {"filter": [{"match": {"tag": "new"}}], "should": [{"match": {"title": "bush fire"}}]}}
@@ -65,7 +65,7 @@ def text_of(clause: Clause, in_condition: bool = False) -> str:
 def _text_inside(value: Any, in_condition: bool) -> str:
     """Return the first text that a clause anywhere in a value searches for.
 
-    This reads what the tree does not divide into clauses: the contents of an opaque clause, and of a malformed one.
+    This reads values that the tree does not divide into clauses: the contents of opaque and malformed clauses.
     """
     if isinstance(value, Mapping):
         for name, inner in _conditions_last(value):
@@ -88,7 +88,7 @@ def _text_inside_entry(name: str, value: Any, in_condition: bool) -> str:
 
 
 def _conditions_last(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Yield the entries of an object without those that exclude documents, and conditions after all others."""
+    """Yield the entries of an object, conditions last. Entries that exclude documents are left out."""
     conditions = []
     for name, value in settings.items():
         if name in _CONDITIONS:

@@ -1,9 +1,9 @@
-"""The tree of a query: one node for each clause.
+"""The tree of a query, with a node for each clause.
 
-:func:`parse_clause` reads a query once. Each node keeps the clause as the client wrote it, and knows its kind and its
-role. What else Resift asks about a query is a property of a node, a property of the whole search body
-(:mod:`resift.query.body`), or a visitor (:mod:`resift.query.text`). A rewritten query is made of the clauses' own
-objects. So a clause that nobody changes is sent exactly as it came.
+:func:`parse_clause` reads a query once. Each node has the clause as the client wrote it, its kind and its role. All
+other questions about a query are answered by properties of a node, by properties of the whole search body
+(:mod:`resift.query.body`), or by a visitor (:mod:`resift.query.text`). A rewritten query contains the original objects
+of its clauses. So a clause that is not changed is sent exactly as it came.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Clause:
 
     Attributes:
         raw: The clause as the client wrote it. A malformed clause can be any JSON value.
-        kind: The name of the clause, such as ``match``. None if the clause is malformed.
+        kind: The name of the clause, for example ``match``. None if the clause is malformed.
         settings: The object under that name. Empty if the clause is malformed.
         role: The role of the clause in its query.
         parts: The clauses inside, by the name of the part that contains them.
@@ -66,7 +66,7 @@ class Clause:
         self.ranks_by_meaning = self.is_semantic
 
     def scoring_parts(self) -> Iterator[tuple[str, tuple[Clause, ...]]]:
-        """Yield the name and the clauses of each part whose scores become part of this clause's score."""
+        """Yield the name and the clauses of each part whose scores are part of this clause's score."""
         for name, clauses in self.parts.items():
             if self.part_roles[name] is Role.SCORING:
                 yield name, clauses
@@ -80,7 +80,7 @@ class Clause:
 
     @property
     def is_scoring(self) -> bool:
-        """Whether the score of the clause becomes part of the score of a hit."""
+        """Whether the score of the clause is part of the score of a hit."""
         return self.role in (Role.SCORING, Role.VECTOR, Role.SPARSE)
 
     def field_clauses(self) -> list[FieldClause]:
@@ -145,7 +145,7 @@ class Clause:
 
 
 class TextClause(Clause):
-    """A clause that searches for a text, such as ``match``."""
+    """A clause that searches for a text, for example ``match``."""
 
     __slots__ = ()
 
@@ -180,12 +180,12 @@ class HybridClause(Clause):
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether one of the combined queries is rewritten."""
+        """Whether any of the combined queries is rewritten."""
         return any(clause.is_rewritten for clause in self.queries)
 
 
 class FieldClause(Clause):
-    """A clause that ranks by the vectors or tokens in one field."""
+    """A clause that ranks by the vectors or tokens in a field."""
 
     __slots__ = ()
     is_semantic = True
@@ -222,7 +222,7 @@ class VectorClause(FieldClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the clause, or None if there is none."""
+        """The query vector in the clause, or None."""
         vector = self.options.get("vector")
         return vector if isinstance(vector, list) else None
 
@@ -241,7 +241,7 @@ class ScriptedVectorClause(VectorClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the parameters of the script, or None if there is none."""
+        """The query vector in the parameters of the script, or None."""
         vector = self.options.get("query_value")
         return vector if isinstance(vector, list) else None
 
@@ -254,7 +254,7 @@ class SparseClause(FieldClause):
 
     @property
     def tokens(self) -> dict[str, float] | None:
-        """The query tokens in the clause and their weights, or None if there are none."""
+        """The query tokens in the clause and their weights, or None."""
         tokens = self.options.get("query_tokens")
         if not isinstance(tokens, Mapping) or not tokens:
             return None
@@ -276,7 +276,7 @@ _SCRIPTED_PART_ROLES: PartRoles = {"query": Role.FILTER}
 def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Clause:
     """Parse a query clause and the clauses inside.
 
-    Never fails. A malformed clause becomes a node without a kind. A clause on a level that
+    Parsing never fails. A malformed clause is a node without a kind. A clause on a level that
     :func:`resift.query.limits.check_limits` refuses is opaque.
 
     Args:
@@ -326,7 +326,7 @@ def _are_texts(clauses: tuple[Clause, ...]) -> bool:
 
 
 def boost_of(options: Mapping[str, Any]) -> float:
-    """Return the boost in the options of a clause, 1 if there is none.
+    """Return the boost in the options of a clause, by default 1.
 
     OpenSearch also accepts a string that contains a number. For a malformed boost, 1 is returned, and OpenSearch
     reports the error.

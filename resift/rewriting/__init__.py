@@ -1,6 +1,6 @@
 """Rewriting: a parsed search body, knowledge and options → the body that the engine runs.
 
-:func:`resift.rewriting.rewrite.rewrite` is a pure function. The modules in the order in which one rewriting uses them:
+:func:`resift.rewriting.rewrite.rewrite` is a pure function. A rewriting uses the modules in this order:
 
 1. ``options``: what a request states about its rewriting.
 2. ``knowledge``: what is known about the query, its session and its index. :mod:`resift.sessions` loads it.

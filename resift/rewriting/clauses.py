@@ -44,7 +44,7 @@ def document_clauses(ids: Sequence[str], home_indices: Mapping[str, str]) -> lis
     Args:
         ids: The ids of the documents.
         home_indices: The index of each document by its id, where several indices are searched: each of them can have
-            another document with the same id. Empty where one index is searched.
+            another document with the same id. Empty where a single index is searched.
     """
     if not home_indices:
         return [_ids_clause(ids)] if ids else []

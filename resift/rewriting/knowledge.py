@@ -1,4 +1,4 @@
-"""What a rewriting knows about a query, its session and its index."""
+"""Knowledge about a query, its session and its index, on which a rewriting is based."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TextToEncode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What must be known about an index and its models before a query is rewritten in place.
+    """The knowledge that a query needs before it is rewritten in place.
 
     Attributes:
         fields: The fields whose vectors or tokens can be moved.
@@ -51,7 +51,7 @@ NO_NEEDS = Needs()
 
 
 class JudgedTokens(NamedTuple):
-    """The tokens of judged documents in one field.
+    """The tokens of judged documents in a field.
 
     Attributes:
         documents: The token weights of each document.
@@ -64,7 +64,7 @@ class JudgedTokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldKnowledge:
-    """What is known about the vectors and tokens that an index had before Resift.
+    """Knowledge about the vectors and tokens that an index had before Resift.
 
     Attributes:
         mapped: The fields with vectors or tokens, by the names that queries use.
@@ -84,7 +84,7 @@ class FieldKnowledge:
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What is known about one search.
+    """Knowledge about a search.
 
     Attributes:
         text: The text that the query searches for.
@@ -97,8 +97,8 @@ class Knowledge:
         related_words: For words of a query that finds little, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
-        unmoved: The ids of those that were judged for other queries, with their similarities to the query before the
-            session moved it. The session does not change their rank.
+        unmoved: The ids of documents that were judged for other queries, with their similarities to the query before
+            the session moved it. The session does not change their rank.
         home_indices: The index of each judged document by its id, where several indices are searched.
         feedback: What the session learned that concerns this query. None if nothing does.
         documents: All judged documents of the session.
@@ -126,7 +126,7 @@ class Knowledge:
 
     @property
     def word_weight(self) -> float:
-        """Weight of the expansion words: one half if no vectors confirm the documents that they find."""
+        """Weight of the expansion words: 0.5 if no vectors confirm the documents that they find."""
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
 
     @cached_property

@@ -66,7 +66,7 @@ def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
 def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note:
     """Return a clause with its vector or tokens moved, or the reason why they cannot be moved.
 
-    All other settings of the clause stay. ``neural`` becomes ``knn`` for the same documents.
+    All other settings of the clause stay. A ``neural`` clause is replaced by a ``knn`` clause for the same documents.
     """
     field = _movable_field(clause, knowledge.mapped)
     if field is None:

@@ -16,10 +16,11 @@ _DEFAULT_WINDOW = 100
 
 
 class Options(PipelineOptions, frozen=True, kw_only=True):
-    """The options of one rewriting: those that a search states, with defaults in place of what it does not state.
+    """The options of a rewriting: first as a search states them, later with all defaults filled in.
 
-    The declared options are those of :class:`resift.contracts.search_options.PipelineOptions`. None stands for the
-    default of the configuration, the model, the index or the session, until the service fills it in.
+    :class:`resift.contracts.search_options.PipelineOptions` declares the options that a search body can state. None
+    means the default, which depends on the configuration, the model, the index and the session. The service fills it
+    in.
 
     Attributes:
         client: The client whose clicks count, as UBI names it. None if it is the session.

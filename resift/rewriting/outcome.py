@@ -26,24 +26,24 @@ class Outcome(Enum):
     NOTHING_TO_ADD = "nothing_to_add", "there is nothing to add"
     NO_TEXT = "no_text", "the query has no text"
     NO_QUERY = "no_query", "there is no query"
-    NO_HITS = "no_hits", "no hits were asked for"
+    NO_HITS = "no_hits", "no hits are requested"
     MALFORMED = "malformed_query", "the query is malformed"
-    SLICED = "sliced_scroll", "OpenSearch rescores no scroll"
+    SLICED = "sliced_scroll", "OpenSearch does not rescore a scroll"
     # By the service. The search pipeline of the index then hands the body on to it once more.
-    ALREADY_REWRITTEN = "already_rewritten", "it is rewritten already"
+    ALREADY_REWRITTEN = "already_rewritten", "the query is rewritten already"
     # OpenSearch does not rescore these searches. Only the expansion words count, and hidden documents stay hidden.
     COLLAPSED = "collapsed", "the search has 'collapse'"
     SEARCH_AFTER = "search_after", "the search has 'search_after'"
     SORTED = "sorted", "the search has 'sort'"
     # A clause that ranks by vectors or tokens of the index stays as it came.
-    THRESHOLD = "threshold", "a smallest score or a largest distance decides what matches"
+    THRESHOLD = "threshold", "`min_score` or `max_distance` decides what matches"
     NOT_MOVED = "vectors_not_moved", "the vectors of {!r} are nested, binary, or not in the mapping"
-    NO_VECTORS = "no_vectors", "no marked document has anything in {!r}"
-    OTHER_DIMENSION = "other_dimension", "the query's vector has another dimension than those of {!r}"
-    MODEL_UNAVAILABLE = "model_unavailable", "what the query's model makes of it for {!r} could not be had"
+    NO_VECTORS = "no_vectors", "no marked document has a value in {!r}"
+    OTHER_DIMENSION = "other_dimension", "the query vector has another dimension than the vectors of {!r}"
+    MODEL_UNAVAILABLE = "model_unavailable", "the model could not encode the query for {!r}"
     # Another part of the search could not be rewritten.
-    NOT_DEMOTED = "not_demoted", "judged documents cannot be put last where lists are mixed"
-    MARKS_GONE = "marks_gone", "marked documents that are gone: {}"
+    NOT_DEMOTED = "not_demoted", "judged documents cannot be demoted in combined lists"
+    MARKS_GONE = "marks_gone", "marked documents that no longer exist: {}"
     FAILED = "failed", "failed: {}"
 
     def __init__(self, code: str, english: str) -> None:

@@ -1,12 +1,12 @@
 """Rewriting of queries that search for words: expansion words and the similarity change the scores of their hits.
 
-:func:`rewrite_rescored` is the entrance. It takes one of three ways:
+:func:`rewrite_rescored` is the entrance. It has three ways:
 
 1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``): the expansion words are added to the
    query itself.
 2. The index has no vectors: the expansion words are all there is to add. They are added to the query as well, so that
    they count beyond the rescore window, and the query may be widened.
-3. Otherwise: the query may be widened, and rescore stages add the other expansion words and the similarity.
+3. All other searches: the query may be widened, and rescore stages add the other expansion words and the similarity.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from resift.rewriting.similarity import nearest_clauses, similarity_clause
 from resift.rewriting.words import query_length, related_word_clauses, word_clauses, word_room
 
 # The number of expansion words that find documents for a widened query. More words find few more documents, and cost
-# more than everything else in the query.
+# more than the rest of the query.
 WIDENING_WORDS = 5
 
 
@@ -69,7 +69,7 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 class _Rewriter:
-    """Adds knowledge to one search body."""
+    """Adds knowledge to a search body."""
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self._body, self._raw = query.body, query.root.raw
@@ -138,7 +138,7 @@ class _Rewriter:
             query = self._with_unmoved_scaled(query)
         query = scaled(query, irrelevant, self._knowledge.irrelevant_factor)
         body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
-        # The highlights of a widened query show the words that found a document.
+        # The highlights of a widened query show the words by which a document matches.
         return body if self._options.widen else body | highlight_of(self._body, self._raw)
 
     def with_stages(self) -> Body | None:
@@ -203,7 +203,7 @@ class _Rewriter:
         return stages
 
     def _factors(self) -> list[Body]:
-        """Return clauses whose scores are factors: the similarity, and one factor for each unmoved document."""
+        """Return clauses whose scores are factors: the similarity, and a factor for each unmoved document."""
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta
         factors = []

@@ -64,7 +64,7 @@ def nearest_clauses(
     probe = vector if mask is None or similarity != "cosine" else mask**2 * vector
     if not probe.any():
         return []
-    # ignore_unmapped: one of several indices may have no vectors.
+    # ignore_unmapped: some of the searched indices may have no vectors.
     options: Body = {"vector": json_numbers(probe), "k": count, "ignore_unmapped": True, "boost": _KNN_BOOST}
     if conditions is not None:
         options["filter"] = conditions
@@ -79,7 +79,7 @@ def script_source(name: str) -> str:
     longer.
 
     Args:
-        name: The name of the script, such as ``masked_cosine``.
+        name: The name of the script, for example ``masked_cosine``.
     """
     folder = files("resift.rewriting") / "scripts"
     texts = [(folder / f"{script}.painless").read_text("utf-8") for script in (_READER, name)]

@@ -16,7 +16,7 @@ _UNKNOWN_FIELDS = 50
 def query_length(text: str) -> float:
     """Return the length (l2 norm) of the word counts of a text, at least 1.
 
-    The words that the analyzer ``english`` drops are not counted. Most words of a long question are such words, and
+    The stop words of the analyzer ``english`` are not counted. Most words of a long question are stop words, and
     would give too much weight to the expansion words.
     """
     counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
@@ -24,7 +24,7 @@ def query_length(text: str) -> float:
 
 
 def word_room(text: str, fields: Sequence[str]) -> int:
-    """Return how many words a query may have besides those of a text.
+    """Return how many words a query may have besides the words of a text.
 
     Args:
         text: The text of the query.
@@ -43,7 +43,7 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: fl
     """
     boosts = {word: round(weight * length, 4) for word, weight in weights.items()}
     if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
-        # In one field, ``match`` does the same as ``multi_match``, and OpenSearch parses it faster.
+        # In a single field, ``match`` does the same as ``multi_match``, and OpenSearch parses it faster.
         return [
             {"match": {fields[0]: {"query": word, "lenient": True, "boost": boost}}} for word, boost in boosts.items()
         ]

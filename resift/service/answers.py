@@ -39,7 +39,7 @@ class ParsedSearch:
     Attributes:
         search: The search.
         info: The index.
-        query: The parsed body that the search stands for.
+        query: The parsed body of the search.
     """
 
     search: Search
@@ -48,7 +48,7 @@ class ParsedSearch:
 
 
 class ServedReranker:
-    """The trained reranker in service, if there is one.
+    """The trained reranker in service, if any.
 
     The model is read into memory, so later changes of its files do not affect the service.
 
@@ -67,8 +67,8 @@ class ServedReranker:
         """Return the reranker for a search, or None if the search does without.
 
         Args:
-            method: The method of the search. ``late`` requires a reranker. ``auto`` uses one that was trained for the
-                index. Other methods use none.
+            method: The method of the search. ``late`` requires a reranker. ``auto`` uses a reranker that was trained
+                for the index. Other methods use none.
             info: The index, or None for any index.
 
         Raises:
@@ -137,7 +137,7 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
 
 
 def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
-    """Return which hits are demoted, of shape (n,). They stay behind all others, whatever the reranker says."""
+    """Return which hits are demoted, of shape (n,). The reranker must not lift them above other hits."""
     judged = set(rewritten.knowledge.judged) if rewritten.options.judged == "demote" else set()
     return np.array([hit["_id"] in judged for hit in hits], bool)
 

@@ -1,4 +1,4 @@
-"""Searches as callers state them, and the search bodies that they stand for."""
+"""Searches as callers state them, and their search bodies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Search(SearchRequest, frozen=True, kw_only=True):
 
 
 def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
-    """Return the search body that a search stands for.
+    """Return the search body of a search.
 
     Args:
         search: The search.
@@ -113,12 +113,12 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
 
     Args:
         search: The search.
-        max_text: The largest number of characters that a text in the query or the filter may have.
+        max_text: The largest number of characters of a text in the query or the filter.
         listed_only: Whether only what the allow-list contains is allowed.
 
     Returns:
         The names of other indices in which the query or the filter looks something up. Empty with ``listed_only``,
-        because the allow-list contains no such clause.
+        because the allow-list contains no lookups.
 
     Raises:
         BadInput: The query or the filter is too large, or malformed.

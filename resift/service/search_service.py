@@ -110,10 +110,10 @@ class SearchService:
         return self.served(index, headers).searched
 
     def served(self, index: str, headers: Headers = None) -> ServedIndex:
-        """Return the index that a name stands for, cached for five seconds.
+        """Return the index behind a name, cached for five seconds.
 
         Raises:
-            IndexNotServed: The index, or one of the indices behind the name, is not served.
+            IndexNotServed: The index, or an index behind the name, is not served.
             ResiftError: The engine failed, or the index does not exist.
         """
         cached = self._infos.get((index, str(headers)))
@@ -142,7 +142,7 @@ class SearchService:
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> StoredSession:
-        """Store marks as one step of a session.
+        """Store marks as a step of a session.
 
         The only request to the engine checks that the marked documents exist. Use :meth:`describe` to learn what the
         marks taught. Withdrawing a mark (grade 0) of a document that no longer exists succeeds. Skipped documents that
@@ -162,7 +162,7 @@ class SearchService:
             NotFound: A marked document does not exist.
             IndexNotFound: The index does not exist.
             ModelMismatch: The index's vectors come from another model.
-            SessionBusy: Concurrent writes to the session kept this one from being stored.
+            SessionBusy: Concurrent writes to the session prevented this write.
             ResiftError: The marks are invalid (see :func:`resift.sessions.sessions.check_judgements`).
         """
         judgements = [Judgement(index, id, mark.grade, source=mark.source) for id, mark in marks.items()]
@@ -174,7 +174,7 @@ class SearchService:
                 raise
             existing = {}
         missing = [id for id, mark in marks.items() if id not in existing and mark.grade]
-        # A click is sent with the hits skipped above it. One of these may have been deleted since it was shown.
+        # A click is sent with the hits skipped above it. Some of these may have been deleted since they were shown.
         unknown = [id for id in missing if marks[id].source != "skip" or len(missing) == len(marks)]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
@@ -189,8 +189,8 @@ class SearchService:
         effective = session.effective_judgements
         documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
         readable = session.judgements if headers is None else [document.judgement for document in documents]
-        # Judgements are compared by identity. A document may have been judged twice in the same way, and only one of
-        # these judgements counts.
+        # Judgements are compared by identity. A document may have been judged twice in the same way, and only one
+        # judgement counts.
         documents_by_judgement = {id(document.judgement): document for document in documents}
         effective_ids = {id(judgement) for judgement in effective}
         judged = [
@@ -334,9 +334,9 @@ class SearchService:
         if distinctive != text and distinctive == query.text:
             searched_text = distinctive
             count = len(distinctive.split())
-            notes.append(f"the query is too long for the engine: its {count} most telling words count")
+            notes.append(f"the query is too long for the engine: only its {count} most distinctive words count")
         if options.widen and options.knn and not info.has_hnsw:
-            notes.append(f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)")
+            notes.append(f"knn: the vectors of {info.name!r} have no HNSW index (resift attach --vectors --graph)")
         may_widen = options.widen and text and query.text_query is not None
         return replace(
             knowledge,
@@ -388,7 +388,7 @@ class SearchService:
         search, body = parsed.search, parsed.query.body
         is_reranked = late is not None or rewritten.is_reranked
         needs_vectors = is_reranked and search.reasons
-        # The judgement that moved a hit is found by the ranks that the hit gained.
+        # The ranks that a hit gained tell which judgement moved the hit.
         needs_plain = search.reasons and rewritten.knowledge.feedback is not None
         bodies = [self._run_body(parsed, rewritten, late)]
         if needs_plain:

@@ -76,7 +76,7 @@ def read_documents(
 def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     """Return the text of a document that a session learns from: its text fields without the names of persons.
 
-    A person who marks a document looks for other documents about the same subject, whoever wrote them.
+    A person who marks a document looks for other documents about the same subject, by any author.
 
     Args:
         source: The document.
@@ -129,7 +129,7 @@ class FieldLoader:
             needs: The fields and texts that the query needs.
             feedback: The part of the session's feedback that concerns the query.
             documents: The documents that the feedback was learned from.
-            searched: Those of them that are in the index.
+            searched: The documents among them that are in the index.
             headers: The HTTP headers of the caller.
         """
         searched_objects = set(map(id, searched))

@@ -1,4 +1,4 @@
-"""Loads the knowledge of a session for one search.
+"""Loads the knowledge of a session for a search.
 
 Each search needs the session, the clicks of its client, the judged documents and a sample of the index.
 :class:`KnowledgeLoader` reads each of them once, learns from the judgements, and keeps the part that concerns the
@@ -97,7 +97,7 @@ def knowledge_of(
         query: The query.
         feedback: The part of the session's feedback that concerns the query, or None.
         documents: The judged documents of the session.
-        searched: Those of them that are in the index.
+        searched: The documents among them that are in the index.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
@@ -239,8 +239,8 @@ class KnowledgeLoader:
         """Return what judged documents teach, or None if there are none. The same documents are learned from once."""
         if not judged:
             return None
-        # Vectors and texts are part of the key. A document that was indexed again teaches something else, and texts
-        # with different unknown words can have the same vector.
+        # Vectors and texts are part of the key. A document that was indexed again can teach something different, and
+        # texts with different unknown words can have the same vector.
         key = tuple(
             (
                 document.judgement.grade,
@@ -260,7 +260,7 @@ class KnowledgeLoader:
     def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
         """Return the expansion words of feedback in an index, heaviest first. Empty if the index no longer exists.
 
-        What else a search needs of the index is loaded as well, so the next search does not have to wait for it.
+        Other data that a search needs of the index is loaded as well, so the next search does not have to wait for it.
         """
         try:
             info = self.info(index, headers)

@@ -25,7 +25,7 @@ _SECONDS = 600.0  # lifetime of samples and counts in the cache
 _CACHED_SAMPLES = 64
 _CACHED_WORDS = 100_000
 _SAMPLE_SIZE = 300
-# In an index with fewer documents most words occur in one document, which says nothing about them.
+# In an index with fewer documents most words occur in a single document, which says nothing about them.
 _FEW_DOCUMENTS = 100
 _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
@@ -86,9 +86,9 @@ class WordSelector:
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
         """Return at most 25 expansion words and their weights, heaviest first.
 
-        Selected are the words with the largest weight · idf · log(1 + n), where n documents contain the word, of those
-        with at least a tenth of the largest weight. A word in a single document, such as a serial number, is never
-        selected, because it finds no other document. If the engine refuses to count, only the weights decide.
+        The words with the largest weight · idf · log(1 + n) are selected, where n documents contain the word. Their
+        weights are at least a tenth of the largest weight. A word in a single document, for example a serial number, is
+        never selected, because it finds no other document. If the engine refuses to count, only the weights decide.
 
         Args:
             feedback: What a session learned, or None.

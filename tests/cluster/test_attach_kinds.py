@@ -208,7 +208,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     for index in (plain, *([f"{plain},{graph}"] if field == "dense" else [])):
         said = post(wide, "/v1/search", query="fire", index=index, knn=3)
         assert len(ids(said)) == index.count(",") + 1
-        reason = f"knn: the vectors of {index!r} have no graph (resift attach --vectors --graph)"
+        reason = f"knn: the vectors of {index!r} have no HNSW index (resift attach --vectors --graph)"
         assert (said["resift"]["reranked"], said["resift"]["reason"]) == (True, reason)
         assert rewritten(index, knn=3) == (False, {"rewritten": True, "outcome": "in_part", "reason": reason})
 

@@ -66,9 +66,9 @@ def test_the_body_shown_is_the_one_that_is_searched() -> None:
 
 
 def test_what_is_left_out_says_why_and_what_is_long_is_shortened() -> None:
-    assert "not rewritten: no hits were asked for" in explained("fire", "--size", "0").stderr
+    assert "not rewritten: no hits are requested" in explained("fire", "--size", "0").stderr
     long = explained(" ".join(f"w{number}" for number in range(600)) + 4 * " fire")
-    assert "the query is too long for the engine: its 100 most telling words count" in long.stderr
+    assert "the query is too long for the engine: only its 100 most distinctive words count" in long.stderr
     assert "characters)" in long.stdout
     assert '"(256 numbers)"' in explained("fire", "--session", "anna").stdout
 

@@ -92,7 +92,7 @@ def test_what_is_wrong_here_costs_only_the_rewriting(
 def test_where_no_hits_are_asked_for_none_are_read(client: FlaskClient, index: str) -> None:
     answer = post(client, "/v1/search", index=index, query="fire", size=0)
     assert (answer["hits"]["hits"], answer["resift"]["reranked"]) == ([], False)
-    assert answer["resift"]["reason"] == "no hits were asked for"
+    assert answer["resift"]["reason"] == "no hits are requested"
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

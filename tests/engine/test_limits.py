@@ -124,7 +124,7 @@ def test_searches_of_too_much_work_are_refused(roomy: FlaskClient, filled: str) 
 def test_a_text_of_too_many_words_is_searched_by_a_hundred(roomy: FlaskClient, filled: str) -> None:
     text = " ".join(f"w{number}" for number in range(20_000))
     answer = post(roomy, "/v1/search", index=filled, query=text)
-    assert "its 100 most telling words count" in answer["resift"]["reason"]
+    assert "only its 100 most distinctive words count" in answer["resift"]["reason"]
 
 
 ODD: list[dict[str, Any]] = [

@@ -116,7 +116,7 @@ def test_the_engine_runs_what_comes_back_as_a_search_does(client: FlaskClient, f
         again = post(client, "/v1/rewrite", index=filled, body=answer["body"])
         assert again == {
             "body": answer["body"],
-            "resift": {"rewritten": False, "outcome": "already_rewritten", "reason": "it is rewritten already"},
+            "resift": {"rewritten": False, "outcome": "already_rewritten", "reason": "the query is rewritten already"},
         }
     assert rewrites(client) == {"rewritten": 4, "already_rewritten": 4}
 
@@ -160,7 +160,7 @@ COMES_BACK: list[tuple[dict[str, Any], str]] = [
     ({"query": {}}, "the query has no text"),
     ({"query": {**QUERY, "term": {"n": 1}}}, "the query is malformed"),
     ({}, "the query has no text"),
-    ({"query": QUERY, "size": 0}, "no hits were asked for"),
+    ({"query": QUERY, "size": 0}, "no hits are requested"),
     ({"query": QUERY, "sort": ["n"]}, "the search has 'sort'"),
     ({"query": {"hybrid": {"queries": [QUERY]}}}, "there is nothing to add"),
     ({"query": {"hybrid": [QUERY]}}, "the query is malformed"),

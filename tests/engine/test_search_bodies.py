@@ -46,7 +46,9 @@ def test_a_whole_document_as_a_query_is_searched_by_its_telling_words(client: Fl
     answer = post(client, "/v1/search", index=filled, query=pasted, size=2)
     assert {hit["_id"] for hit in answer["hits"]["hits"]} == {"wood", "tree"}
     assert answer["resift"]["reranked"]
-    assert answer["resift"]["reason"] == "the query is too long for the engine: its 100 most telling words count"
+    assert (
+        answer["resift"]["reason"] == "the query is too long for the engine: only its 100 most distinctive words count"
+    )
     post(client, "/v1/feedback", session="anna", index=filled, query=pasted, relevant=["army"])
     answer = post(client, "/v1/search", index=filled, query=pasted, size=2, session="anna")
     assert answer["resift"]["session"] == "anna"

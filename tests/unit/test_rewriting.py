@@ -247,14 +247,14 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"query": QUERY, "size": 0}, "no hits were asked for"),
-        ({"query": QUERY, "slice": {"id": 0, "max": 2}}, "OpenSearch rescores no scroll"),
+        ({"query": QUERY, "size": 0}, "no hits are requested"),
+        ({"query": QUERY, "slice": {"id": 0, "max": 2}}, "OpenSearch does not rescore a scroll"),
         ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
-        ({"query": {"bool": {"must": [QUERY], "filter": [NAMED]}}}, "it is rewritten already"),
+        ({"query": {"bool": {"must": [QUERY], "filter": [NAMED]}}}, "the query is rewritten already"),
         # as OpenSearch hands it on
         (
             {"query": {"bool": {"filter": [{"match_all": {"boost": 1.0, "_name": REWRITTEN_NAME}}]}}},
-            "it is rewritten already",
+            "the query is rewritten already",
         ),
         ({"query": None}, "the query is malformed"),
         ({"query": {}}, "the query is malformed"),

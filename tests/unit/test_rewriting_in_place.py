@@ -258,7 +258,7 @@ def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
 
 def test_marks_of_documents_that_are_gone_are_told() -> None:
     found = rewritten(KNN, replace(SESSION, missing_documents=1))
-    assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that are gone: 1")
+    assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that no longer exist: 1")
 
 
 @pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"bool": {"should": [TEXT, KNN]}}])
