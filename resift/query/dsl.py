@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -259,3 +259,38 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(inner, path)
     elif value is not None:
         yield path, value
+
+
+def replace_objects(
+    value: Any, names: Collection[str], change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Any:
+    """Return a JSON value with the objects under some names replaced, on all levels.
+
+    Lists and objects without replaced objects inside are returned as they are. So most of a body is shared with the
+    result.
+
+    Args:
+        value: The JSON value.
+        names: The names of the objects. There may be a list of objects under a name.
+        change: A function that returns the object in place of another.
+
+    >>> replace_objects({"a": {"top": {"n": 1}}, "b": [2]}, ["top"], lambda settings: {**settings, "m": 3})
+    {'a': {'top': {'n': 1, 'm': 3}}, 'b': [2]}
+    """
+    if isinstance(value, list):
+        if not value or not isinstance(value[0], (Mapping, list)):  # for example a vector
+            return value
+        items = [replace_objects(item, names, change) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    if not isinstance(value, Mapping):
+        return value
+    replaced = {}
+    for name, inner in value.items():
+        new = replace_objects(inner, names, change)
+        if name in names and isinstance(new, list):
+            new = [change(item) if isinstance(item, Mapping) else item for item in new]
+        elif name in names and isinstance(new, Mapping):
+            new = change(new)
+        if new is not inner:
+            replaced[name] = new
+    return {**value, **replaced} if replaced else value

@@ -16,7 +16,7 @@ import orjson
 from resift.arrays import Floats
 from resift.contracts.documents import Document
 from resift.errors import BadInput
-from resift.query.dsl import Body, is_compact, is_ours, source_parts, without_vector
+from resift.query.dsl import Body, is_compact, is_ours, replace_objects, source_parts, without_vector
 from resift.rewriting.similarity import script_source
 from resift.vectors.compact import decode_vector, encode_vector
 
@@ -56,7 +56,8 @@ def sent_body(body: Body, vectors: str | None) -> Body:
     and for a body that is too deep.
     """
     try:
-        sent = dict(_without_vectors(_inner_without_vectors(body) if _may_have_more_hits(body) else body))
+        inner = replace_objects(body, _MORE_HITS, _without_vectors) if _may_have_more_hits(body) else body
+        sent = dict(_without_vectors(inner))
     except RecursionError:
         raise BadInput("queries are nested too deep", expected="at most 100 of them") from None
     named, _ = source_parts(body.get("_source"))
@@ -84,22 +85,6 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
     if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
         return part
     return {**part, "_source": without_vector(part.get("_source"))}
-
-
-def _inner_without_vectors(part: Any) -> Any:
-    """A part of a body in which collapsed and joined hits, and those of buckets, are shown without vectors."""
-    if isinstance(part, list) and part and isinstance(part[0], (Mapping, list)):  # none of a vector's numbers
-        return [_inner_without_vectors(one) for one in part]
-    if not isinstance(part, Mapping):
-        return part
-    changed = {name: _inner_without_vectors(value) for name, value in part.items()}
-    for name in _MORE_HITS:
-        asked = changed.get(name)
-        if isinstance(asked, Mapping):
-            changed[name] = _without_vectors(asked)
-        elif isinstance(asked, list):  # of collapsed hits several kinds
-            changed[name] = [_without_vectors(one) if isinstance(one, Mapping) else one for one in asked]
-    return changed
 
 
 def take_vectors(hits: Sequence[dict[str, Any]], field: str) -> list[Floats | None]:
