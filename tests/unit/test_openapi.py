@@ -193,8 +193,8 @@ def test_what_is_documented_in_words_is_the_codes() -> None:
     search = schemas["SearchRequest"]["properties"]
     assert search["window"]["x-default"] == f"{config.window}; {SESSION_WINDOW} in a session that has learned something"
     assert (config.alpha, config.max_text) == (None, search["query"]["anyOf"][0]["maxLength"])
-    assert search["alpha"]["x-default"] == f"the model's, such as {DEFAULT_ALPHA}"
-    assert search["knn"]["x-default"] == str(config.knn)
+    assert search["alpha"]["x-default"] == f"the weight of the model, such as {DEFAULT_ALPHA}"
+    assert search["knn"]["x-default"].partition(";")[0] == str(config.knn)
     feedback = schemas["FeedbackRequest"]["properties"]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
     assert str(MAX_INDEX) in feedback["index"]["description"]
