@@ -1,10 +1,11 @@
-"""Nodes and rerankers are killed and frozen under load: ``python benchmarks/chaos.py [--short]``, or ``make chaos``.
+"""Kill and freeze nodes and services under load: ``python benchmarks/chaos.py [--short]``, or ``make chaos``.
 
-A cluster of three nodes, an index with Resift and its default search pipeline, a twin of it without, two rerankers with
-their sessions in the cluster. Clients search, write and mark in one rhythm on both while one thing after the other
-breaks. Prints what each kind of client met, and a verdict line by line; the exit status is 1 if one of them fails, and
-2 where no node can be had. The steps take four minutes, those of ``--short`` half a minute, with two nodes; starting
-nodes comes on top.
+The setup is a cluster of three nodes, an index with Resift and its default search pipeline, a copy of the index without
+Resift (the twin), and two Resift services with their sessions in the cluster. Clients search, write and mark with the
+same frequency on the index and on the twin, while nodes and services fail in turn. Prints latencies and errors of each
+kind of client, and a verdict. The exit status is 1 if a line of the verdict fails, and 2 if no OpenSearch node can be
+started. The steps take four minutes with three nodes, or half a minute with two nodes (``--short``), in addition to the
+start of the nodes.
 """
 
 from __future__ import annotations
@@ -21,17 +22,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from chaos_cluster import LATER, NAME, Cluster, node, set_up
-from chaos_load import CALM, FIRST, GUARDED, NODES, RERANKER, Client, Indexing, Log, clients
+from chaos_load import CALM, FIRST, GUARDED, NODES, SERVICE, Client, Indexing, Log, clients
 from chaos_verdict import Counts, Line, latencies, verdict
 from scale_data import short_documents
 
 LATER_COUNT = 6000
-OURS = ("RESIFT_NODE", "RESIFT_DATA", "OPENSEARCH_JAVA_HOME")  # settings of the nodes, and of their documents
+# environment variables that the benchmark itself uses
+BENCHMARK_VARIABLES = ("RESIFT_NODE", "RESIFT_DATA", "OPENSEARCH_JAVA_HOME")
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that breaks for some seconds and is mended then; ``kind`` tells what may be blamed on it."""
+    """A fault that lasts for some seconds and is then repaired.
+
+    Attributes:
+        kind: Kind of the fault, a constant of chaos_load.
+        title: Description of the fault.
+        seconds: Duration of the fault.
+        breaks: Function that causes the fault, and returns the function that repairs it.
+    """
 
     kind: str
     title: str
@@ -40,49 +49,49 @@ class Step:
 
 
 def nothing(cluster: Cluster) -> Callable[[], None]:
-    """Leave all as it is."""
+    """Cause no fault."""
     return lambda: None
 
 
 def killed_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
-    """End a node at once."""
-    one = cluster.manager() if manager else cluster.another()
-    one.kill()
+    """Kill a node: the cluster manager, or another node."""
+    node = cluster.manager() if manager else cluster.another()
+    node.kill()
 
     def back() -> None:
-        one.launch()
-        one.wait(len(cluster.nodes))
+        node.launch()
+        node.wait(len(cluster.nodes))
 
     return back
 
 
 def frozen_node(cluster: Cluster, manager: bool = False) -> Callable[[], None]:
-    """Have a node answer nothing."""
-    one = cluster.manager() if manager else cluster.another()
-    one.freeze()
-    return one.thaw
+    """Freeze a node: the cluster manager, or another node."""
+    node = cluster.manager() if manager else cluster.another()
+    node.freeze()
+    return node.thaw
 
 
-def killed_reranker(cluster: Cluster) -> Callable[[], None]:
-    """End the reranker that the pipeline asks."""
-    cluster.rerankers[0].kill()
-    return cluster.rerankers[0].start
+def killed_service(cluster: Cluster) -> Callable[[], None]:
+    """Kill the service that the search pipeline calls."""
+    cluster.services[0].kill()
+    return cluster.services[0].start
 
 
-def frozen_reranker(cluster: Cluster) -> Callable[[], None]:
-    """Have it answer nothing."""
-    cluster.rerankers[0].freeze()
-    return cluster.rerankers[0].thaw
+def frozen_service(cluster: Cluster) -> Callable[[], None]:
+    """Freeze the service that the search pipeline calls."""
+    cluster.services[0].freeze()
+    return cluster.services[0].thaw
 
 
 def killed_worker(cluster: Cluster) -> Callable[[], None]:
-    """End one of its two processes."""
-    cluster.rerankers[0].kill_worker()
+    """Kill one of the two worker processes of the service."""
+    cluster.services[0].kill_worker()
     return lambda: None
 
 
 def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluster], Callable[[], None]]:
-    """The same while ``resift guard`` watches."""
+    """Return the same fault while ``resift guard`` is running."""
 
     def broken(cluster: Cluster) -> Callable[[], None]:
         command = [sys.executable, "-m", "resift", "guard", "--engine", cluster.address, "--name", NAME]
@@ -92,7 +101,7 @@ def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluste
 
         def back() -> None:
             mend()
-            time.sleep(3)  # in which the guard sees that it is back
+            time.sleep(3)  # time for the guard to notice that the service is available again
             guard.terminate()
             guard.wait(30)
 
@@ -102,7 +111,7 @@ def guarded(breaks: Callable[[Cluster], Callable[[], None]]) -> Callable[[Cluste
 
 
 def killed_attaching(cluster: Cluster) -> Callable[[], None]:
-    """End a node while an index is attached, and ``resift attach`` itself, which is run again."""
+    """Kill ``resift attach`` while it attaches an index, start it again, and kill a node."""
     process = cluster.attach(LATER)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(4)
@@ -112,38 +121,38 @@ def killed_attaching(cluster: Cluster) -> Callable[[], None]:
 
 
 def both(cluster: Cluster) -> Callable[[], None]:
-    """End a node and the reranker at the same time."""
-    node_back, reranker_back = killed_node(cluster), killed_reranker(cluster)
+    """Kill a node and the service at the same time."""
+    start_node, start_service = killed_node(cluster), killed_service(cluster)
 
     def back() -> None:
-        reranker_back()
-        node_back()
+        start_service()
+        start_node()
 
     return back
 
 
 LONG = [
-    Step(CALM, "all is well", 20, nothing),
-    Step(RERANKER, "one process of the pipeline's reranker is killed", 10, killed_worker),
-    Step(RERANKER, "the pipeline's reranker is killed", 15, killed_reranker),
-    Step(RERANKER, "it is frozen", 15, frozen_reranker),
-    Step(GUARDED, "it is killed while resift guard watches", 12, guarded(killed_reranker)),
-    Step(GUARDED, "it is frozen while resift guard watches", 12, guarded(frozen_reranker)),
-    Step(CALM, "all is well", 10, nothing),
-    # what is killed is away for longer than so many seconds: a node takes a while to be there again
+    Step(CALM, "no fault", 20, nothing),
+    Step(SERVICE, "a worker process of the pipeline's service is killed", 10, killed_worker),
+    Step(SERVICE, "the pipeline's service is killed", 15, killed_service),
+    Step(SERVICE, "the pipeline's service is frozen", 15, frozen_service),
+    Step(GUARDED, "the service is killed while resift guard runs", 12, guarded(killed_service)),
+    Step(GUARDED, "the service is frozen while resift guard runs", 12, guarded(frozen_service)),
+    Step(CALM, "no fault", 10, nothing),
+    # a killed node is missing for longer than these durations, because it takes a while to start
     Step(NODES, "a node and resift attach are killed, and attach is run again", 8, killed_attaching),
-    Step(NODES, "the cluster's manager is killed", 8, lambda cluster: killed_node(cluster, manager=True)),
+    Step(NODES, "the cluster manager is killed", 8, lambda cluster: killed_node(cluster, manager=True)),
     Step(NODES, "a node is frozen", 38, frozen_node),
-    Step(NODES, "the cluster's manager is frozen", 38, lambda cluster: frozen_node(cluster, manager=True)),
-    Step(NODES, "a node and the reranker are killed", 8, both),
-    Step(NODES, "both are there again", 12, nothing),  # to nodes that just began the first requests take long
-    Step(CALM, "all is well", 20, nothing),
+    Step(NODES, "the cluster manager is frozen", 38, lambda cluster: frozen_node(cluster, manager=True)),
+    Step(NODES, "a node and the service are killed", 8, both),
+    Step(NODES, "both have restarted", 12, nothing),  # the first requests of a new node are slow
+    Step(CALM, "no fault", 20, nothing),
 ]
 SHORT = [
-    Step(CALM, "all is well", 4, nothing),
-    Step(RERANKER, "the pipeline's reranker is killed", 4, killed_reranker),
-    Step(RERANKER, "it is frozen", 4, frozen_reranker),
-    Step(CALM, "all is well", 3, nothing),
+    Step(CALM, "no fault", 4, nothing),
+    Step(SERVICE, "the pipeline's service is killed", 4, killed_service),
+    Step(SERVICE, "the pipeline's service is frozen", 4, frozen_service),
+    Step(CALM, "no fault", 3, nothing),
     Step(
         NODES,
         "a node is killed, and does not come back",
@@ -154,7 +163,7 @@ SHORT = [
 
 
 def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
-    """Go through the steps; the lines of the verdict."""
+    """Run the steps and return the lines of the verdict."""
     log = Log()
 
     def tell(text: str) -> None:
@@ -163,7 +172,7 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
     documents = short_documents(8000)
     nodes = 2 if steps is SHORT else 3
     with set_up(documents[:FIRST], documents[:LATER_COUNT], nodes) as cluster:
-        tell(f"{nodes} nodes, two rerankers, {FIRST} documents on either side")
+        tell(f"{nodes} nodes, two services, {FIRST} documents in the index and in its twin")
         texts = itertools.cycle(documents[FIRST:])
         counts = Counts()
         indexing = Indexing(cluster, iter(texts), 30)
@@ -175,9 +184,9 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
             for step in steps:
                 tell(f"[{step.kind}] {step.title}")
                 go_through(step, cluster, log, working, counts)
-        tell("the clients have ended; resift index gets to its end")
+        tell("the clients have ended; waiting for resift index")
         status = indexing.end()
-        tell(f"it ended with {status}: {indexing.said()}")
+        tell(f"resift index ended with status {status}: {indexing.last_line()}")
         for process in cluster.attaching:
             process.wait(300)
         counts.finish(cluster, log)
@@ -187,8 +196,8 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
 
 
 def go_through(step: Step, cluster: Cluster, log: Log, working: list[Client], counts: Counts) -> None:
-    """Break, wait, mend, and wait until all is there again."""
-    watched = step.kind != NODES  # a node forgets what it counted when it is killed, and a frozen one does not tell
+    """Cause the fault of a step, wait, repair it, and wait until the cluster has recovered."""
+    watched = step.kind != NODES  # killed nodes lose their counters, and frozen nodes do not report them
     if watched:
         with paused(working):
             counts.begin(cluster, log)
@@ -207,7 +216,7 @@ def go_through(step: Step, cluster: Cluster, log: Log, working: list[Client], co
 
 @contextlib.contextmanager
 def paused(working: list[Client]) -> Iterator[None]:
-    """Nothing is under way meanwhile."""
+    """Pause all clients, without any request in progress, for the duration of the block."""
     for client in working:
         client.pause()
     try:
@@ -218,17 +227,18 @@ def paused(working: list[Client]) -> Iterator[None]:
 
 
 def main() -> None:
-    """Print what happens and the verdict."""
+    """Print the steps and the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true")
     steps = SHORT if parser.parse_args().short else LONG
     for name in [name for name in os.environ if name.startswith(("RESIFT_", "OPENSEARCH_"))]:
-        if not name.startswith(OURS):  # the commands that it runs are to know of no key, model or cluster of the user's
+        # the commands must not use a key, a model or a cluster of the user
+        if not name.startswith(BENCHMARK_VARIABLES):
             del os.environ[name]
     try:
         lines = run(steps, lambda text: print(text, flush=True))
     except node.NodeUnavailable as error:
-        print(f"no OpenSearch node: {str(error).splitlines()[0]}", file=sys.stderr)
+        print(f"cannot start an OpenSearch node: {str(error).splitlines()[0]}", file=sys.stderr)
         sys.exit(2)
     print("\nverdict")
     for line in lines:

@@ -1,4 +1,4 @@
-"""What `make chaos` breaks: a cluster of nodes, an index with Resift and its twin without, and two rerankers."""
+"""Setup of `make chaos`: a cluster, an index with Resift, its twin without Resift, and two services."""
 
 from __future__ import annotations
 
@@ -34,44 +34,53 @@ SHARDS = {"number_of_shards": 3, "number_of_replicas": 1}
 
 @dataclass
 class Cluster:
-    """The nodes, the rerankers, of which the first is asked by the search pipeline, and what was installed."""
+    """A cluster with Resift.
+
+    Attributes:
+        folder: Folder for logs and other files.
+        nodes: The nodes.
+        engine: Client of the cluster.
+        model: The embedding model.
+        services: The Resift services. The search pipeline calls the first service.
+        attaching: Processes of ``resift attach``.
+    """
 
     folder: Path
     nodes: list[node.Node]
     engine: OpenSearchEngine
     model: Model
-    rerankers: list[ServiceProcess] = field(default_factory=list)
+    services: list[ServiceProcess] = field(default_factory=list)
     attaching: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def urls(self) -> list[str]:
         """The addresses of all nodes."""
-        return [one.url for one in self.nodes]
+        return [node.url for node in self.nodes]
 
     @property
     def address(self) -> str:
-        """The same as Resift's commands take them."""
+        """The addresses of all nodes, separated by commas, for options of Resift's commands."""
         return ",".join(self.urls)
 
     def manager(self) -> node.Node:
-        """The node that manages the cluster."""
+        """Return the cluster manager."""
         rows = self.engine.client.transport.perform_request("GET", "/_cat/cluster_manager?format=json")
-        return next(one for number, one in enumerate(self.nodes) if rows[0]["node"] == f"node-{number}")
+        return next(node for number, node in enumerate(self.nodes) if rows[0]["node"] == f"node-{number}")
 
     def another(self) -> node.Node:
-        """A node that does not."""
+        """Return a node that is not the cluster manager."""
         manager = self.manager()
-        return next(one for one in self.nodes if one is not manager)
+        return next(node for node in self.nodes if node is not manager)
 
     def attach(self, index: str) -> subprocess.Popen[bytes]:
-        """``resift attach`` of an index, with all that it can do by default, in a process of its own."""
+        """Start a process of ``resift attach`` with vectors and default pipelines for an index."""
         options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", self.address]
         command = [sys.executable, "-m", "resift", "attach", index, "--vectors", *options]
         with (self.folder / f"attach-{index}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
 
     def recover(self, status: str = "green") -> None:
-        """Wait until all nodes and rerankers are there and all shards have their replicas."""
+        """Wait until all nodes are in the cluster and its health has the given status."""
         path = f"/_cluster/health?wait_for_status={status}&wait_for_nodes={len(self.nodes)}&timeout=5s"
         deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
@@ -80,13 +89,13 @@ class Cluster:
                     break
             time.sleep(0.2)
         else:
-            raise RuntimeError(f"the cluster did not become {status} again within three minutes")
+            raise RuntimeError(f"the health of the cluster did not become {status} within three minutes")
 
     def failed_open(self) -> int:
-        """How many searches the index's pipeline let pass as they were, as the cluster counts them.
+        """Return the number of searches that the index's pipeline did not rewrite, by the cluster's counters.
 
-        These are calls of remote models that failed, and searches for which none was called. The former are counted for
-        all models together: those of the index's ingest pipeline are among them.
+        The number is the sum of failed calls of remote models and of searches without a call. OpenSearch counts failed
+        calls for all models together, so that failures of the ingest pipeline are included.
         """
         ask = self.engine.client.transport.perform_request
         name = pipeline_name(INDEX)
@@ -94,50 +103,54 @@ class Cluster:
         model = pipeline["request_processors"][0]["ml_inference"]["model_id"]
         nodes = ask("GET", "/_nodes/stats/search_pipeline")["nodes"].values()
         searches = sum(_number(node, "search_pipeline", "pipelines", name, "request", "count") for node in nodes)
-        failed = asked = 0
+        failed = calls = 0
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "this request accesses system indices")  # of ML Commons' own doing
+            # the statistics API of ML Commons itself reads a system index
+            warnings.filterwarnings("ignore", "this request accesses system indices")
             stats = ask("GET", "/_plugins/_ml/stats")
-        for one in stats["nodes"].values():
-            failed += _number(one, "algorithms", "remote", "predict", "ml_action_failure_count")
-            asked += _number(one, "models", model, "predict", "ml_action_request_count")
-        return failed + searches - asked
+        for node_stats in stats["nodes"].values():
+            failed += _number(node_stats, "algorithms", "remote", "predict", "ml_action_failure_count")
+            calls += _number(node_stats, "models", model, "predict", "ml_action_request_count")
+        return failed + searches - calls
 
 
 def _number(tree: dict[str, Any], *path: str) -> int:
-    """A number in a tree of JSON, 0 where there is none."""
-    found: Any = tree
+    """Return the number at a path of keys in JSON, or 0 if there is none."""
+    value: Any = tree
     for name in path:
-        found = found.get(name, {})
-    return found or 0
+        value = value.get(name, {})
+    return value or 0
 
 
 @contextlib.contextmanager
 def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes: int) -> Iterator[Cluster]:
-    """So many nodes and two rerankers, indices made by hand, of which one is attached; everything ends with the block.
+    """Start nodes and two services, create the indices, and attach one of them. Stop everything after the block.
 
-    ``documents`` of a title and a text are in the index and its twin, ``later`` in one that is not attached yet.
+    Args:
+        documents: Titles and texts of the documents in the index and in its twin.
+        later: Titles and texts of the documents in an index that is attached during the benchmark.
+        nodes: Number of nodes.
     """
     folder = Path(tempfile.mkdtemp(prefix="resift-chaos-"))
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
         started = node.start_cluster(nodes)
-        for one in started:
-            undone.callback(one.stop)
-        engine = OpenSearchEngine(",".join(one.url for one in started), timeout=60)
+        for started_node in started:
+            undone.callback(started_node.stop)
+        engine = OpenSearchEngine(",".join(started_node.url for started_node in started), timeout=60)
         undone.callback(engine.close)
         cluster = Cluster(folder, started, engine, load_model())
         for _ in range(2):
-            cluster.rerankers.append(ServiceProcess(folder, cluster.address, SESSIONS))
-            undone.callback(cluster.rerankers[-1].kill)
-            cluster.rerankers[-1].start()
+            cluster.services.append(ServiceProcess(folder, cluster.address, SESSIONS))
+            undone.callback(cluster.services[-1].kill)
+            cluster.services[-1].start()
         _create(cluster)
         for index, rows in ((INDEX, documents), (TWIN, documents), (LATER, later)):
             _write(cluster, index, rows)
-        Installer(engine, Installation(NAME, cluster.model, tuple(FIELDS), cluster.rerankers[0].url)).install()
+        Installer(engine, Installation(NAME, cluster.model, tuple(FIELDS), cluster.services[0].url)).install()
         if cluster.attach(INDEX).wait(120) != 0:
-            raise RuntimeError(f"resift attach: {(folder / f'attach-{INDEX}.log').read_text()[-500:]}")
-        # of texts that are made up vectors may be weighed 0, and then nothing is rewritten
+            raise RuntimeError(f"resift attach failed: {(folder / f'attach-{INDEX}.log').read_text()[-500:]}")
+        # attach may choose the weight 0 for the vectors of generated texts, and then searches are not rewritten
         cluster.engine.tune(INDEX, None)
         cluster.recover()
         _warm(cluster)
@@ -145,7 +158,7 @@ def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes
 
 
 def _create(cluster: Cluster) -> None:
-    """The index, its twin, one that is attached later, and the twin of the sessions, all made by hand."""
+    """Create the index, its twin, the index that is attached later, and the twin of the session index."""
     indices = cluster.engine.client.indices
     texts = {"properties": {name: {"type": "text", "analyzer": "english"} for name in FIELDS}}
     for index in (INDEX, TWIN, LATER):
@@ -155,7 +168,7 @@ def _create(cluster: Cluster) -> None:
 
 
 def _warm(cluster: Cluster) -> None:
-    """Have each node search and write through the pipelines, which takes seconds at first on a machine that is busy."""
+    """Search and write through the pipelines on each node, because the first requests can take seconds."""
     for url in cluster.urls:
         engine = OpenSearchEngine(url, timeout=60)
         for _ in range(3):
@@ -165,7 +178,7 @@ def _warm(cluster: Cluster) -> None:
 
 
 def _write(cluster: Cluster, index: str, rows: list[tuple[str, str]]) -> None:
-    """Documents that are there from the start."""
+    """Write documents to an index and refresh it."""
     for start in range(0, len(rows), 500):
         lines: list[dict[str, Any]] = []
         for number, (title, text) in enumerate(rows[start : start + 500], start):

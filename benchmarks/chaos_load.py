@@ -1,4 +1,4 @@
-"""The clients of `make chaos`: each does one thing in a rhythm, and notes what came of it, with Resift and without."""
+"""Clients of `make chaos`, which send requests at regular intervals and record their outcomes."""
 
 from __future__ import annotations
 
@@ -28,20 +28,34 @@ QUERIES = (
     "car engine",
     "gun laws",
 )
-FIRST = 400  # documents that are there before the first request
-MARKS_PER_SESSION = 20  # a session holds a hundred judgements, and each step of ours has two
-CALM, NODES, RERANKER, GUARDED = "calm", "nodes", "reranker", "guarded reranker"  # what is broken
-PARTIAL = "partial"  # an answer without some of the shards
-UNAVAILABLE = "unavailable"  # what a client has to try again: no connection, no answer in time, 429, 502, 503, 504
-_away: dict[int, float] = {}  # until when a reranker that did not answer is not asked first
-_AGAIN = (429, 502, 503, 504)
+FIRST = 400  # number of documents that are indexed before the first request
+MARKS_PER_SESSION = 20  # a session stores a hundred judgements, and each step of the benchmark has two
+
+# kinds of faults
+CALM = "calm"
+NODES = "nodes"
+SERVICE = "service"
+GUARDED = "guarded service"
+
+# classes of errors
+PARTIAL = "partial"  # the response lacks the hits of some shards
+UNAVAILABLE = "unavailable"  # a client should retry: no connection, timeout, or status 429, 502, 503 or 504
+
+_away: dict[int, float] = {}  # times until which services that did not respond are called last
+_RETRIED = (429, 502, 503, 504)
 _LOST_NODE = ("node_not_connected_exception", "node_disconnected_exception")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one request: ``error`` is its class, "" for none, and ``detail`` says more; ``degraded``: it was
-    answered, and not as it would have been with all of Resift at work; ``by``: which of the rerankers answered."""
+    """The outcome of a request.
+
+    Attributes:
+        error: Class of the error, "" without an error.
+        detail: Description of the error.
+        degraded: Reason why the response lacks a part of Resift's work, "" if it is complete.
+        by: Number of the service that responded, -1 if the service is not known.
+    """
 
     error: str = ""
     detail: str = ""
@@ -51,7 +65,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Event:
-    """A request of a client, under what kind of fault it was, how long it took, and when it began."""
+    """A request of a client.
+
+    Attributes:
+        client: Name of the client.
+        kind: Kind of the fault during the request.
+        seconds: Duration.
+        outcome: Outcome.
+        at: Start, by the monotonic clock.
+    """
 
     client: str
     kind: str
@@ -62,20 +84,34 @@ class Event:
 
 @dataclass
 class Log:
-    """What all clients note, and under what kind of fault they are just now."""
+    """The records of all clients.
+
+    Attributes:
+        kind: Kind of the current fault.
+        began: Start of the benchmark, by the monotonic clock.
+        events: All requests.
+        acknowledged: Ids of writes that were acknowledged, by name of the client.
+    """
 
     kind: str = CALM
     began: float = field(default_factory=time.monotonic)
     events: list[Event] = field(default_factory=list)
     acknowledged: dict[str, set[str]] = field(default_factory=dict)
 
-    def keep(self, what: str, *ids: str) -> None:
-        """Note what a client was told is stored."""
-        self.acknowledged.setdefault(what, set()).update(ids)
+    def acknowledge(self, client: str, *ids: str) -> None:
+        """Record ids whose writes were acknowledged to a client."""
+        self.acknowledged.setdefault(client, set()).update(ids)
 
 
 class Client(threading.Thread):
-    """Calls ``once`` with 0, 1, … every ``period`` seconds, or as fast as the answers come where those take longer."""
+    """A thread that calls a function with 0, 1, … at regular intervals and records the outcomes.
+
+    Args:
+        log: Log for the outcomes.
+        name: Name of the client.
+        once: Function that sends a request.
+        period: Seconds between the starts of two requests. If a request takes longer, the next request follows at once.
+    """
 
     def __init__(self, log: Log, name: str, once: Callable[[int], Outcome], period: float) -> None:
         super().__init__(name=name, daemon=True)
@@ -84,6 +120,7 @@ class Client(threading.Thread):
         self.may_go.set()
 
     def run(self) -> None:
+        """Send requests until :meth:`end` is called."""
         for number in itertools.count():
             self.idle.set()
             self.may_go.wait()
@@ -91,31 +128,31 @@ class Client(threading.Thread):
                 return
             self.idle.clear()
             before, started = self.log.kind, time.monotonic()
-            outcome = _noted(self.once, number)
+            outcome = _outcome_of(self.once, number)
             taken = time.monotonic() - started
-            # a request that began before a fault and came back during it, or the other way round, met the fault
+            # a request that overlaps with a fault counts as a request during the fault
             kind = before if before != CALM else self.log.kind
             self.log.events.append(Event(self.name, kind, taken, outcome, started))
             self.ends.wait(max(0.0, self.period - taken))
 
     def pause(self) -> None:
-        """Wait until it has its answer, and have it ask nothing until :meth:`go_on`."""
+        """Wait for the response of the current request, and send no request until :meth:`go_on` is called."""
         self.may_go.clear()
         self.idle.wait(60)
 
     def go_on(self) -> None:
-        """Ask again."""
+        """Continue after :meth:`pause`."""
         self.may_go.set()
 
     def end(self) -> None:
-        """Have it stop after its answer."""
+        """Stop the thread after the current request."""
         self.ends.set()
         self.may_go.set()
         self.join(60)
 
 
-def _noted(once: Callable[[int], Outcome], number: int) -> Outcome:
-    """The outcome of a request, its exceptions among them."""
+def _outcome_of(once: Callable[[int], Outcome], number: int) -> Outcome:
+    """Send a request and return its outcome. Exceptions become outcomes with an error."""
     try:
         return once(number)
     except ConnectionTimeout as error:
@@ -124,20 +161,20 @@ def _noted(once: Callable[[int], Outcome], number: int) -> Outcome:
         return Outcome(UNAVAILABLE, f"no connection: {type(error.info).__name__}")
     except TransportError as error:
         status, causes = int(error.status_code), str(error.info)
-        # the nodes lost each other in the middle of a search, which OpenSearch tells as a 500
-        is_away = status in _AGAIN or any(cause in causes for cause in _LOST_NODE)
+        # OpenSearch reports status 500 if nodes lose their connection during a search
+        is_away = status in _RETRIED or any(cause in causes for cause in _LOST_NODE)
         return Outcome(UNAVAILABLE if is_away else f"status {status}", f"{status} {error.error}: {causes}")
     except (OpenSearchException, OSError, http.client.HTTPException) as error:
         return Outcome(UNAVAILABLE, type(error).__name__)
-    except Exception as error:  # an answer that no client could read
+    except Exception as error:  # the response is invalid
         return Outcome("unreadable", f"{type(error).__name__}: {error}")
 
 
 def clients(cluster: Cluster, log: Log, texts: Iterator[tuple[str, str]]) -> list[Client]:
-    """Pairs of clients that do the same in the same rhythm: on the twin, and on the index with Resift."""
+    """Return clients that send the same requests to the twin and to the index with Resift."""
 
     def plain() -> OpenSearch:
-        return OpenSearch(cluster.urls)  # as it comes: ten seconds a try, three more nodes where one refuses
+        return OpenSearch(cluster.urls)  # with the defaults: ten seconds per attempt, and up to three retries
 
     numbers, marks = itertools.count(), Marks(cluster, log)
     searches = {
@@ -145,25 +182,31 @@ def clients(cluster: Cluster, log: Log, texts: Iterator[tuple[str, str]]) -> lis
         "search by pipeline": SearchLoad(plain(), INDEX, {}),
         "the same in a session": SearchLoad(plain(), INDEX, {"session": "s-0"}),
     }
-    made = [Client(log, name, search, 0.25) for name, search in searches.items()]
-    made.append(Client(log, "/v1/search", lambda n: served(cluster, n, {}), 0.25))
-    made.append(Client(log, "/v1/search in a session", lambda n: served(cluster, n, {"session": "s-0"}), 0.25))
+    threads = [Client(log, name, search, 0.25) for name, search in searches.items()]
+    threads.append(Client(log, "/v1/search", lambda n: served(cluster, n, {}), 0.25))
+    threads.append(Client(log, "/v1/search in a session", lambda n: served(cluster, n, {"session": "s-0"}), 0.25))
     for name, index in (("bare bulk", TWIN), ("bulk", INDEX)):
-        made.append(Client(log, name, Bulk(plain(), index, log, name, texts, numbers), 0.5))
+        threads.append(Client(log, name, Bulk(plain(), index, log, name, texts, numbers), 0.5))
     notes = plain()
-    made.append(Client(log, "bare mark", lambda n: note(notes, log, n), 0.5))
-    made.append(Client(log, "mark", marks, 0.5))
-    return made
+    threads.append(Client(log, "bare mark", lambda n: note(notes, log, n), 0.5))
+    threads.append(Client(log, "mark", marks, 0.5))
+    return threads
 
 
 def body(number: int) -> dict[str, Any]:
-    """A search that always finds something."""
+    """Return the body of a search that always has hits."""
     return {"query": {"multi_match": {"query": QUERIES[number % len(QUERIES)], "fields": FIELDS}}, "_source": ["title"]}
 
 
 @dataclass
 class SearchLoad:
-    """A plain ``_search``; with ``options``, even empty ones, of an index whose default pipeline rewrites it."""
+    """Function that sends ``_search`` requests.
+
+    Attributes:
+        client: Client of the cluster.
+        index: Name of the index.
+        options: Options for Resift, or None if the index has no pipeline that rewrites searches.
+    """
 
     client: OpenSearch
     index: str
@@ -180,7 +223,16 @@ class SearchLoad:
 
 @dataclass
 class Bulk:
-    """Bulk requests of ten documents, by opensearch-py, of the same texts on either side."""
+    """Function that sends bulk requests of ten documents with opensearch-py.
+
+    Attributes:
+        client: Client of the cluster.
+        index: Name of the index.
+        log: Log for acknowledged writes.
+        name: Name of the client.
+        texts: Titles and texts.
+        numbers: Numbers of the documents.
+    """
 
     client: OpenSearch
     index: str
@@ -196,35 +248,42 @@ class Bulk:
             lines += [json.dumps({"index": {"_id": ids[-1]}}), json.dumps({"title": title, "text": text})]
         answer = self.client.bulk(index=self.index, body="\n".join(lines) + "\n")
         statuses = [item["index"]["status"] for item in answer["items"]]
-        taken = [id for id, status in zip(ids, statuses, strict=True) if status < 300]
-        self.log.keep(self.name, *taken)
+        written = [id for id, status in zip(ids, statuses, strict=True) if status < 300]
+        self.log.acknowledge(self.name, *written)
         refused = sorted({status for status in statuses if status >= 300})
         if not refused:
             return Outcome()
-        return Outcome(UNAVAILABLE if set(refused) <= set(_AGAIN) else f"status {refused[-1]}", f"items: {refused}")
+        return Outcome(UNAVAILABLE if set(refused) <= set(_RETRIED) else f"status {refused[-1]}", f"items: {refused}")
 
 
 def served(cluster: Cluster, number: int, options: dict[str, Any]) -> Outcome:
-    """``/v1/search`` at one of the rerankers, or at the other one where the first does not answer."""
-    by, status, answer = at_one_of(cluster, number, "/v1/search", {"index": INDEX, "query": body(number), **options})
+    """Send a search to ``/v1/search`` of a service that responds."""
+    by, status, answer = call_service(cluster, number, "/v1/search", {"index": INDEX, "query": body(number), **options})
     if status != 200:
         return _refused(status, answer)
     if answer["timed_out"] or answer["_shards"]["failed"]:
         return Outcome(PARTIAL, str(answer["_shards"].get("failures", ""))[:200])
-    told = answer["resift"]
-    if told["reranked"] and "reason" not in told:
+    summary = answer["resift"]
+    if summary["reranked"] and "reason" not in summary:
         return Outcome()
-    return Outcome(degraded=told.get("reason") or "without a reason", by=by)
+    return Outcome(degraded=summary.get("reason") or "without a reason", by=by)
 
 
-def at_one_of(cluster: Cluster, number: int, path: str, asked: Any) -> tuple[int, int, Any]:
-    """Which reranker answers, its status and answer: as behind a load balancer the next one where one does not, and
-    that one is left alone for three seconds."""
-    count, now = len(cluster.rerankers), time.monotonic()
-    turns = sorted(((number + turn) % count for turn in range(count)), key=lambda one: _away.get(one, 0.0) > now)
+def call_service(cluster: Cluster, number: int, path: str, request: Any) -> tuple[int, int, Any]:
+    """Send a request to a service, or to the other service if the first does not respond, as a load balancer does.
+
+    For three seconds, a service that did not respond is called only if all others fail too.
+
+    Returns:
+        Number of the service that responded, status, and response.
+    """
+    count, now = len(cluster.services), time.monotonic()
+    turns = sorted(
+        ((number + turn) % count for turn in range(count)), key=lambda service: _away.get(service, 0.0) > now
+    )
     for by in turns:
         try:
-            return by, *cluster.rerankers[by].ask(path, asked, 12)
+            return by, *cluster.services[by].ask(path, request, 12)
         except (OSError, http.client.HTTPException):
             _away[by] = time.monotonic() + 3
             if by == turns[-1]:
@@ -235,42 +294,54 @@ def at_one_of(cluster: Cluster, number: int, path: str, asked: Any) -> tuple[int
 def _refused(status: int, answer: Any) -> Outcome:
     error = answer.get("error", {}) if isinstance(answer, dict) else {}
     detail = f"{status} {error.get('code')}: {error.get('message')}"
-    return Outcome(UNAVAILABLE if status in _AGAIN else f"status {status}", detail)
+    return Outcome(UNAVAILABLE if status in _RETRIED else f"status {status}", detail)
 
 
 @dataclass
 class Marks:
-    """Marks of two documents each, at one reranker and the other in turn."""
+    """Function that marks two documents in a session, at both services in turn."""
 
     cluster: Cluster
     log: Log
 
     def __call__(self, number: int) -> Outcome:
         session = f"s-{number // MARKS_PER_SESSION}"
-        good, bad = (f"d{(2 * number + one) % FIRST}" for one in (0, 1))
-        asked = {"session": session, "index": INDEX, "query": "space", "relevant": [good], "irrelevant": [bad]}
-        _, status, answer = at_one_of(self.cluster, number, "/v1/feedback", asked)
+        relevant, irrelevant = (f"d{(2 * number + offset) % FIRST}" for offset in (0, 1))
+        marks = {"relevant": [relevant], "irrelevant": [irrelevant]}
+        request = {"session": session, "index": INDEX, "query": "space", **marks}
+        _, status, answer = call_service(self.cluster, number, "/v1/feedback", request)
         if status != 200:
             return _refused(status, answer)
-        self.log.keep("mark", f"{session}/{good}", f"{session}/{bad}")
+        self.log.acknowledge("mark", f"{session}/{relevant}", f"{session}/{irrelevant}")
         return Outcome()
 
 
 def note(client: OpenSearch, log: Log, number: int) -> Outcome:
-    """What a mark costs the cluster without Resift: a document is read and written over."""
+    """Read a document and write it again, as a mark does, without Resift."""
     id = f"s-{number // MARKS_PER_SESSION}"
-    found = client.get(index=TWIN_SESSIONS, id=id, ignore=404)
-    seen = {"if_seq_no": found["_seq_no"], "if_primary_term": found["_primary_term"]} if found.get("found") else {}
-    steps = [*found.get("_source", {}).get("steps", []), str(number)]
-    answer = client.index(index=TWIN_SESSIONS, id=id, body={"steps": steps}, params=seen, ignore=409)
-    if answer.get("status") == 409:  # an earlier try, whose answer was lost, was there first
+    stored = client.get(index=TWIN_SESSIONS, id=id, ignore=404)
+    version = (
+        {"if_seq_no": stored["_seq_no"], "if_primary_term": stored["_primary_term"]} if stored.get("found") else {}
+    )
+    steps = [*stored.get("_source", {}).get("steps", []), str(number)]
+    answer = client.index(index=TWIN_SESSIONS, id=id, body={"steps": steps}, params=version, ignore=409)
+    if answer.get("status") == 409:  # an earlier attempt, whose response was lost, has written the document
         return Outcome()
-    log.keep("bare mark", str(number))
+    log.acknowledge("bare mark", str(number))
     return Outcome()
 
 
 class Indexing:
-    """``resift index -`` in a process of its own, which is given some documents a second; and how it ended."""
+    """A process of ``resift index -`` that receives documents at a constant rate.
+
+    Args:
+        cluster: The cluster.
+        texts: Titles and texts of the documents.
+        rate: Documents per second.
+
+    Attributes:
+        read: Ids of the documents that were sent to the process.
+    """
 
     def __init__(self, cluster: Cluster, texts: Iterator[tuple[str, str]], rate: float) -> None:
         self.dead = cluster.folder / "dead.jsonl"
@@ -295,19 +366,19 @@ class Indexing:
         self.process.stdin.close()
 
     def end(self) -> int:
-        """Give it no more, and wait for it; its exit status."""
+        """Send no more documents, wait for the process, and return its exit status."""
         self._ends.set()
         self._thread.join(150)
         return self.process.wait(150)
 
-    def said(self) -> str:
-        """Its last line."""
+    def last_line(self) -> str:
+        """Return the last line of the output."""
         self.errors.seek(0)
         lines = self.errors.read().strip().splitlines()
         return lines[-1] if lines else ""
 
     def letters(self) -> set[str]:
-        """The ids in its dead-letter file."""
+        """Return the ids in the dead-letter file."""
         if not self.dead.exists():
             return set()
         rows = map(json.loads, self.dead.read_text().splitlines())
@@ -315,10 +386,13 @@ class Indexing:
 
 
 def tally(events: list[Event], client: str, kind: str) -> tuple[list[float], Counter[str], Counter[str], Counter[str]]:
-    """Of a client under a kind of fault: seconds of its requests, its classes of errors, their details, and what was
-    degraded."""
-    own = [event for event in events if (event.client, event.kind) == (client, kind)]
-    errors = Counter(event.outcome.error for event in own if event.outcome.error)
-    details = Counter(event.outcome.detail for event in own if event.outcome.error)
-    degraded = Counter(event.outcome.degraded for event in own if event.outcome.degraded)
-    return [event.seconds for event in own], errors, details, degraded
+    """Summarise the requests of a client during a kind of fault.
+
+    Returns:
+        Seconds of the requests, and counts of error classes, of error details, and of reasons for degraded responses.
+    """
+    selected = [event for event in events if (event.client, event.kind) == (client, kind)]
+    errors = Counter(event.outcome.error for event in selected if event.outcome.error)
+    details = Counter(event.outcome.detail for event in selected if event.outcome.error)
+    degraded = Counter(event.outcome.degraded for event in selected if event.outcome.degraded)
+    return [event.seconds for event in selected], errors, details, degraded
