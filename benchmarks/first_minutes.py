@@ -1,9 +1,9 @@
-"""How long a stranger waits: ``python benchmarks/first_minutes.py [--only clone,csv,attach,hybrid,click]``.
+"""Measure the time to first results: ``python benchmarks/first_minutes.py [--only clone,csv,attach,hybrid,click]``.
 
-Types what the documentation says, in a new folder, and prints a row of Markdown for each first result: the commands,
-and the seconds that they took together. ``clone`` installs everything from the package index; ``hybrid`` too
-but for OpenSearch. ``attach`` and ``hybrid`` need OPENSEARCH_URL, a cluster without passwords or an installation, and
-put one there, which they remove; ``click`` needs Chromium.
+Runs the commands of the documentation in a new folder, and prints a Markdown row for each first result: the commands
+and their total time in seconds. ``clone`` and ``hybrid`` install Resift from the package index. ``attach`` and
+``hybrid`` need OPENSEARCH_URL, a cluster without passwords and without an installation of Resift. They install Resift
+there and remove it again. ``click`` needs Chromium.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ports import free_port, free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 BROWSER = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-PAGE = """<!doctype html><title>A page of one's own</title><p id="found"></p>
+PAGE = """<!doctype html><title>A web page</title><p id="found"></p>
 <script src="RERANKER/resift.js" data-index="tickets"></script>
 <script>
 (async () => {
@@ -45,17 +45,25 @@ PAGE = """<!doctype html><title>A page of one's own</title><p id="found"></p>
 
 
 class Typist:
-    """A shell in a folder, with our command on its path, and what it was given to run."""
+    """A shell that runs commands in a folder and records them.
+
+    Args:
+        folder: The working folder.
+        undone: Stack for callbacks that clean up.
+        settings: Environment variables.
+    """
 
     def __init__(self, folder: Path, undone: ExitStack, **settings: str) -> None:
         self.folder, self.undone, self.typed = folder, undone, []
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
-        self.environment = kept | {"PATH": path} | settings
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))
+        }
+        self.environment = inherited | {"PATH": path} | settings
 
-    def type(self, command: str, told: str = "") -> str:
-        """Run a command and return what it printed; ``told`` is what the table shows in its place."""
-        self.typed.append(told or command)
+    def type(self, command: str, label: str = "") -> str:
+        """Run a command and return its output. ``label`` replaces the command in the table."""
+        self.typed.append(label or command)
         done = subprocess.run(
             ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True
         )
@@ -63,9 +71,9 @@ class Typist:
             sys.exit(f"{command}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def serve(self, port: int, told: str, model: str = "resift-en") -> str:
-        """Start the reranker, wait until it answers, and return its address."""
-        self.typed.append(told)
+    def serve(self, port: int, label: str, model: str = "resift-en") -> str:
+        """Start the service, wait until it responds, and return its address."""
+        self.typed.append(label)
         log = self.undone.enter_context((self.folder / "serve.log").open("wb"))
         command = ["resift", "serve", "--port", str(port), "--model", model]
         begun = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log)
@@ -78,30 +86,30 @@ class Typist:
 
 
 def tickets() -> str:
-    """The command of docs/five-minutes.md that writes a CSV file."""
+    """Return the command in docs/five-minutes.md that writes a CSV file."""
     page = (ROOT / "docs" / "five-minutes.md").read_text("utf-8")
-    found = re.search(r"^cat > tickets.csv.*?^END$", page, re.DOTALL | re.MULTILINE)
-    assert found
-    return found[0]
+    match = re.search(r"^cat > tickets.csv.*?^END$", page, re.DOTALL | re.MULTILINE)
+    assert match
+    return match[0]
 
 
 def clone(typist: Typist) -> str:
-    """From nothing to the demo's transcript."""
+    """Clone the repository and run the demo."""
     typist.type(f"git clone --quiet {ROOT} resift", "git clone …")
     assert "ranks" in typist.type("make -C resift demo SERVE=0", "make demo")
     return "first result after a clone"
 
 
 def csv(typist: Typist) -> str:
-    """From a file of one's own to hits."""
+    """Index a CSV file and search it."""
     typist.type(tickets(), "(a CSV file)")
     typist.type("resift index tickets.csv --index tickets --id number")
     assert "Unknown charge" in typist.type("resift search tickets charge")
-    return "a CSV file of one's own searchable"
+    return "a CSV file indexed and searched"
 
 
 def attach(typist: Typist) -> str:
-    """From an index that is there to a search through its pipeline, on a cluster."""
+    """Attach an existing index on a cluster, and search it through its pipeline."""
     url, name = typist.environment["OPENSEARCH_URL"], f"resift-{uuid.uuid4().hex[:8]}"
     index = f"minutes-{uuid.uuid4().hex[:8]}"
     lines = []
@@ -122,26 +130,26 @@ def attach(typist: Typist) -> str:
         "resift install --yes --model INDEX-model",
     )
     search = json.dumps({"query": {"match": {"text": "fee"}}, "ext": {"ml_inference": {"session": "anna"}}})
-    found = typist.type(
+    response = typist.type(
         f"curl -s '{url}/{index}/_search?search_pipeline=resift-{index}' "
         f"-H 'Content-Type: application/json' -d '{search}'",
         "curl …/INDEX/_search?search_pipeline=resift-INDEX",
     )
-    assert '"matched_queries":["resift"]' in found, found
+    assert '"matched_queries":["resift"]' in response, response
     return "an existing index attached, and searched through its pipeline"
 
 
 def hybrid(typist: Typist) -> str:
-    """From nothing installed to a session that changes a hybrid search of an index with vectors of its own."""
+    """Install Resift, and run a hybrid search in a session on an index that already has vectors."""
     url, index = typist.environment["OPENSEARCH_URL"], f"minutes-{uuid.uuid4().hex[:8]}"
-    body = _own_vectors(url, index)
-    for made in (f"_search/pipeline/{index}", index):
-        typist.undone.callback(lambda made=made: typist.type(f"curl -s -X DELETE {url}/{made}"))
+    body = _create_vector_index(url, index)
+    for path in (f"_search/pipeline/{index}", index):
+        typist.undone.callback(lambda path=path: typist.type(f"curl -s -X DELETE {url}/{path}"))
     typist.environment["PATH"] = f"{typist.folder}/own/bin:{typist.environment['PATH']}"
     typist.type(f"python3 -m venv own && own/bin/pip install --quiet {ROOT}", "pip install resift")
     address = typist.serve(free_port(), "resift serve &")
     typist.type(f"resift install --settings --service {address}")
-    typist.typed.pop()  # at the usual port attach does it
+    typist.typed.pop()  # not needed at the default port, where `attach` changes the settings itself
     typist.undone.callback(lambda: typist.type(f"resift detach {index} --yes && resift uninstall"))
     typist.type(f"resift attach {index} --default-pipelines --yes", "resift attach INDEX --default-pipelines --yes")
     search = f"curl -s {url}/{index}/_search -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
@@ -149,15 +157,15 @@ def hybrid(typist: Typist) -> str:
     mark = json.dumps({"session": "anna", "index": index, "query": "small claims fee", "relevant": before[4:6]})
     typist.type(f"curl -s {address}/v1/feedback --json '{mark}'", "curl …/v1/feedback --json '{…}'")
     session = json.dumps({**body, "ext": {"ml_inference": {"session": "anna"}}})
-    told = 'curl …/INDEX/_search -d \'{…, "ext": {"ml_inference": {"session": "anna"}}}\''
-    found = json.loads(typist.type(search.replace(json.dumps(body), session), told))
-    after = [hit["_id"] for hit in found["hits"]["hits"]]
+    label = 'curl …/INDEX/_search -d \'{…, "ext": {"ml_inference": {"session": "anna"}}}\''
+    response = json.loads(typist.type(search.replace(json.dumps(body), session), label))
+    after = [hit["_id"] for hit in response["hits"]["hits"]]
     assert after != before, (before, after)
-    return "nothing installed, to a session that changes a hybrid search of an index with vectors of its own"
+    return "Resift installed, and a hybrid search of an index with existing vectors changed by a session"
 
 
-def _own_vectors(url: str, index: str) -> dict[str, Any]:
-    """Make an index with vectors, and a pipeline that normalises; return a hybrid search of it."""
+def _create_vector_index(url: str, index: str) -> dict[str, Any]:
+    """Create an index with vectors and a normalisation pipeline, and return the body of a hybrid search."""
     from resift import load_model
 
     def ask(method: str, path: str, body: Any, kind: str = "json") -> None:
@@ -187,7 +195,7 @@ def _own_vectors(url: str, index: str) -> dict[str, Any]:
 
 
 def click(typist: Typist) -> str:
-    """From a file of one's own to a click that a page of one's own records."""
+    """Index a CSV file, and record a click on a web page."""
     csv(typist)
     port, other = free_ports(2)
     typist.environment["RESIFT_CORS"] = f"http://127.0.0.1:{other}"
@@ -207,19 +215,19 @@ def click(typist: Typist) -> str:
     assert session, drawn
     judged = json.loads(typist.type(f"curl -s {address}/v1/sessions/{session[1]}", "(a hit opened)"))["judgements"]
     assert judged, judged
-    return "the first click recorded from a page of one's own"
+    return "the first click on a web page recorded"
 
 
 def main() -> None:
-    """Time what is asked for."""
+    """Run the selected tasks and print their times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="clone,csv,attach,hybrid,click")
     ways: Sequence[Callable[[Typist], str]] = (clone, csv, attach, hybrid, click)
-    asked = parser.parse_args().only.split(",")
+    selected = parser.parse_args().only.split(",")
     settings = {"OPENSEARCH_URL": url} if (url := os.environ.get("OPENSEARCH_URL")) else {}
-    print("| | typed | seconds |\n|---|---|---|")
+    print("| | commands | seconds |\n|---|---|---|")
     for way in ways:
-        if way.__name__ not in asked or (way in (attach, hybrid) and not settings):
+        if way.__name__ not in selected or (way in (attach, hybrid) and not settings):
             continue
         with ExitStack() as undone:
             folder = Path(tempfile.mkdtemp(prefix="resift-minutes-"))
@@ -228,7 +236,7 @@ def main() -> None:
             begun = time.monotonic()
             what = way(typist)
             taken = time.monotonic() - begun
-            typed = "<br>".join(f"`{one}`" if not one.startswith("(") else one for one in typist.typed)
+            typed = "<br>".join(command if command.startswith("(") else f"`{command}`" for command in typist.typed)
             print(f"| {what} | {typed} | {taken:.0f} |", flush=True)
 
 

@@ -1,17 +1,21 @@
-"""Is what is served by default ever below the text alone? ``RESIFT_DATA=DIR python benchmarks/gates.py [NAME...]``.
+"""Compare default settings with lexical search: ``RESIFT_DATA=DIR python benchmarks/gates.py [NAME...]``.
 
-$RESIFT_DATA holds collections in BEIR's layout. nDCG@10 x 100; where irrelevant documents are judged too, rankings are
-condensed (unjudged documents left out: Sakai 2007). Of more than 1000 queries so many are drawn by chance, seed 0. A
-row for each default: the text alone, what is served by default, and what the gate went by:
+A default setting should never be worse than a lexical search (BM25). Resift decides by measurements on the documents
+("gates") whether it uses vectors, adapted vectors or a reranker. $RESIFT_DATA contains collections in BEIR's layout.
+Values are nDCG@10 x 100. If irrelevant documents are judged too, rankings are condensed, that is, documents without a
+judgement are omitted (Sakai 2007). At most 1,000 queries per collection are used, drawn at random with seed 0. A row
+for each default contains lexical search, the default, in brackets the same without the gate, and the reason of the
+gate's decision:
 
-- ``packaged``: the packaged vectors with the weight that ``resift index`` gives them, and in brackets with their own;
-- ``adapted``: those that ``resift index --adapt`` serves, adapted to the documents or not; in brackets, adapted ones;
-- ``queries``, where $RESIFT_ST is a folder of all-MiniLM-L6-v2 and $RESIFT_DATA/minilm has its vectors: static queries
-  learned from both, with the weight that ``resift train queries`` gives them; in brackets with that of their spread;
-- ``reranker``: the last 30 % of the judged queries, of which training and its gate know nothing, beside the packaged
-  vectors; in brackets with the reranker, whether it passed or not.
+- ``packaged``: packaged vectors with the weight chosen by ``resift index``. In brackets: with their own weight.
+- ``adapted``: the vectors chosen by ``resift index --adapt``, which are adapted to the documents or not. In brackets:
+  adapted vectors.
+- ``queries``: static queries with the weight chosen by ``resift train queries``. In brackets: with the weight by their
+  spread. Needs $RESIFT_ST, a folder of all-MiniLM-L6-v2, and its vectors in $RESIFT_DATA/minilm.
+- ``reranker``: a trained reranker with packaged vectors, if it passes its gate. In brackets: with the reranker in any
+  case. Measured on the last 30 % of the judged queries, which are used neither by training nor by the gate.
 
-A star marks a default below the text alone.
+A star marks a default that is worse than lexical search.
 """
 
 import os
@@ -45,20 +49,21 @@ from resift_lab.vectors.mixture import mix_vectors
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus", "mtrag-clapnq", "mtrag-govt", "mtrag-fiqa")
 COLLECTIONS += ("squad-train-part", "wiki-titles")
 QUERIES = 1000
-Row = tuple[str, float, float, float, str]  # of a default: its name, the text's, its own, in brackets, the gate
+# name of the default, value of lexical search, of the default, of the default without the gate, and the gate's reason
+Row = tuple[str, float, float, float, str]
 
 
 def ndcg(collection: Collection, rankings: list[list[int]]) -> float:
-    """nDCG@10 x 100, condensed for pools."""
+    """Return nDCG@10 x 100 of the rankings, condensed if the collection has irrelevant judgements."""
     pooled, values = any(grade <= 0 for grades in collection.grades for grade in grades.values()), []
     for ranking, grades in zip(rankings, collection.grades, strict=True):
-        kept = [row for row in ranking if row in grades or not pooled]
-        values.append(ndcg_at([grades.get(row, 0.0) for row in kept], list(grades.values())))
+        rows = [row for row in ranking if row in grades or not pooled]
+        values.append(ndcg_at([grades.get(row, 0.0) for row in rows], list(grades.values())))
     return 100 * float(np.mean(values))
 
 
 def searches(collection: Collection, model: Model, alpha: float, documents: np.ndarray | None = None) -> Served:
-    """Searches as they are served with the vectors of a model and this weight."""
+    """Return a function that searches with the vectors of a model and the weight ``alpha``."""
     system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
     if documents is not None:
         system = Taught(lambda _: documents, system)
@@ -66,49 +71,51 @@ def searches(collection: Collection, model: Model, alpha: float, documents: np.n
 
 
 def figure(collection: Collection, model: Model, alpha: float, documents: np.ndarray | None = None) -> float:
-    """nDCG@10 x 100 as served."""
+    """Return nDCG@10 x 100 of searches with the vectors of a model and the weight ``alpha``."""
     served = searches(collection, model, alpha, documents)
     return ndcg(collection, [served(query).positions.tolist() for query in collection.queries])
 
 
 def rows(name: str) -> Iterator[Row]:
-    """The rows of a collection."""
+    """Yield the rows of a collection."""
     whole, packaged = read_collection(Path(os.environ["RESIFT_DATA"]) / name), load_model()
     collection = whole
     if len(whole.queries) > QUERIES:
         drawn = np.random.default_rng(0).permutation(len(whole.queries))[:QUERIES]
         collection = with_queries(whole, drawn.tolist())
-    found = choose_weight(packaged, collection.documents)
+    choice = choose_weight(packaged, collection.documents)
     text, general = figure(collection, packaged, 0.0), figure(collection, packaged, packaged.alpha)
-    alpha, why = (packaged.alpha, "too few documents") if found is None else (found.alpha or 0.0, found.why["alpha"])
+    alpha, why = packaged.alpha, "too few documents"
+    if choice is not None:
+        alpha, why = choice.alpha or 0.0, choice.why["alpha"]
     default = figure(collection, packaged, alpha)
     yield "packaged", text, default, general, f"{alpha:.2f}: {why}"
     model = adapt(collection.documents, packaged.table, AdaptOptions())
-    told = model.table.info["adapted"]
+    gate = model.table.info["adapted"]
     own = figure(collection, model, model.alpha or DEFAULT_ALPHA)
-    yield "adapted", text, own if told["better"] else default, own, f"{told['alpha']:.2f}: {told['why']}"
+    yield "adapted", text, own if gate["better"] else default, own, f"{gate['alpha']:.2f}: {gate['why']}"
     if "RESIFT_ST" in os.environ and (Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz").is_file():
         yield queries(name, collection, text)
     yield from reranker(whole, packaged, alpha)
 
 
 def queries(name: str, collection: Collection, text: float) -> Row:
-    """The row of static queries."""
-    held = np.load(Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz")
-    places = {id: place for place, id in enumerate(held["document_ids"].tolist())}
-    documents = held["documents"].astype(np.float32)[[places[id] for id in collection.document_ids]]
+    """Return the row of static queries."""
+    encoded = np.load(Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz")
+    places = {id: place for place, id in enumerate(encoded["document_ids"].tolist())}
+    documents = encoded["documents"].astype(np.float32)[[places[id] for id in collection.document_ids]]
     teacher = Teacher("minilm", folder_teacher(os.environ["RESIFT_ST"]), Path(".resift/gates"))
     model: StaticQueries = train_queries(
         EncodedDocuments(collection.documents, documents), teacher, load_model().table, QueryOptions()
     )
-    told, alpha = model.table.info["taught"], model.alpha
-    set_weights(model, told["spread"])
+    gate, alpha = model.table.info["taught"], model.alpha
+    set_weights(model, gate["spread"])
     own = figure(collection, model, model.alpha, documents)
-    return "queries", text, figure(collection, model, alpha, documents), own, f"{alpha:.2f}: {told['why']}"
+    return "queries", text, figure(collection, model, alpha, documents), own, f"{alpha:.2f}: {gate['why']}"
 
 
 def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[Row]:
-    """The row of a reranker, if there are judged queries enough for one."""
+    """Yield the row of a reranker, if there are enough judged queries to train it."""
     try:
         outer = block_split(collection, (40, 30, 30))
         known = with_queries(collection, [*outer.train.tolist(), *outer.validation.tolist()])
@@ -126,12 +133,12 @@ def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[
         support = model.trusted_scores(query, select_documents(prepared, hits.read))
         reranked.append(hits.reranked(score_factors(support, model.alpha)).tolist())
     own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
-    told = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"
-    yield "reranker", text, own if report["better"] else ndcg(unseen, plain), own, told
+    reason = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"
+    yield "reranker", text, own if report["better"] else ndcg(unseen, plain), own, reason
 
 
 if __name__ == "__main__":
-    print(f"{'':27}  text  default  [without the gate]  the gate")
+    print(f"{'':27}  lexical  default  [without the gate]  reason")
     for name in sys.argv[1:] or COLLECTIONS:
         for kind, text, default, own, why in rows(name):
             mark = "*" if round(default, 1) < round(text, 1) else " "
