@@ -87,8 +87,8 @@ def current_service() -> SearchService:
 def read_body(kind: type[S], data: bool = False) -> S:
     """Read the body of the current request.
 
-    Search bodies are parsed by the standard library. orjson is faster, but rounds integers of more than 64 bits, and of
-    duplicate keys in an object takes the last. The engine would then run another query.
+    Search bodies are parsed by the standard library. orjson is faster, but it rounds integers of more than 64 bits and
+    keeps only the last of several equal keys in an object, which could change the query.
 
     Args:
         kind: The type of the body.
@@ -118,7 +118,13 @@ def read_items() -> list[Any]:
 
 
 def _json_value(data: bool, kind: type, expected: str) -> Any:
-    """Parse the body of the current request, and check that it is a list or a dict."""
+    """Parse the body of the current request as JSON, and check the type of the value.
+
+    Args:
+        data: Whether the body contains texts or vectors only, and can be parsed by orjson.
+        kind: The required type, ``list`` or ``dict``.
+        expected: Description of the required value, for the error message.
+    """
     raw = _raw_body()
     check_json_size(raw)
     excerpt = raw[:100].decode("utf-8", "replace")
@@ -163,8 +169,8 @@ def _raw_body() -> bytes:
 def _parsed_fast(raw: bytes) -> Any:
     """Parse JSON with orjson.
 
-    If orjson fails, the standard library may succeed (for other encodings and lone surrogates), or raises an error with
-    an explanation.
+    If orjson fails, the standard library parses the JSON. It accepts other encodings and lone surrogates, and its
+    errors are easier to understand.
     """
     try:
         return orjson.loads(raw)
@@ -218,7 +224,15 @@ def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: b
 
 
 def check_model(requested: str | None, model: Model) -> None:
-    """Raise ModelNotFound if a request names another model, by name or hash, than the model in service."""
+    """Check that a request names the model that the service uses.
+
+    Args:
+        requested: The name or hash of a model in the request, or None if the request names no model.
+        model: The model that the service uses.
+
+    Raises:
+        ModelNotFound: The request names a different model.
+    """
     if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
             f"this service does not have model {requested!r}",
@@ -249,7 +263,11 @@ def _fits(commas: int, lists: int, objects: int) -> bool:
 
 
 def _count_outside_strings(raw: bytes) -> list[int]:
-    """Return the numbers of commas, opening brackets and opening braces that are not within a JSON string."""
+    """Count the commas, opening brackets and opening braces of a JSON text that are outside strings.
+
+    Returns:
+        The three counts, in this order.
+    """
     # Escaped backslashes are replaced first, since the second backslash of a pair does not escape a quotation mark.
     plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     counts, inside = [0] * len(_DELIMITERS), False
@@ -283,7 +301,7 @@ def embeddings() -> dict[str, Any]:
 def rerank() -> dict[str, Any]:
     """Rank documents by their similarity to a query, in the format of Cohere and Jina.
 
-    Scores of the engine are not used. To combine both, use `POST /v1/rewrite`.
+    The engine's scores are not used. To combine similarities with the engine's scores, use `POST /v1/rewrite`.
     """
     body, service = read_body(RerankRequest, data=True), current_service()
     check_model(body.model, service.model)
@@ -303,9 +321,14 @@ def rerank() -> dict[str, Any]:
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
-    """Return a result in Cohere's format.
+    """Return a ranked document in Cohere's format.
 
-    The number is rounded to six digits, and to zero below 0.0001: ML Commons rejects numbers with an exponent.
+    The relevance is rounded to six digits, and to zero below 0.0001, because ML Commons rejects numbers with an
+    exponent.
+
+    Args:
+        index: The position of the document in the request, from 0.
+        relevance: The similarity of the document to the query.
     """
     rounded = round(relevance, 6)
     return {"index": index, "relevance_score": rounded if rounded >= 1e-4 else 0.0}
@@ -337,8 +360,8 @@ def describe_index(index: str) -> dict[str, Any]:
 def suggest(index: str) -> dict[str, Any]:
     """Complete the text `q` that a user is typing: at most four words and four titles of the index.
 
-    They come from 3,000 documents that the caller may read. The first request starts to sample them in the background,
-    so the first answer is empty.
+    Words and titles come from a sample of 3,000 documents that the caller may read. The first request for an index
+    starts to read the sample in the background, so its response is empty.
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()
@@ -394,8 +417,9 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 def feedback() -> dict[str, Any]:
     """Store marks of hits in a session, and return the session's id, times and number of steps.
 
-    With `explain` the answer is that of `GET /v1/sessions/{session}`: the session's judgements, and what they taught.
-    A session keeps 100 judgements. Further marks remove its oldest steps.
+    Each request is a step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most
+    100 judgements. Further marks remove its oldest steps. With `explain`, return the session as
+    `GET /v1/sessions/{session}` does.
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
@@ -419,9 +443,9 @@ def delete_session(session: str) -> dict[str, Any]:
 
 @api.post("/sessions/<session>/undo")
 def undo(session: str) -> dict[str, Any]:
-    """Take back a session's last step of marks.
+    """Undo the last step of a session: remove the judgements that the latest feedback request stored.
 
-    The request has no body. If the session has no step, the answer is 400.
+    The request has no body. If the session has no steps, respond with status 400.
     """
     service = current_service()
     return service.describe(service.sessions.undo(session), engine_headers())

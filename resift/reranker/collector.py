@@ -35,11 +35,11 @@ ubi = Blueprint("ubi", __name__)
 
 
 class Collector:
-    """Stores events and queries in the UBI log. May be used from several threads.
+    """Stores events and queries in the UBI (User Behavior Insights) log. It is thread-safe.
 
     Args:
         log: The UBI log.
-        quotas: Daily quotas of API keys. An item counts as a mark.
+        quotas: Daily storage quotas of API keys. An event or query counts as much as a mark of a document.
         clock: A function that returns the Unix time in seconds.
     """
 
@@ -55,12 +55,17 @@ class Collector:
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
             items: The items of the request.
-            key: The name of the caller's API key.
+            key: The name of the caller's API key, or None if the service has no keys.
 
         Returns:
-            The number of items by outcome: ``stored``; dropped as ``malformed``, ``too_large``, ``too_many`` (beyond
-            ``MAX_ITEMS``), ``flood`` (beyond ``MAX_ITEMS_PER_MINUTE``), or ``refused`` by the engine. ``clock`` counts
-            the items that got the current time.
+            The number of items by outcome:
+
+            - ``stored``: stored in the log.
+            - ``malformed`` or ``too_large``: dropped because of their content.
+            - ``too_many``: dropped because the request has more than ``MAX_ITEMS`` items.
+            - ``flood``: dropped because the client sent more than ``MAX_ITEMS_PER_MINUTE`` items.
+            - ``refused``: refused by the engine.
+            - ``clock``: items that got the current time. They are also counted under another outcome.
 
         Raises:
             QuotaExceeded: The API key has used up its daily quota.
@@ -93,7 +98,13 @@ class Collector:
         return +outcomes
 
     def _allowed(self, kind: str, client: str, count: int) -> int:
-        """Return how many of a client's ``count`` new items are within the limit of the current minute."""
+        """Return how many of a client's new items may be stored within the limit of the current minute.
+
+        Args:
+            kind: ``EVENTS`` or ``QUERIES``.
+            client: The client id.
+            count: The number of new items.
+        """
         key = (kind, client, int(self.clock() // 60))
         before = self._counts.get(key) or 0
         self._counts.put(key, before + count)

@@ -28,7 +28,7 @@ def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
     """Return the body of an error response.
 
     Args:
-        error: Code, message, value and expected value of the error.
+        error: The error's ``code`` and ``message``, and the optional ``value`` and ``expected``.
         id: The request's id, by default that of the current request.
     """
     return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
@@ -84,16 +84,16 @@ class TextLines(logging.Formatter):
 
 
 def _id_of(record: logging.LogRecord) -> str | None:
-    """Return the id of the request that a record belongs to.
+    """Return the id of the request that a log record belongs to, or None if it belongs to no request.
 
-    Records from other threads than the request's have the id as an attribute.
+    Log records from background threads carry the id as an attribute.
     """
     id: str | None = getattr(record, "request_id", None) or REQUEST_ID.get()
     return id
 
 
 def formatter(kind: str) -> logging.Formatter:
-    """Return the formatter of a log of this kind, ``text`` or ``json``."""
+    """Return the log formatter for a log format, ``text`` or ``json``."""
     return JsonLines() if kind == "json" else TextLines()
 
 
@@ -101,7 +101,7 @@ def log_to_stderr(kind: str) -> None:
     """Write the log of this process to standard error.
 
     Args:
-        kind: ``text``, or ``json``, which includes a line for each request.
+        kind: The format, ``text`` or ``json``. With ``json``, the log also contains a line for each request.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(kind))

@@ -36,7 +36,15 @@ def check() -> None:
 
 
 def _open(id: str, reload: bool = False) -> Review:
-    """Open a review, if its index is served to the caller. ``reload`` reads the documents again."""
+    """Open a review and check that the caller may search its index.
+
+    Args:
+        id: The review's id.
+        reload: Whether to read the documents from the engine again.
+
+    Raises:
+        IndexNotServed: The caller may not search the review's index.
+    """
     service = current_service()
     review: Review = service.reviews.open(id, reload)
     service.served(review.first_event["index"], engine_headers())
@@ -44,7 +52,10 @@ def _open(id: str, reload: bool = False) -> Review:
 
 
 def _is_served(index: str) -> bool:
-    """Return whether an index is served to the caller. A deleted index counts as served if its name would be."""
+    """Return whether the caller may search an index.
+
+    For a deleted index, return whether the allow-list of indices contains its name.
+    """
     service = current_service()
     try:
         service.served(index, engine_headers())
@@ -56,7 +67,11 @@ def _is_served(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return the name of the person or model that judges: the request's field `by`, or the name of the API key."""
+    """Return the name of the person or model that judges documents.
+
+    Args:
+        name: The field `by` of the request. If it is empty, the name of the caller's API key is used.
+    """
     return name or current_caller().name or ""
 
 
@@ -102,7 +117,7 @@ def delete_review(review: str) -> dict[str, Any]:
 def next_batch(review: str) -> dict[str, Any]:
     """Return the documents to read next, most likely relevant first, or a random sample of unread documents.
 
-    A document is not given to another reader for eight hours.
+    No other reader gets these documents for eight hours.
     """
     body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
     by, source = _by(body.by), MODEL if body.model else PERSON
@@ -121,7 +136,7 @@ def next_batch(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/judgements")
 def judge(review: str) -> dict[str, Any]:
-    """Judge documents. The judgements are stored when the answer arrives."""
+    """Store judgements of documents, and return the review's progress."""
     body = read_body(JudgementsRequest)
     source = MODEL if body.model else PERSON
     progress = _open(review).judge(body.relevant, body.irrelevant, _by(body.by), source)
@@ -137,7 +152,7 @@ def undo_judgement(review: str) -> dict[str, Any]:
 
 @reviews.get("/<review>/export")
 def export_review(review: str) -> Response:
-    """Export all judgements as `csv` (default), `ris` or `qrels`, or the log of all events as `json`."""
+    """Export a review's judgements as `csv` (default), `ris` or `qrels`, or the log of all its events as `json`."""
     format, opened = request.args.get("format", "csv"), _open(review)
     if format == "json":
         return Response(b"\n".join([*map(to_json, opened.audit()), b""]), mimetype="application/x-ndjson")

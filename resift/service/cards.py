@@ -82,13 +82,15 @@ _DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ][\d:.+Zz-]*)?)?")
 
 @dataclass(frozen=True)
 class CardFields:
-    """Names of the fields that cards, facets and facts of an index show.
+    """Names of the fields that the search page shows for the documents of an index.
+
+    The search page shows each hit as a card, and facets next to the hits.
 
     Attributes:
-        title: The title's field; None if there is none.
-        text: The text's field; None if there is none.
-        link: The field of the document's URL; None if there is none.
-        image: The field of an image's URL; None if there is none.
+        title: The field with the title, or None if the documents have no title.
+        text: The field with the text, or None if the documents have no text.
+        link: The field with the document's URL, or None if the documents have no URL.
+        image: The field with the URL of an image, or None if the documents have no image.
         facets: Fields by which hits can be filtered, most useful first.
         facts: Fields with short values that a card shows in addition to the title.
         ranges: Lower bounds of the ranges of numeric and date facets, by field. The first range has no lower bound.
@@ -105,17 +107,20 @@ class CardFields:
     examples: tuple[str, ...] = ()
 
     def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-        """Return the card of a document.
-
-        Links and images are included only if they are http or https URLs.
+        """Return the contents of the card by which the search page shows a document.
 
         Args:
             source: The document's ``_source``.
-            fields: The index's text fields. All of them except the title replace an empty text.
+            fields: The index's text fields. If the document has no text in the field :attr:`text`, the card shows
+                these fields, except the title, as its text.
 
         Returns:
-            ``title`` (the text's first line if the document has no title) and ``text``, both cut, and if the
-            document has them ``link``, ``image`` and ``facts`` (field → value).
+            A dictionary with these keys:
+
+            - ``title``: the beginning of the title. It is the first line of the text if the document has no title.
+            - ``text``: the beginning of the text.
+            - ``link`` and ``image``: http or https URLs, if the document has them.
+            - ``facts``: field name → value, if any of the fields :attr:`facts` has a value.
         """
         text_fields = [name for name in fields if name != self.title] or fields
         text = _first(source, self.text) or document_text(source, text_fields)
@@ -133,7 +138,7 @@ class CardFields:
 
 
 def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Parse the setting ``RESIFT_PAGE_FIELDS``.
+    """Parse the setting ``RESIFT_PAGE_FIELDS``, which assigns fields to the parts ("roles") of the search page.
 
     >>> parse_page_fields(["title=headline", "image=", "facet=year", "facet=section"])
     {'title': ('headline',), 'image': (), 'facet': ('year', 'section')}
@@ -160,10 +165,11 @@ def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def choose_card_fields(
     sources: Sequence[Mapping[str, Any]], fields: Sequence[str], exact: Sequence[str], settings: Sequence[str] = ()
 ) -> CardFields:
-    """Choose the fields that an index's cards and facets show.
+    """Choose the fields that the search page shows in cards (one for each hit) and facets.
 
-    Roles that the settings do not mention are guessed. The text is the text field with the longest values, except the
-    title. The other roles are chosen by the names and values of fields.
+    The settings assign fields to roles such as ``title`` or ``image``. The fields of other roles are guessed: the text
+    is the text field with the longest values, except the title, and the other roles are chosen by the names and values
+    of fields.
 
     Args:
         sources: ``_source`` of some of the index's documents.
@@ -199,7 +205,18 @@ def choose_card_fields(
 
 
 def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
-    """Return the configured facets followed by guessed facets, up to the maximum number, and their ranges."""
+    """Combine configured and guessed facets.
+
+    Args:
+        configured: Names of the facet fields in the settings.
+        guessed: The facets that were guessed, with their ranges.
+        short: Fields with short values, from which the ranges of configured facets are calculated.
+        exact: Names of the keyword fields.
+
+    Returns:
+        The names of the facet fields, configured fields first, up to the maximum number; and the lower bounds of the
+        ranges of numeric and date fields, by field.
+    """
     first = [_exact_name(name, exact) for name in configured]
     guessed_names, ranges = guessed
     names = tuple(dict.fromkeys([*first, *guessed_names]))[: max(len(first), _MAX_FACETS)]
@@ -208,7 +225,14 @@ def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Fiel
 
 
 def _exact_name(name: str, exact: Sequence[str]) -> str:
-    """Return the keyword subfield of a text field, or the field itself. The engine counts values of keywords only."""
+    """Return the keyword subfield of a text field, or the field itself if it has no keyword subfield.
+
+    The engine can count the values of keyword fields, but not of text fields.
+
+    Args:
+        name: The field's name.
+        exact: Names of the keyword fields.
+    """
     return next((exact_name for exact_name in exact if _stem(exact_name) == name and name not in exact), name)
 
 
@@ -217,7 +241,15 @@ def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: 
 
 
 def _texts_by_field(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name and (cut) values of each top-level field, and each text field, that only contains strings."""
+    """Yield the fields that contain strings only.
+
+    Args:
+        sources: ``_source`` of the documents.
+        fields: The index's text fields, which are examined in addition to the top-level fields of the documents.
+
+    Yields:
+        The name of each such field, and its values, cut to a maximum length.
+    """
     top_level = [name for source in sources for name in source if not is_ours(name)]
     for name in dict.fromkeys([*top_level, *fields]):
         values = [value for source in sources for value in values_of(source, name) if value is not None]
@@ -231,7 +263,7 @@ def _mean_length(texts: Sequence[str]) -> float:
 
 
 def title_field(fields: Sequence[str]) -> str | None:
-    """Return the first field whose name suggests a title, such as ``headline``; None if there is none."""
+    """Return the first field whose name suggests a title, such as ``headline``, or None if no name does."""
     return _by_name("title", fields)
 
 
@@ -241,7 +273,10 @@ def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[st
 
 
 def _by_name(role: str, names: Sequence[str]) -> str | None:
-    """Return the field whose name contains a word for the role, such as ``image_url`` or ``coverImage``."""
+    """Return the first field whose name contains a word for the role, or None if no name contains such a word.
+
+    For the role ``image``, ``image_url`` and ``coverImage`` are such names.
+    """
     for word in _NAMES_BY_ROLE[role]:
         for name in names:
             if word in _words_of_name(name):
@@ -258,7 +293,7 @@ def _stem(name: str) -> str:
 
 
 def _first(source: Mapping[str, Any], name: str | None) -> str:
-    """Return the first text or number of a field as a string; "" if there is none."""
+    """Return the first string or number in a field of a document, as a string, or "" if the field has no value."""
     values = values_of(source, name) if name else ()
     return next((str(value).strip() for value in values if isinstance(value, (str, int, float))), "")
 
@@ -289,7 +324,7 @@ class Field:
 
     @property
     def is_short(self) -> bool:
-        """Whether most documents have a value, and values are short, and neither URLs nor identifiers."""
+        """Whether most documents have a value, the values are short, and they are neither URLs nor identifiers."""
         texts = [str(value) for value in self.counts]
         if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
             return False
@@ -297,10 +332,10 @@ class Field:
 
     @property
     def usefulness(self) -> float:
-        """Score of the field as a facet, 0 to 1: how well a choice among its values narrows hits down.
+        """Score from 0 to 1 that tells how useful the field is as a facet, by which users narrow down hits.
 
-        The product of the coverage, the evenness of the values (their entropy relative to that of as many equally
-        frequent values), and a penalty of 8 / n for more than 8 distinct values.
+        The score is the product of the coverage, the evenness of the values (their entropy divided by the maximum
+        entropy of n values), and a penalty of 8 / n if there are n > 8 distinct values.
         """
         total, distinct = self.counts.total(), len(self.counts)
         entropy = -sum(count / total * math.log(count / total) for count in self.counts.values())
@@ -308,7 +343,10 @@ class Field:
 
     @property
     def bounds(self) -> list[Bound]:
-        """Rounded quantiles of numbers or dates, which divide them into ranges; empty if there are few values."""
+        """Rounded quantiles of the field's numbers or dates, which divide them into ranges.
+
+        The list is empty if the field has few distinct values, or contains neither numbers nor dates.
+        """
         if len(self.counts) <= _MAX_RANGES or not (self.is_number or self.is_date):
             return []
         values = sorted(self.counts.elements())
@@ -320,7 +358,11 @@ class Field:
 def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
     """Round dates to the first day of their year, or of their month if all dates are within three years.
 
-    The result has the format of the values, since a date field may accept no other format.
+    The rounded dates keep the format of the field's values, since the index may reject other date formats.
+
+    Args:
+        values: All dates of the field, in ascending order.
+        cuts: The dates to round.
     """
     digits = 4 if int(values[-1][:4]) - int(values[0][:4]) >= 3 else 7
     return (cut[:digits] + "-01-01"[digits - 4 : len(cut) - 4] + re.sub(r"\d", "0", cut[10:]) for cut in cuts)
@@ -329,8 +371,12 @@ def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
 def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
     """Round each number to a multiple of 1, 2 or 5 times a power of ten.
 
-    The step is at most the distance from the previous number (at first: ``minimum``). Integers beyond the range of
-    floats are left out.
+    The multiple is at most the distance of the number from its predecessor. Integers beyond the range of floats are
+    left out.
+
+    Args:
+        minimum: The predecessor of the first number.
+        cuts: The numbers to round, in ascending order.
     """
     previous = minimum
     for cut in cuts:
@@ -348,8 +394,8 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 
     Args:
         sources: ``_source`` of the documents.
-        exact: Names of keyword fields. Of other fields, only numbers and dates are returned.
-        texts: Names of the text fields, which are left out.
+        exact: Names of keyword fields. Fields of other types are only returned if they contain numbers or dates.
+        texts: Names of the text fields, which are not returned.
     """
     stems = {_stem(name) for name in exact}
     top_level = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
@@ -359,14 +405,18 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """Return the values of a field in the documents; None if no document has a value."""
+    """Return a field with its values in the documents, or None if no document has a value."""
     values = [list(values_of(source, _stem(name))) for source in sources]
     counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
     return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
 
 
 def choose_facets(fields: Sequence[Field]) -> Facets:
-    """Choose the most useful facets, and divide those with many numbers or dates into ranges."""
+    """Choose the most useful facets, and divide facets with many numbers or dates into ranges.
+
+    Returns:
+        The names of the facet fields, most useful first, and the lower bounds of the ranges, by field.
+    """
     many = [field for field in fields if len(field.counts) > _MAX_LISTED_VALUES // 2]
     ranges = {field.name: tuple(field.bounds) for field in many if field.bounds}
     useful = [field for field in fields if field.name in ranges or _is_groupable(field)]
@@ -381,10 +431,14 @@ def _is_groupable(field: Field) -> bool:
 
 
 def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
-    """Choose the fields whose values a card shows.
+    """Choose the fields whose values the search page shows with each hit, in addition to title and text.
 
-    Fields with a familiar name, such as a price, come first; then the most useful fields. Constant fields are left
-    out, and so are booleans, since "true" says nothing without the field's name.
+    Fields with a familiar name, such as ``price``, come first, followed by the most useful other fields. Fields with
+    the same value in all documents are left out. Booleans are left out too, since "true" is meaningless without the
+    field's name.
+
+    Returns:
+        The names of the fields.
     """
 
     def has_booleans(field: Field) -> bool:

@@ -50,8 +50,8 @@ class Catalogue:
 
     Args:
         engine: The search engine.
-        served: The indices that are served.
-        settings: Items of ``RESIFT_PAGE_FIELDS``.
+        served: The indices that the service may search.
+        settings: Items of ``RESIFT_PAGE_FIELDS`` (see :func:`resift.service.cards.parse_page_fields`).
     """
 
     def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
@@ -59,14 +59,15 @@ class Catalogue:
         self._fields: TtlCache[CardFields] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS)
 
     def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
-        """List the served indices that can be searched with a model, up to ``MAX_INDICES``.
+        """List the indices that can be searched with a model, up to ``MAX_INDICES``.
 
         Args:
-            model: The model in service.
+            model: The model that the service uses.
             headers: The caller's HTTP headers.
 
         Returns:
-            The name of each ``index`` and the number of ``documents`` that the caller may read.
+            A dictionary for each index, with its name (``index``) and the number of ``documents`` that the caller may
+            read.
         """
         infos = self.engine.indices(self.served.patterns, headers)
         names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
@@ -82,9 +83,12 @@ class Catalogue:
         return listed
 
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
-        """Return how the search page shows an index, in the format of ``GET /v1/indices/{index}``.
+        """Describe an index for the search page, in the format of ``GET /v1/indices/{index}``.
 
-        ``indices`` are the concrete indices behind the name. If ``vectors`` is false, searches are lexical only.
+        Returns:
+            A dictionary with the number of documents, the text fields, and the fields that the search page shows (see
+            :class:`CardFields`). ``indices`` are the concrete indices behind the name. If ``vectors`` is false, the
+            index has no vectors and searches are lexical only.
         """
         fields = self.fields(info, headers)
         return {
@@ -101,7 +105,7 @@ class Catalogue:
         }
 
     def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
-        """Return the fields of an index's cards and facets, and its example queries."""
+        """Return the fields and example queries with which the search page shows an index."""
         key = (info.name, str(headers))
         cached = self._fields.get(key)
         if cached is not None:
@@ -121,7 +125,17 @@ class Catalogue:
         return self._fields.put(key, fields) if sources else fields
 
     def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Return whether range queries on a field match documents. Raises EngineUnavailable."""
+        """Return whether range queries on a field match documents.
+
+        Args:
+            info: The index.
+            name: The field's name.
+            bounds: The lower bounds of the ranges.
+            headers: The caller's HTTP headers.
+
+        Raises:
+            EngineUnavailable: The engine does not answer.
+        """
         clauses = [clause for _, clause in range_clauses(name, bounds)]
         try:
             return any(self.engine.document_counts(info.name, clauses, headers))
@@ -132,7 +146,10 @@ class Catalogue:
     def _example_queries(
         self, info: IndexInfo, fields: CardFields, sources: Sequence[Mapping[str, Any]], headers: Headers
     ) -> tuple[str, ...]:
-        """Return the queries with most hits among the beginnings of sampled titles and texts."""
+        """Return example queries for the search page.
+
+        The first words of sampled titles and texts are candidates. The candidates with the most hits are returned.
+        """
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
@@ -145,9 +162,12 @@ class Catalogue:
         return tuple(distinct)[:MAX_EXAMPLES]
 
     def _count(self, index: str, headers: Headers) -> int | None:
-        """Return the number of documents that the caller may read; None for an index that cannot be searched.
+        """Return the number of documents that the caller may read, or None if the index cannot be searched.
 
-        A closed index, for example, cannot be searched. Raises EngineUnavailable.
+        For example, a closed index cannot be searched.
+
+        Raises:
+            EngineUnavailable: The engine does not answer.
         """
         try:
             return self._total(index, headers)
@@ -167,7 +187,7 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
 
 
 def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
-    """Return whether an index has vectors of the model in service, or no vectors at all."""
+    """Return whether an index can be searched with a model: it has vectors of this model, or no vectors at all."""
     try:
         info.for_search(model)
     except ModelMismatch:
@@ -176,7 +196,7 @@ def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
 
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return candidate queries: the first words of some titles and texts.
+    """Return the first content words of some titles and texts, which are candidates for example queries.
 
     >>> example_queries(["  The <b>bush</b> fires of Sydney"], ["As seen"])
     ['bush fires Sydney', 'seen']
@@ -188,9 +208,9 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 
 def _first_words(text: str) -> str:
-    """Return the first three content words of a text, or fewer if they are long.
+    """Return the first three content words of a text, joined by spaces, or fewer words if they are long.
 
-    Long words are cut, which also limits scripts without spaces between words.
+    Long words are cut, so that the result is also short for scripts without spaces between words.
     """
     visible = plain_text(text[:5000])[:200]  # 5,000 characters, since most of them may be HTML tags
     words = [word for word in _WORD.findall(visible) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
@@ -199,14 +219,15 @@ def _first_words(text: str) -> str:
 
 
 def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bound | None], Body]]:
-    """Return the ranges into which bounds divide a field, and a query clause for each.
+    """Return the ranges into which bounds divide the values of a field, with a query clause for each range.
 
     Args:
         name: The field's name.
         bounds: Bounds in ascending order. A range includes its lower and excludes its upper bound.
 
     Returns:
-        Pairs of the range's ends (``from`` and ``to``; None is open) and the clause that matches it.
+        For each range a dictionary with its ends ``from`` and ``to``, where None means unbounded, and the query clause
+        that matches the range.
     """
     ends: list[Bound | None] = [None, *bounds, None]
     clauses: list[tuple[dict[str, Bound | None], Body]] = []
@@ -231,12 +252,13 @@ def count_facets(
         index: The searched index.
         query: The query clause.
         names: Names of the facet fields.
-        ranges: Bounds of the fields that are counted by ranges. Of other fields, the most frequent
-            ``MAX_VALUES_OF_FACET`` values are counted.
+        ranges: By field, the bounds of ranges into which its values are divided. For fields without ranges, the
+            ``MAX_VALUES_OF_FACET`` most frequent values are counted.
         headers: The caller's HTTP headers.
 
     Returns:
-        Field → values (``value``) or ranges (``from`` and ``to``), each with the number (``count``) of documents.
+        By field, a list of dictionaries with a ``value``, or the ends ``from`` and ``to`` of a range, and the number
+        of matching documents (``count``).
     """
     parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
     counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)

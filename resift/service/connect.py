@@ -41,11 +41,12 @@ def open_engine(url: str) -> Engine:
 
 
 def default_store(engine: str) -> str:
-    """Return the file in which sessions are kept unless the settings name another place.
+    """Return the path of the file that stores sessions by default.
 
-    For the embedded engine this is the engine's own file, so that sessions of different engines are not mixed. It is
-    ``SESSIONS_FILE`` for a cluster, and for an engine's file that is not writable. Sessions are not kept in the cluster
-    by default, since each search would need a further request and the service write permissions.
+    For the embedded engine, sessions are stored in the engine's own file, so that sessions of different engines are not
+    mixed. For a cluster, or if the engine's file is not writable, they are stored in ``SESSIONS_FILE``. Sessions are
+    not stored in the cluster by default, because each search would need an additional request, and the service would
+    need write permissions.
 
     Args:
         engine: The engine's address.
@@ -75,9 +76,10 @@ def open_session_store(url: str, index: str) -> SessionStore:
 
 
 def open_review_store(url: str, index: str) -> SessionStore:
-    """Open the store of reviews: the index ``INDEX-reviews`` of a cluster, or the file ``…-reviews.db``.
+    """Open the store of reviews, next to the store of sessions.
 
-    Writes to the file survive a power failure.
+    The store is the index ``<index>-reviews`` of a cluster, or a file whose name ends with ``-reviews.db``. Writes to
+    the file survive a power failure.
 
     Args:
         url: The address of the store of sessions.
@@ -116,7 +118,10 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
 
 
 def ubi_address(engine: str, store: str) -> str:
-    """Return the address of the UBI log: the cluster, where other collectors write to it, or the sessions' file.
+    """Return the address of the log of UBI (User Behavior Insights) events and queries.
+
+    For a cluster, it is the cluster's URL, because other collectors of events write their log to the cluster too. For
+    the embedded engine, it is the address of the store of sessions.
 
     Args:
         engine: The engine's address.

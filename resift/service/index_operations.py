@@ -147,6 +147,8 @@ class DropPlan(Plan):
 def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPlan:
     """Plan to delete an index with all its documents and the pipelines that Resift created for it.
 
+    The index is deleted when the plan is applied.
+
     Args:
         url: URL of a cluster, or path of the embedded engine's file.
         index: The index's name, as ``resift indices`` lists it.
@@ -162,8 +164,8 @@ def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPl
 def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str, str]:
     """Remove the pipelines that Resift created for a deleted index.
 
-    A pipeline that a setting, template or another index still names is kept, since requests through a missing pipeline
-    fail.
+    A pipeline is not removed if a setting, an index template or another index still refers to it, because requests
+    through a missing pipeline fail.
 
     Returns:
         Kind of pipeline (``search`` or ``ingest``) → what was done.
@@ -198,7 +200,12 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
 
 
 def _require_listed(engine: Engine, index: str, session_index: str) -> None:
-    """Raise IndexNotFound if the index does not exist, and BadInput if users may not delete it."""
+    """Check that an index exists and that users may delete it.
+
+    Raises:
+        IndexNotFound: The index does not exist.
+        BadInput: The index stores sessions, or is an alias, hidden or closed.
+    """
     if index == session_index:
         raise BadInput(f"index {index} stores sessions", value=index, expected="resift sessions delete --index NAME")
     if index not in [info.name for info in engine.indices()]:

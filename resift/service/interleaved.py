@@ -34,13 +34,15 @@ _NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
 
 
 class Interleaved:
-    """Answers searches of clients who take part in a trial. May be used from several threads.
+    """Runs searches of clients who take part in a trial.
 
-    A background thread writes to the UBI log and evaluates trials.
+    A trial is an online experiment: the hits with and without the session's feedback are interleaved in a single list,
+    and clicks show which ranking is better. A background thread writes to the UBI (User Behavior Insights) log and
+    evaluates trials. Instances are thread-safe.
 
     Args:
-        trials: The trials.
-        clicks: The UBI log and the grades of its actions.
+        trials: The store of trials.
+        clicks: The UBI log, and the grade of each type of user action in the log.
     """
 
     def __init__(self, trials: Trials, clicks: Clicks) -> None:
@@ -50,13 +52,16 @@ class Interleaved:
         self.background = ThreadPoolExecutor(1)
 
     def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
-        """Return the answer to a search, interleaved if the client takes part in a trial.
+        """Run a search, and interleave its hits if the client takes part in a trial.
 
-        The answer is not interleaved if the session does not change the ranking, or if interleaving fails.
+        Hits are not interleaved if the session does not change the ranking, or if interleaving fails.
 
         Args:
             search: The search.
-            run: A function that answers a search without interleaving.
+            run: A function that runs a search without interleaving.
+
+        Returns:
+            The search's answer.
         """
         trial, answer = self._trial(search), run(search)
         if trial is None or answer.resift.get("session") is None:
@@ -72,7 +77,7 @@ class Interleaved:
             return answer
 
     def _trial(self, search: Search) -> Trial | None:
-        """Return the trial in which the search's session takes part; None if there is none."""
+        """Return the trial in which the search's session takes part, or None if it takes part in no trial."""
         if search.session is None or self._failed.get("any"):
             return None
         running = self._running.get(search.index)
@@ -104,7 +109,12 @@ class Interleaved:
         return answer
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
-        """Write a shown page to the UBI log, and evaluate the trial once an hour."""
+        """Write a page of interleaved hits to the UBI log, and evaluate the trial once an hour.
+
+        Args:
+            trial: The trial.
+            query: The page as a UBI query, with the ranking from which each hit was taken.
+        """
         try:
             self.clicks.log.add(QUERIES, [query])
             now = self.trials.clock()
@@ -126,7 +136,7 @@ class Interleaved:
 
 
 def _page(search: Search) -> slice | None:
-    """Return the positions of the hits on the requested page; None if the hits cannot be interleaved."""
+    """Return the positions of the hits on the requested page, or None if the search cannot be interleaved."""
     body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
     if not 0 < size <= MAX_RESULTS - start or _NOT_INTERLEAVED & body.keys():
@@ -135,7 +145,7 @@ def _page(search: Search) -> slice | None:
 
 
 def _first_page(search: Search, size: int) -> Search:
-    """Return the same search for its first ``size`` hits."""
+    """Return a search for the ``size`` top-ranked hits of the same query."""
     query = search.query
     if not isinstance(query, str) and not is_clause(query):
         query = {**query, "from": 0, "size": size}

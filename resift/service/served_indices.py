@@ -25,8 +25,9 @@ class ServedIndex:
 
     Attributes:
         info: The index's fields and vectors.
-        by_own_names: Whether the allow-list contains the index's own name, not only the name of an alias for it.
-        model: The model in service.
+        by_own_names: Whether the allow-list of indices contains the index's own name. If false, it only contains an
+            alias for the index.
+        model: The model that the service uses.
     """
 
     info: IndexInfo
@@ -35,16 +36,20 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The index with the vectors that searches use. Raises ModelMismatch if they come from another model."""
+        """The index's record of the vectors that searches use.
+
+        Raises:
+            ModelMismatch: The index has vectors, but none of the service's model.
+        """
         return self.info.for_search(self.model)
 
 
 class ServedIndices:
-    """The allow-list of indices.
+    """The allow-list of indices that requests may search ("served" indices).
 
-    An index is served if its own name matches a pattern. A backing index of a data stream (``.ds-logs-000001``) counts
-    under the stream's name (``logs``). An alias is served if the list contains its exact name. Names that begin with a
-    dot, which OpenSearch reserves for itself, are never served.
+    An index is served if its own name matches a pattern. For a backing index of a data stream (``.ds-logs-000001``),
+    the stream's name (``logs``) must match. An alias is served if the list contains its exact name. Names that begin
+    with a dot, which OpenSearch reserves for itself, are never served.
 
     Args:
         patterns: Names and patterns, in which * matches any characters.
@@ -62,23 +67,27 @@ class ServedIndices:
 
     @staticmethod
     def own_name(index: str) -> str:
-        """Return the name under which an index counts: for a backing index of a data stream, the stream's name."""
+        """Return the name that is compared with the allow-list.
+
+        It is the name of the data stream for a backing index of a data stream, and the index's name otherwise.
+        """
         match = _BACKING_INDEX.fullmatch(index)
         return match[1] if match else index
 
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
-        """Check that all indices that a name refers to are served.
+        """Check that requests may search all indices that a name refers to.
 
         Args:
             index: The name, alias, pattern or comma-separated list in a request.
-            resolve: A function that returns the own names of the indices that its argument refers to.
+            resolve: A function that takes a name, alias, pattern or list, and returns the concrete names of the indices
+                that it refers to.
 
         Returns:
-            Whether the own names of all these indices match the allow-list. False if the allow-list only contains the
-            name of an alias for them.
+            True if the allow-list contains the names of all these indices. False if it only contains an alias for some
+            of them.
 
         Raises:
-            IndexNotServed: An index is not served, or does not exist.
+            IndexNotServed: An index is not on the allow-list, or does not exist.
         """
         parts = [self.own_name(part) for part in index.split(",")]
         if any(map(self._is_internal, parts)):
@@ -100,7 +109,10 @@ class ServedIndices:
 
 
 def index_not_served(index: str) -> IndexNotServed:
-    """Return the error for an index that is not served. It does not reveal whether the index exists."""
+    """Return the error for an index that requests may not search.
+
+    The message does not reveal whether the index exists.
+    """
     return IndexNotServed(
         f"{index!r} is, or refers to, an index that is not served", value=index, expected="an index in RESIFT_INDICES"
     )

@@ -63,13 +63,13 @@ _MAX_COMPLETIONS = 4
 
 
 class IndexWords(NamedTuple):
-    """Words of an index.
+    """Words in a sample of an index's documents.
 
     Attributes:
-        speller: Corrects words by the sample.
-        vocabulary: Finds related words; None if sampling failed.
-        sampled_at: When the sample was read, in seconds of the clock.
-        titles: Titles in the sample.
+        speller: A spelling corrector that knows the words of the sample.
+        vocabulary: The words of the sample with their vectors, to find related words. None if sampling failed.
+        sampled_at: The time when the sample was read, in seconds of the clock.
+        titles: Titles of the sampled documents.
     """
 
     speller: Speller
@@ -79,11 +79,11 @@ class IndexWords(NamedTuple):
 
 
 class SampledWords:
-    """Words of indices, from samples of 3,000 documents: for spelling corrections, completions and related words.
+    """Suggests spelling corrections, completions and related words from samples of each index's documents.
 
-    A background thread reads the sample with the rights of the caller who searched first. The sample is used for all
-    callers with the same headers, and is read again after ten minutes. Searches do not wait for it, unless
-    ``wait_seconds`` is set: until the first sample is read, there are no suggestions.
+    A sample has up to 3,000 documents. A background thread reads it with the rights of the caller who searched first.
+    The sample is used for all callers with the same headers, and is read again after ten minutes. Until the first
+    sample is read, there are no suggestions. Searches only wait for it if ``wait_seconds`` is set.
 
     Args:
         engine: The search engine.
@@ -92,9 +92,9 @@ class SampledWords:
         clock: A function that returns the time in seconds.
 
     Attributes:
-        wait_seconds: Seconds that a search waits for the first sample if the index lacks words of its query. Zero by
-            default.
-        enabled: Whether searches are widened by related words.
+        wait_seconds: Seconds that a search waits for the first sample, if its query has few hits or unknown words. Zero
+            by default.
+        enabled: Whether related words are added to queries.
     """
 
     def __init__(self, engine: Engine, model: Model, clock: Callable[[], float] = time.monotonic) -> None:
@@ -106,9 +106,10 @@ class SampledWords:
         self._packaged: WordVectors | None = None
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
-        """Return the words of an index; None if there is no sample yet.
+        """Return the words of an index, or None if there is no sample yet.
 
-        Starts a background thread if there is no sample, or if it is old. Only one index is sampled at a time.
+        If there is no sample, or if it is old, start a background thread that reads a new sample. Only one index is
+        sampled at a time.
         """
         key = (info.name, str(headers))
         cached = self._cache.get(key)
@@ -122,7 +123,7 @@ class SampledWords:
         return cached
 
     def related(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
-        """Return words of the index that are related to words of a query text.
+        """Return words of the index that are related to the words of a query text, such as synonyms.
 
         Args:
             info: The searched index.
@@ -131,8 +132,8 @@ class SampledWords:
             headers: The caller's HTTP headers.
 
         Returns:
-            Word of the text → related words and their weights (see :meth:`Vocabulary.related_words`). Empty if the
-            text's own words have enough hits, if there is no sample yet, or if this is not :attr:`enabled`.
+            By word of the text, its related words with their weights (see :meth:`Vocabulary.related_words`). Empty if
+            the query already has enough hits, if there is no sample yet, or if :attr:`enabled` is false.
         """
         if not self.enabled:
             return {}
@@ -148,17 +149,20 @@ class SampledWords:
     def suggest(
         self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
     ) -> str | None:
-        """Return the query with misspelt words corrected; None if no word is misspelt, or there is no sample yet.
+        """Return the query with misspelt words corrected.
 
         A word is misspelt if it occurs neither in the sample nor in the index, and the sample contains a similar word
         (see :class:`resift.spelling.Speller`). Short words, words with digits, and words of scripts without spaces are
-        not corrected, nor are queries with more than 16 other words. Errors are logged, not raised.
+        not corrected. A query with more than 16 other words is not corrected at all. Errors are logged, not raised.
 
         Args:
             query: The query text.
             info: The searched index.
             headers: The caller's HTTP headers.
             filter: A query clause. Corrections are limited to words of documents that match it.
+
+        Returns:
+            The corrected query, or None if no word is misspelt or there is no sample yet.
         """
         words = [word for word in dict.fromkeys(tokenize(query)) if _may_be_misspelt(word)]
         if not 0 < len(words) <= _MAX_CORRECTED_WORDS:
@@ -185,13 +189,13 @@ class SampledWords:
         """Return completions of a text that a user is typing.
 
         Args:
-            text: The text. Its last word is completed, and titles with words that begin with the text.
+            text: The text, whose last word may be incomplete.
             info: The searched index.
             headers: The caller's HTTP headers.
 
         Returns:
-            The text with its last word replaced by the most frequent words that begin with it, and titles: at most
-            four each. Empty while there is no sample yet.
+            At most four texts in which the last word is replaced by frequent words that begin with it, followed by at
+            most four titles that contain the text at the beginning of a word. Empty if there is no sample yet.
         """
         sampled, words = self.get(info, headers), tokenize(text)
         if sampled is None or not words or not text[-1:].isalnum():
@@ -205,7 +209,14 @@ class SampledWords:
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
     ) -> list[str]:
-        """Return the words that the index has a document for, by its own analysis, among those matching the filter."""
+        """Return the words that occur in a document of the index, as compared by the index's analyzer.
+
+        Args:
+            words: The words to look up.
+            info: The searched index.
+            headers: The caller's HTTP headers.
+            filter: A query clause. Only documents that match it are considered. None considers all documents.
+        """
         # zero_terms_query: a stop word is correct, although the analyzer removes it.
         conditions = [filter] if filter else []
         clauses: list[dict[str, Any]] = [
@@ -233,7 +244,10 @@ class SampledWords:
             self._sampling.release()
 
     def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
-        """Return ``_source`` of random documents. The number depends on the length of the first few."""
+        """Return ``_source`` of random documents.
+
+        Their number is chosen by the mean length of a few documents, so that the total length is limited.
+        """
         fields = list(info.fields) or True
         hits = self.engine.sample(info.name, _FIRST_DOCUMENTS, fields, headers=headers).hits
         mean_size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
@@ -245,7 +259,13 @@ class SampledWords:
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
         """Return the vocabulary of the sampled documents.
 
-        The index's analyzer counts as stemming if most pairs of inflected forms have the same number of hits.
+        The index's analyzer is assumed to stem words if most pairs of inflected forms, such as "charge" and "charged",
+        have the same number of hits.
+
+        Args:
+            documents: The distinct words of each sampled document.
+            info: The searched index.
+            headers: The caller's HTTP headers.
         """
         pairs = inflected_pairs(documents)
         clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
@@ -254,7 +274,10 @@ class SampledWords:
         return Vocabulary(documents, total, 2 * equal > len(pairs), self._table())
 
     def _table(self) -> WordVectors:
-        """Return word vectors in which similar words have a similar meaning."""
+        """Return word vectors in which nearby words have a similar meaning.
+
+        These are the model's word vectors if they were not adapted to documents, and the packaged vectors otherwise.
+        """
         model = self.model
         # what was learned from documents is near for other reasons, and memberships are no words
         if model.name in (DEFAULT_MODEL, "mean") and not model.is_adapted:
@@ -272,7 +295,7 @@ def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
 
 
 def _release_memory() -> None:
-    """Return free memory to the operating system. After sampling, glibc would otherwise keep 30 MB."""
+    """Return freed memory to the operating system. After sampling, glibc would otherwise keep 30 MB of it."""
     with suppress(AttributeError, OSError, TypeError):  # malloc_trim only exists in glibc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -283,7 +306,7 @@ def _may_be_misspelt(word: str) -> bool:
 
 
 def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each unknown word with its correction. That is two words if a space is missing."""
+    """Yield each unknown word with its correction, which consists of two words if a space is missing."""
     for word in words:
         corrected = " ".join(speller.correct(word))
         if corrected != word:
@@ -291,7 +314,7 @@ def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _replaced(query: str, corrections: Mapping[str, str]) -> str:
-    """Return the query with words replaced. Other characters stay unchanged.
+    """Return a query with misspelt words replaced by their corrections. Other characters stay unchanged.
 
     >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
     '"Bush" fire, 2001'

@@ -65,7 +65,14 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def scope_of(endpoint: str) -> str:
-    """Return the scope that an endpoint requires, or ``open``. Unknown endpoints require ``admin``."""
+    """Return the permission ("scope") that an API key needs for an endpoint.
+
+    Args:
+        endpoint: The name of a Flask endpoint.
+
+    Returns:
+        The name of the scope, or ``open`` for endpoints that need no key. Unknown endpoints require ``admin``.
+    """
     return SCOPE_OF.get(endpoint, "admin")
 
 
@@ -74,8 +81,8 @@ class Caller(SessionCaller):
     """The sender of a request.
 
     Attributes:
-        name: The name of the caller's API key; None if the service has no keys.
-        scopes: The key's scopes. Without keys, by default all scopes.
+        name: The name of the caller's API key, or None if the service has no keys.
+        scopes: The scopes (permissions) of the API key. The default, for a service without keys, is all scopes.
     """
 
     name: str | None = None
@@ -83,11 +90,18 @@ class Caller(SessionCaller):
 
     @property
     def may_send_bodies(self) -> bool:
-        """Whether searches may contain all clauses that the engine accepts, not only those in allow_list.json."""
+        """Whether the caller's searches may contain any clause that the engine accepts.
+
+        The searches of other callers may only contain the clauses in allow_list.json.
+        """
         return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:
-        """Return whether the caller may use a session that was started with the key of this name."""
+        """Return whether the caller may use a session.
+
+        Args:
+            owner: The name of the API key with which the session was started, or None if it was started without a key.
+        """
         return "admin" in self.scopes or owner == self.name
 
 
@@ -97,7 +111,7 @@ class Key:
 
     Attributes:
         name: The key's name.
-        scopes: The key's scopes.
+        scopes: The scopes (permissions) of the key.
         hash: The SHA-256 of the key, in hexadecimal.
         created: When the key was created, in ISO 8601 format.
     """
@@ -144,7 +158,7 @@ def check_key(key: str, source: str) -> str:
 
 
 def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes without duplicates, in their usual order.
+    """Return the scopes (permissions of an API key) without duplicates, in the order of ``SCOPES``.
 
     Raises:
         BadInput: A scope is unknown, or there are no scopes.
@@ -163,7 +177,7 @@ class KeyFile:
         self.path = Path(path)
 
     def read(self) -> list[Key]:
-        """Return all keys; an empty list if the file does not exist.
+        """Return all keys, or an empty list if the file does not exist.
 
         Raises:
             BadInput: The file is not readable, or a line is malformed.
@@ -226,7 +240,7 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock out other processes, so that concurrent changes are not lost."""
+        """Hold a lock on the file of keys, so that other processes do not change it at the same time."""
         import fcntl  # does not exist on Windows, where keys can only be read
 
         # The folder is locked, since each change replaces the file.

@@ -132,16 +132,16 @@ class Keys:
     """The API keys of a running service.
 
     The file is checked for changes once a second. If the new version cannot be read, the error is logged and the old
-    keys stay valid. Once the service had keys, it always requires a key, even if the file is deleted.
+    keys stay valid. A service that has had keys always requires a key, even after the file is deleted.
 
     Args:
         path: The file of keys.
-        single: A further key, with all scopes; "" for none.
-        must_exist: Whether the file must exist.
+        single: An additional key that has all scopes (permissions), or "" for no additional key.
+        must_exist: Whether to raise BadInput if the file does not exist.
         clock: A function that returns the time in seconds.
 
     Raises:
-        BadInput: A key or the file is malformed, or the file does not exist although it must.
+        BadInput: A key or the file is malformed, or ``must_exist`` is true and the file does not exist.
     """
 
     def __init__(
@@ -161,11 +161,13 @@ class Keys:
 
     @classmethod
     def from_config(cls, config: Config) -> Keys:
-        """Return the keys that the settings name.
+        """Create the API keys from the service's settings.
+
+        A missing file is an error if the settings name it explicitly, because the service would otherwise accept
+        requests without a key.
 
         Raises:
-            BadInput: A key or the file is malformed, or a file that the settings name does not exist. The service
-                would otherwise accept all requests.
+            BadInput: A key or the file is malformed, or the settings name a file that does not exist.
         """
         return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
 
@@ -176,7 +178,7 @@ class Keys:
         return self._required
 
     def find(self, key: str) -> Key | None:
-        """Return the record of an API key; None if the key is unknown.
+        """Return the record of an API key, or None if the key is unknown.
 
         All keys are compared in constant time, so that the duration reveals nothing about them.
         """
@@ -257,13 +259,17 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
 
 def _has_body() -> bool:
-    """Return whether the current request has, or declares, a body, and a method that may change data."""
+    """Return whether the current request may change data and has a body, or headers that announce a body."""
     is_declared = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
     return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 
 
 def _is_foreign(origins: Sequence[str]) -> bool:
-    """Return whether the current request comes from a page of a website that is not allowed."""
+    """Return whether a page of a website that is not allowed sent the current request.
+
+    Args:
+        origins: Origins of the allowed websites.
+    """
     origin = request.headers.get("Origin")
     if origin in origins:
         return False
@@ -282,7 +288,10 @@ _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
 
 
 def require_keys(app: Flask, keys: Keys) -> None:
-    """Refuse requests without an API key for the endpoint's scope. If there are no keys, accept all requests."""
+    """Make an application refuse requests whose API key lacks the scope (permission) for the endpoint.
+
+    If the service has no keys, requests need no key.
+    """
 
     @app.before_request
     def check() -> None:
@@ -305,7 +314,10 @@ def require_keys(app: Flask, keys: Keys) -> None:
 
 
 def _is_local() -> bool:
-    """Return whether the current request comes from this machine, and not through a proxy for another host name."""
+    """Return whether the current request comes from this machine, and is addressed to one of its local names.
+
+    Requests that a proxy on this machine forwards for another host name do not count as local.
+    """
     return is_loopback(request.remote_addr or "") and is_loopback(host_of(f"//{request.host}"))
 
 
@@ -316,9 +328,12 @@ def current_caller() -> Caller:
 
 
 def engine_headers() -> dict[str, str] | None:
-    """Return the headers with which the engine is called: the caller's own credentials; None if there are none.
+    """Return the headers with the caller's credentials for the search engine.
 
-    API keys of the service are never passed on.
+    API keys of this service are never passed on.
+
+    Returns:
+        The headers for requests to the engine, or None if the caller sent no credentials for the engine.
     """
     authorization = request.headers.get("Authorization")
     if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):
@@ -344,7 +359,7 @@ def _caller(keys: Keys, scope: str) -> Caller:
 
 
 def _bearer() -> str | None:
-    """Return the service's API key in the header ``Authorization``; None for other credentials."""
+    """Return the API key in the header ``Authorization``, or None if the header has no key of this service."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
@@ -402,7 +417,10 @@ def count_rewrite(outcome: Outcome) -> None:
 
 
 def count_search(report: dict[str, Any]) -> None:
-    """Count a search as ``reranked``, ``in_part`` or ``engine_order``.
+    """Count a search in the metrics, by its outcome.
+
+    The outcome is ``reranked`` if all hits were reranked, ``in_part`` if a part of the reranking was left out, and
+    ``engine_order`` if the hits have the engine's order.
 
     Args:
         report: The object ``resift`` in the search's response.
@@ -414,6 +432,13 @@ def count_search(report: dict[str, Any]) -> None:
 
 
 def count_ubi(outcome: str, items: int) -> None:
-    """Count UBI events or queries with the same outcome. Outside a Flask application, nothing is counted."""
+    """Count UBI (User Behavior Insights) events or queries in the metrics.
+
+    Outside a Flask application, nothing is counted.
+
+    Args:
+        outcome: The outcome that the items have in common, such as ``stored``.
+        items: The number of items.
+    """
     if items and has_app_context():
         current_app.extensions["ubi"].labels(outcome).inc(items)
