@@ -20,13 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JudgedCollection:
-    """A collection made of judgements.
+    """A test collection that was made from the judgements of sessions or clicks.
 
     Attributes:
         collection: The documents, the queries and their grades.
-        candidates: Positions of candidate documents for each query: first documents that were judged irrelevant, then
-            the engine's best hits, then other documents.
-        missing: Number of judgements whose document no longer exists.
+        candidates: For each query, the documents that a reranker may be trained to reorder, as positions in
+            ``collection.documents``: first the documents that were judged irrelevant, then the engine's best hits,
+            then other documents.
+        missing: Number of judgements whose document no longer exists in the index.
     """
 
     collection: Collection
@@ -35,19 +36,22 @@ class JudgedCollection:
 
 
 def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: str, pool: int) -> JudgedCollection:
-    """Return a collection of all judgements in an index.
+    """Make a test collection from the judgements in an index.
 
-    The engine runs each query again to find candidates. The grades of one query and document are added. Queries without
-    a relevant document are left out and counted in ``collection.skipped``.
+    The engine runs each query again to find candidate documents. If a document was judged several times for the same
+    query, the grades are added. Queries without a relevant document are left out and counted in ``collection.skipped``.
 
     Args:
         engine: The engine that holds the index.
         judgements: The judgements of sessions or clicks.
         index: Name of the index.
-        pool: Number of the engine's best hits that become candidates.
+        pool: Number of the engine's best hits that become candidates of each query.
+
+    Returns:
+        The documents, queries and grades, with the candidates of each query.
 
     Raises:
-        BadInput: If no query has a relevant document.
+        BadInput: If no query has a document with a positive sum of grades.
     """
     fields = list(engine.info(index).fields)
     scanned = sorted(engine.scan(index), key=lambda document: document.id)
@@ -81,10 +85,11 @@ def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[
 
     Args:
         judgements: The judgements.
-        names: Maps the id of a document to its key in the result. Judgements of other documents are ignored.
+        names: Maps the id of a document to its key in the result. Judgements of documents that are not in ``names``
+            are ignored.
 
     Returns:
-        The sums, by query text and by the key of the document.
+        The summed grades: ``result[query text][document key]``.
     """
     grades: dict[str, dict[T, float]] = {}
     for judgement in judgements:
@@ -102,7 +107,15 @@ def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) 
 
 
 def _candidates(graded: Mapping[int, float], best: Sequence[int], pool: int, documents: int) -> Positions:
-    """Return positions of candidate documents without duplicates, even if the engine found only a few."""
+    """Return the positions of a query's candidate documents, without duplicates.
+
+    Args:
+        graded: Grades of the judged documents by position.
+        best: Positions of the engine's best hits.
+        pool: Number of documents at the start of the collection that are appended, in addition to the number of judged
+            documents. They fill the list if the engine returns only a few hits.
+        documents: Number of documents in the collection.
+    """
     disliked = [position for position, grade in graded.items() if grade < 0]
     first = range(min(pool + len(graded), documents))
     return np.array(list(dict.fromkeys([*disliked, *best, *first])), np.int64)

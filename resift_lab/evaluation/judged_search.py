@@ -25,9 +25,10 @@ class Evaluation:
     """The quality of the searches of an index.
 
     Attributes:
-        queries: Ids of the queries that have a relevant document, in order.
-        values: Values of each query, of shape (Q,), by the name that ir-measures gives to the measure.
-        skipped: Number of queries without a relevant document.
+        queries: Ids of the Q queries that have a relevant document, in the order of the judgements.
+        values: Maps the name of a measure, such as ``nDCG@10``, to an array of shape (Q,) with its value for each
+            query. The names are those of ir-measures.
+        skipped: Number of judged queries that were not measured because they have no relevant document.
     """
 
     queries: list[str]
@@ -35,10 +36,13 @@ class Evaluation:
     skipped: int = 0
 
     def rows(self, seed: int = 0) -> list[dict[str, Any]]:
-        """Return one row for each measure: its mean over the queries, and a bootstrap 95 % interval.
+        """Return the mean of each measure over the queries, with a bootstrap 95 % confidence interval.
 
         Args:
             seed: Seed of the bootstrap.
+
+        Returns:
+            A dictionary for each measure, with the keys ``measure``, ``mean``, ``low`` and ``high``.
         """
         rows = []
         for name, values in self.values.items():
@@ -72,20 +76,20 @@ def evaluate(
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Search an index for each judged query, and measure the first 100 hits.
+    """Search an index for each judged query, and measure the quality of the first 100 hits.
 
-    Documents without a grade count as irrelevant.
+    The measures are nDCG@10, RR@10, AP@100 and R@100. Documents without a grade count as irrelevant.
 
     Args:
         index: A :class:`resift.Index`, or a :class:`resift.Session`.
         queries: Maps the id of a query to a text, a clause or a search body.
         qrels: Maps the id of a query to the grades of documents, by their ids. Grades above 0 mean relevant.
-        progress: A function that receives the number of finished queries and of all queries. By default, tqdm shows the
-            progress if it is installed.
-        **options: Options of the search, such as ``alpha=0`` for BM25 alone.
+        progress: A function that is called with the number of finished queries and the number of all queries. By
+            default, tqdm shows the progress if it is installed.
+        **options: Options of ``index.search``, such as ``alpha=0`` for BM25 alone.
 
     Returns:
-        The measured values.
+        The values of each measure for each query.
 
     Raises:
         BadInput: If a judged query is missing, if no query has a relevant document, or if the index contains none of
@@ -116,7 +120,7 @@ def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, 
 
 
 def _require_documents(index: Any, ids: list[str]) -> None:
-    """Raise BadInput if an index contains none of the documents, because all values would be 0."""
+    """Raise BadInput if the index contains none of these document ids, because every measure would then be 0."""
     searched = getattr(index, "index", index)  # a session has the attribute index
     if not hasattr(searched, "library"):
         raise BadInput(f"index is {index!r}", value=index, expected="resift.open(URL).index(NAME), or a session of it")
@@ -130,7 +134,12 @@ def _require_documents(index: Any, ids: list[str]) -> None:
 
 
 def _measures(ids: list[str], grades: dict[str, float]) -> dict[str, float]:
-    """Return the values of all measures for one ranking of document ids."""
+    """Return the values of all measures, by name, for the ranking of one query.
+
+    Args:
+        ids: Ids of the hits, best first.
+        grades: Grades of the query's judged documents, by document id.
+    """
     gains = np.array([grades.get(id, 0) for id in ids], np.float64)
     relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())
     return {

@@ -28,11 +28,11 @@ def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArr
     """Return the relevance of documents in the order of decreasing similarity.
 
     Args:
-        similarity: Array of shape (Q, N), or (N,) for one query.
-        relevant: Boolean array of the same shape.
+        similarity: Similarities of Q queries to N documents, of shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape: whether the document is relevant for the query.
 
     Returns:
-        Boolean array of shape (Q, N).
+        Boolean array of shape (Q, N). Column 0 tells whether the most similar document is relevant.
 
     Raises:
         BadInput: If the shapes differ, or a similarity is NaN.
@@ -51,8 +51,8 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
     The precision at a level is the maximum of the precision at all ranks with at least that recall.
 
     Args:
-        similarity: Array of shape (Q, N).
-        relevant: Boolean array of shape (Q, N).
+        similarity: Similarities of Q queries to N documents, of shape (Q, N).
+        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
 
     Returns:
         Array of shape (Q, 11). Rows of queries without a relevant document are NaN.
@@ -66,11 +66,12 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
     """Return the 11-point interpolated average precision of each query.
 
-    It is the mean of :func:`interpolated_precision` over the levels. Its mean over queries is the mAP of the paper.
+    It is the mean of :func:`interpolated_precision` over the 11 recall levels. The paper calls its mean over all
+    queries mAP.
 
     Args:
-        similarity: Array of shape (Q, N).
-        relevant: Boolean array of shape (Q, N).
+        similarity: Similarities of Q queries to N documents, of shape (Q, N).
+        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
 
     Returns:
         Array of shape (Q,). NaN for queries without a relevant document.
@@ -82,9 +83,17 @@ def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
 
 
 def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
-    """Return the share of relevant documents among the first ``k``, of shape (Q,).
+    """Return the precision among the first ``k`` documents of each query.
 
     The divisor is ``k`` even if there are fewer than ``k`` documents.
+
+    Args:
+        similarity: Similarities of Q queries to N documents, of shape (Q, N).
+        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        k: Number of top-ranked documents.
+
+    Returns:
+        Values from 0 to 1, of shape (Q,).
 
     Raises:
         BadInput: If ``k`` is less than 1.
@@ -93,10 +102,19 @@ def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Nu
 
 
 def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
-    """Return the largest precision among the first k' documents for any k' ≥ ``k``, of shape (Q,).
+    """Return the interpolated precision at rank ``k``: the maximum of the precision at all ranks from ``k`` on.
 
-    The "top-k precision" in the tables of the paper is this measure, not plain precision: tf-idf on WebKB has 67.9 and
-    62.6 at 20 and 50, and the paper prints 68.0 and 62.9. Plain precision is 61.2 and 58.4.
+    The "top-k precision" in the tables of the paper is this measure, not plain precision: for tf-idf on WebKB, this
+    function returns 67.9 % at rank 20 and 62.6 % at rank 50, and the paper prints 68.0 and 62.9. Plain precision is
+    61.2 % and 58.4 %.
+
+    Args:
+        similarity: Similarities of Q queries to N documents, of shape (Q, N).
+        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        k: The rank, from 1.
+
+    Returns:
+        Values from 0 to 1, of shape (Q,).
 
     Source:
         Passalis and Tefas 2018, section 4.2.
@@ -105,10 +123,15 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
 
 
 def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
-    """Return the precision among the first k documents, for each k of ``scopes``: the precision–scope curve.
+    """Return the precision among the first k documents for several values of k: the precision–scope curve.
+
+    Args:
+        similarity: Similarities of Q queries to N documents, of shape (Q, N).
+        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        scopes: The S values of k.
 
     Returns:
-        Array of shape (Q, S) for S scopes.
+        Values from 0 to 1, of shape (Q, S).
     """
     return precision(relevance_by_rank(similarity, relevant), scopes)
 
@@ -121,8 +144,8 @@ def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Nu
         ranks: R ranks, counted from 1.
 
     Returns:
-        The largest precision at or after each recall level, of shape (Q, 11), and at or after each rank, of shape (Q,
-        R).
+        Two arrays: the largest precision at or after each of the 11 recall levels, of shape (Q, 11), and the largest
+        precision at or after each rank, of shape (Q, R). Recall levels are NaN for queries without a relevant document.
     """
     levels, tops = np.full((len(hits), LEVELS), np.nan), np.zeros((len(hits), len(ranks)))
     for line, level, top in zip(hits, levels, tops, strict=True):
@@ -142,11 +165,11 @@ def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
     """Return the precision among the first k documents for each k of ``ranks``.
 
     Args:
-        hits: Relevance of documents by rank, of shape (Q, N).
-        ranks: R ranks, counted from 1.
+        hits: Relevance of N documents by rank for Q queries, boolean, of shape (Q, N).
+        ranks: The R values of k, from 1.
 
     Returns:
-        Array of shape (Q, R).
+        Values from 0 to 1, of shape (Q, R).
 
     Raises:
         BadInput: If a rank is less than 1.
@@ -162,13 +185,13 @@ def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
 def ndcg_at(gains: Sequence[float] | NDArray[Any], ideal: Sequence[float] | NDArray[Any], k: int = 10) -> float:
     """Return the normalised discounted cumulative gain of the first ``k`` documents.
 
-    DCG is the sum of gain / log2(rank + 1). It is divided by the DCG of the best possible ranking. Negative gains count
-    0.
+    DCG is the sum of gain / log2(rank + 1). It is divided by the DCG of the best possible ranking. Negative gains are
+    treated as 0.
 
     Args:
-        gains: Grades of the ranked documents, best rank first, of shape (n,).
-        ideal: Grades of all judged documents in any order, of shape (m,).
-        k: Number of ranks.
+        gains: Grades of the n ranked documents, best rank first, of shape (n,).
+        ideal: Grades of all m judged documents of the query in any order, of shape (m,).
+        k: Number of top-ranked documents.
 
     Returns:
         A number from 0 to 1, or NaN if no grade is above 0.
@@ -225,11 +248,11 @@ def reciprocal_rank(relevant: Sequence[bool] | NDArray[Any], k: int = 10) -> flo
 
 
 def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
-    """Return Spearman's rank correlation of two lists. Ties share their mean rank.
+    """Return Spearman's rank correlation of two lists. Tied values get their mean rank.
 
     Args:
-        predicted: Array of shape (n,).
-        gold: Array of shape (n,).
+        predicted: Predicted similarities of n pairs, of shape (n,).
+        gold: Gold scores of the same pairs, of shape (n,).
 
     Returns:
         The correlation, 0 if one list is constant, or NaN for fewer than two pairs.
@@ -245,7 +268,15 @@ def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | 
 def pearson(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
     """Return Pearson's correlation of two lists, cov(x, y) / (σx · σy).
 
-    Arguments, constant lists and errors are the same as for :func:`spearman`.
+    Args:
+        predicted: Predicted similarities of n pairs, of shape (n,).
+        gold: Gold scores of the same pairs, of shape (n,).
+
+    Returns:
+        The correlation, 0 if one list is constant, or NaN for fewer than two pairs.
+
+    Raises:
+        BadInput: If the lengths differ, or a value is NaN or infinite.
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import pearsonr

@@ -24,18 +24,19 @@ _CELLS = 8_000_000
 def similarity_blocks(
     queries: Matrix, database: Matrix, similarity: str | Block = "cosine"
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Yield the similarities of queries with a database, in blocks of queries.
+    """Yield the similarities of each query to all documents, in blocks of B queries.
 
-    A block contains at most eight million numbers, or one query. A zero vector has similarity 0 with every vector.
+    A block contains at most eight million similarities, unless a single query needs more. A zero vector has
+    similarity 0 to every vector.
 
     Args:
-        queries: Matrix of shape (Q, K), dense or sparse.
-        database: Matrix of shape (N, K), dense or sparse.
+        queries: Query vectors of shape (Q, K) for Q queries and K dimensions, dense or sparse.
+        database: Document vectors of shape (N, K) for N documents, dense or sparse.
         similarity: A name in :data:`resift.vectors.similarity.SIMILARITIES`, or a function of matrices of shapes (B, K)
             and (N, K) that returns shape (B, N). Sparse matrices support ``cosine`` and ``dot``.
 
     Yields:
-        The slice of query rows, and their similarities of shape (B, N).
+        The slice of ``queries`` that the block covers, and the similarities of shape (B, N).
 
     Raises:
         BadInput: If the dimensions differ, or the similarity is unknown or not supported by sparse matrices.
@@ -54,15 +55,15 @@ def similarity_blocks(
 
 
 def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> NDArray[np.float64]:
-    """Return the similarity of each row of one matrix with the same row of another matrix.
+    """Return the similarity of row i of one matrix to row i of another matrix, for each i.
 
     Args:
-        left: Matrix of shape (n, K), dense or sparse.
-        right: Matrix of shape (n, K).
+        left: Vectors of the first texts of n pairs, of shape (n, K), dense or sparse.
+        right: Vectors of the second texts, of shape (n, K).
         similarity: Name of the similarity.
 
     Returns:
-        Array of shape (n,), float64.
+        One similarity for each pair, of shape (n,), float64.
 
     Raises:
         BadInput: If the similarity is unknown or not supported by sparse matrices.
@@ -105,15 +106,18 @@ def _dot(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sparse_dot(queries: Matrix, database: Matrix) -> NDArray[Any]:
-    """Return inner products of shape (B, N).
+    """Return the inner products of B sparse queries with N sparse documents, of shape (B, N).
 
-    The queries are made dense, because a product of two sparse matrices is slower if words are common.
+    The queries are made dense first, because a product of two sparse matrices is slower if many texts share words.
     """
     return np.ascontiguousarray((database @ np.ascontiguousarray(queries.toarray().T)).T)
 
 
 def _jaccard(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
-    """Return fuzzy Jaccard indices of shape (B, N), using sum(min) = (sum a + sum b - |a - b|) / 2.
+    """Return the fuzzy Jaccard indices of B queries and N documents, of shape (B, N).
+
+    The index is sum(min(a, b)) / sum(max(a, b)) after negative values are set to 0. It is computed from the city-block
+    distance, since sum(min(a, b)) = (sum(a) + sum(b) - sum(|a - b|)) / 2.
 
     Source:
         Muffo et al. 2021, eq. 8.

@@ -32,27 +32,36 @@ _CANDIDATES = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """The values of one system on a test collection.
+    """The metrics of one system on a test collection of Q queries.
 
     Attributes:
-        values: Values of each query, of shape (Q,), by metric. NaN where the metric is not defined.
-        facts: Additional entries for reports.
+        values: Maps the name of a metric to its value for each query, of shape (Q,). The value is NaN if the metric is
+            not defined for the query.
+        facts: Additional entries for reports, such as the number of documents.
     """
 
     values: dict[str, Numbers]
     facts: dict[str, Any] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """Return the mean of each metric over the queries that have a value, or NaN if none has."""
+        """Return the mean of each metric over the queries that have a value, or NaN if no query has a value."""
         known = {name: values[~np.isnan(values)] for name, values in self.values.items()}
         return {name: float(values.mean()) if len(values) else np.nan for name, values in known.items()}
 
     def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
-        """Return a bootstrap 95 % interval of each metric's mean."""
+        """Return the lower and upper limit of a bootstrap 95 % interval of each metric's mean, by metric."""
         return {name: bootstrap_mean(values, np.random.default_rng(seed)) for name, values in self.values.items()}
 
     def against(self, other: Run, seed: int) -> dict[str, float]:
-        """Return p of the paired randomisation test for each metric, against a run on the same queries."""
+        """Compare this run with another system's run on the same queries by a paired randomisation test.
+
+        Args:
+            other: The run of the other system.
+            seed: Seed of the test.
+
+        Returns:
+            The two-sided p-value for each metric.
+        """
         return {
             name: paired_randomization(values, other.values[name], np.random.default_rng(seed))
             for name, values in self.values.items()
@@ -60,10 +69,20 @@ class Run:
 
 
 def run_classes(system: System, train: Classes, test: Classes) -> Run:
-    """Run same-class retrieval: ``train`` is the database, and ``test`` contains the queries.
+    """Evaluate same-class retrieval: each test document is a query for training documents with the same label.
 
-    Test documents whose label does not occur in the training documents are skipped and counted. Test documents without
-    a vector rank all documents in the order of the file, and are counted as ``unknown``.
+    Test documents whose label does not occur in the training documents are skipped, and counted in the fact
+    ``skipped``. A test document without known words has a zero vector, so it ranks the training documents in the order
+    of their file. Such documents are counted in the fact ``unknown``.
+
+    Args:
+        system: The system to evaluate. It is fitted on the texts of ``train``.
+        train: The documents to search.
+        test: The documents that serve as queries.
+
+    Returns:
+        The metrics ``map11``, ``p@K`` and ``ip@K`` of each query. The facts include the mean precision–recall and
+        precision–scope curves.
 
     Raises:
         BadInput: If all test documents are skipped.
@@ -95,7 +114,7 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
 
 
 def _curves(scores: SameClassScores) -> dict[str, Any]:
-    """Return the mean precision–recall curve and the mean precision–scope curve."""
+    """Return the precision–recall curve and the precision–scope curve, each averaged over the queries."""
     scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
     return {
         "precision_recall": [float(value) for value in np.nanmean(scores.curve, axis=0)],
@@ -104,9 +123,13 @@ def _curves(scores: SameClassScores) -> dict[str, Any]:
 
 
 def run_retrieval(system: System, collection: Collection) -> Run:
-    """Rank the documents for each query by the system alone.
+    """Evaluate rankings by the system's similarity alone, without BM25.
 
-    Documents with similarity 0, which share nothing with the query, are not found.
+    Documents with similarity 0 share nothing with the query and are left out of its ranking.
+
+    Args:
+        system: The system to evaluate. It is fitted on the documents.
+        collection: The test collection.
     """
     database = system.fit(collection.documents)
     queries, rankings = system.queries(collection.queries), _Rankings(collection)
@@ -127,25 +150,27 @@ def run_hybrid(
     serve: Serve | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Run, Run, Run]:
-    """Rank by the system together with BM25.
+    """Evaluate hybrid rankings by a system together with BM25.
 
-    A system with dense vectors and cosine or fuzzy Jaccard similarity is measured by the search that ``serve`` creates:
-    the engine's score times exp(beta · similarity). A reranker is measured in the same way, after the vectors that it
-    is served with. All other systems, and all systems without ``serve``, rank by (1 - alpha) · z(BM25) + alpha ·
-    z(similarity), where both are z-scored over the candidates of a query. Candidates are all documents, or the best
-    1000 of each list in a collection of more than 100,000 documents. A document with a BM25 score of 0 and a similarity
-    of 0 is not found.
+    With ``serve``, a system with dense vectors and cosine or fuzzy Jaccard similarity is measured in the search that
+    the service would run: the engine's score is multiplied by exp(beta · similarity). A reranker reorders the first
+    hits of such a search, which uses the word vectors of the reranker's first stage.
+
+    All other systems, and all systems without ``serve``, rank by (1 - alpha) · z(BM25) + alpha · z(similarity), where z
+    is the z-score over the candidates of a query. Candidates are all documents. In a collection of more than 100,000
+    documents, they are the best 1000 by BM25 and the best 1000 by similarity. A document with a BM25 score of 0 and a
+    similarity of 0 is left out of the ranking.
 
     Args:
-        system: The system.
+        system: The system to evaluate. It is fitted on the documents.
         collection: The test collection.
-        alpha: Weight of the similarity, 0 to 1. None takes the fitted system's own
+        alpha: Weight of the similarity, 0 to 1. None means the fitted system's own weight
             (:func:`resift_lab.evaluation.system.weights_of`).
-        serve: Creates the search that is served.
-        progress: Receives the number of finished queries and of all queries.
+        serve: A function that creates the service's search over the collection, or None.
+        progress: A function that is called with the number of finished queries and the number of all queries.
 
     Returns:
-        The run of both together, of BM25 alone, and of the system alone.
+        Three runs: the hybrid ranking, BM25 alone, and the system alone.
 
     Raises:
         BadInput: If alpha is outside [0, 1], or the system is BM25.
@@ -201,10 +226,10 @@ def _run_late(
 
 
 def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
-    """Return the run of given rankings.
+    """Compute the metrics of precomputed rankings.
 
     Args:
-        rankings: For each query the positions of the documents that were found, best first.
+        rankings: For each query, the positions of its hits in the collection, best first.
         collection: The test collection.
         dimensions: Number of dimensions of the system's vectors.
         **facts: Additional entries for reports.
@@ -218,7 +243,12 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
 def _search(
     serve: Serve | None, system: System, collection: Collection, database: Matrix
 ) -> SearchableCollection | None:
-    """Return the search that is served, or None if no index could hold the system's rows."""
+    """Create the service's search over a collection.
+
+    Returns:
+        The search. None if ``serve`` is None, if the system's vectors are not dense, or if the service does not support
+        the system's similarity.
+    """
     if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
         return None
     # how rare a word is matters only to what sessions learn, and here are none
@@ -226,15 +256,17 @@ def _search(
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
-    """Combine the scores of one query.
+    """Combine the BM25 scores and the similarities of one query: (1 - alpha) · z(BM25) + alpha · z(similarity).
+
+    Up to 100,000 documents, all documents are candidates. Otherwise, candidates are the best 1000 of each list.
 
     Args:
-        lexical: Scores of BM25, of shape (N,).
-        semantic: Similarities, of shape (N,).
+        lexical: BM25 scores of the N documents, of shape (N,).
+        semantic: Similarities of the N documents, of shape (N,).
         alpha: Weight of the similarities, 0 to 1.
 
     Returns:
-        Scores of shape (N,), -inf for documents that are not candidates.
+        Combined scores of shape (N,), -inf for documents that are not candidates.
     """
     if len(lexical) <= _WHOLE:
         return (1 - alpha) * z_score(lexical) + alpha * z_score(semantic)
@@ -246,12 +278,13 @@ def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -
 
 
 def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
-    """Return the collection without the queries that the system was trained on.
+    """Remove the queries that the system was trained on from a collection.
 
-    If the system was trained on all of them, they stay, because there is no other way to measure it.
+    If the system was trained on all queries, the collection is returned unchanged, because no other query is left to
+    measure the system.
 
     Returns:
-        The collection, and the number of queries that the system was trained on.
+        The collection, and the number of its queries that the system was trained on.
     """
     trained_on = set(getattr(system, "seen", ()))
     new = [position for position, mark in enumerate(fingerprints(collection.queries)) if mark not in trained_on]
@@ -260,7 +293,10 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 
 
 class _Rankings:
-    """Collects the metrics of each query from blocks of scores, with condensed metrics for pools."""
+    """Collects the metrics of each query from blocks of scores.
+
+    If the judgements also name irrelevant documents (:func:`is_pool`), condensed metrics are collected too.
+    """
 
     def __init__(self, collection: Collection) -> None:
         self._collection, self._is_pool = collection, is_pool(collection)
@@ -268,14 +304,24 @@ class _Rankings:
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
-        """Add the scores of a slice of queries, of shape (B, N)."""
+        """Compute the metrics of B queries.
+
+        Args:
+            rows: The slice of the collection's queries.
+            scores: Scores of the N documents for these queries, of shape (B, N).
+        """
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
             grades = self._collection.grades[query]
             values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._is_pool else {})
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
-        """Return the run of a system with a number of dimensions."""
+        """Return the collected metrics as a run.
+
+        Args:
+            dimensions: Number of dimensions of the system's vectors.
+            **facts: Additional entries for reports.
+        """
         sizes = {
             "documents": len(self._collection.documents),
             "queries": len(self._collection.queries),
@@ -286,11 +332,14 @@ class _Rankings:
 
 
 def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Return the metrics of one ranking.
+    """Return nDCG@10, MAP, recall at several ranks and MRR@10 of the ranking of one query.
 
     Args:
-        scores: Scores of shape (N,), -inf for documents that are not found.
-        grades: Grades by the position of the document. At least one is above 0.
+        scores: Scores of the N documents, of shape (N,), -inf for documents that are not among the hits.
+        grades: Grades of the judged documents, by their positions. At least one grade is above 0.
+
+    Returns:
+        The value of each metric, by name.
     """
     gains = np.zeros(len(scores))
     gains[list(grades)] = list(grades.values())
@@ -307,17 +356,22 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
 
 
 def is_pool(collection: Collection) -> bool:
-    """Return whether the judgements also name irrelevant documents.
+    """Return whether the judgements come from a pool, that is, whether they also name irrelevant documents.
 
-    Then nothing is known about documents without a judgement.
+    In a pooled collection, a document without a judgement may be relevant.
     """
     return any(grade <= 0 for grades in collection.grades for grade in grades.values())
 
 
 def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Return nDCG@10 without unjudged documents, and the judged share of the first ten documents.
+    """Return nDCG@10 of the ranking without its unjudged documents, and the judged share of the first ten hits.
 
-    The arguments are those of :func:`graded_metrics`.
+    Args:
+        scores: Scores of the N documents, of shape (N,), -inf for documents that are not among the hits.
+        grades: Grades of the judged documents, by their positions. At least one grade is above 0.
+
+    Returns:
+        The values of ``condensed_ndcg@10`` and ``judged@10``.
 
     Source:
         Sakai 2007, "Alternatives to Bpref": condensed lists.
@@ -332,13 +386,13 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
 
 
 def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """Return (s - mean) / standard deviation of scores, or zeros if all are equal.
+    """Return the z-scores (s - mean) / standard deviation, or zeros if all scores are equal.
 
     Args:
-        scores: Scores of a query's candidates, of shape (n,).
+        scores: Scores of a query's n candidates, of shape (n,).
 
     Returns:
-        Array of shape (n,), float32. The standard deviation is that of the population.
+        The z-scores, of shape (n,), float32, computed with the population's standard deviation.
     """
     spread = scores.std() if len(scores) else 0
     return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)

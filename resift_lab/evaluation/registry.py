@@ -78,7 +78,7 @@ class Baseline:
 
     Attributes:
         form: Name with placeholders for its parameters, for error messages.
-        build: Function that takes a :class:`Source` and the parameters, which are integers from 1.
+        build: Function that builds the system from a :class:`Source` and the parameters, which are integers from 1.
         min_parameters: Minimum number of parameters.
         max_parameters: Maximum number of parameters.
     """
@@ -121,10 +121,10 @@ def build_system(
         name: Name of the system, see the table in the module's documentation.
         vectors: Folder or name of the word vectors.
         seed: Random seed.
-        similarity: Name of a similarity that replaces the system's own. ``dynamax`` compares sentences by the word
-            table of any of Resift's encoders.
-        learners: Functions that build the systems ``adapted`` and ``st``, by these names. ``st`` also encodes the
-            documents of static query models.
+        similarity: Name of a similarity that replaces the system's default. With ``dynamax``, sentences are compared by
+            the word vectors of the named Resift encoder.
+        learners: Functions that build the systems ``adapted`` and ``st``, by these names. The function ``st`` is also
+            used to encode the documents of static query models.
 
     Raises:
         BadInput: If the name or the similarity is unknown, if a parameter in the name is invalid, or if ``learners``
@@ -152,8 +152,9 @@ def load_system(
 
     Args:
         folder: Folder of the model.
-        similarity: Name of a similarity that replaces the model's own.
-        learners: See :func:`build_system`.
+        similarity: Name of a similarity that replaces the model's default.
+        learners: Functions that build other systems, see :func:`build_system`. A static query model needs the function
+            ``st`` to encode documents.
 
     Raises:
         ModelNotFound: If the folder contains no model.
@@ -170,7 +171,12 @@ def load_system(
 def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
     """Wrap a model as a system.
 
-    Static query models are combined with their teacher, see :func:`pair_with_teacher`.
+    A static query model encodes only queries, so it is combined with its teacher, which encodes the documents (see
+    :func:`pair_with_teacher`).
+
+    Args:
+        model: The model.
+        learners: Functions that build other systems, see :func:`build_system`.
 
     Raises:
         BadInput: If the teacher of a static query model is not a folder.

@@ -12,15 +12,18 @@ from resift_lab.evaluation.protocol import Run
 
 
 def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
-    """Return a report of a run: means, 95 % intervals and facts.
+    """Return a report of a run: the mean of each metric, 95 % intervals and facts.
 
     Args:
         run: The run.
         name: Name of the system.
         seed: Seed of the bootstrap and of the randomisation test.
-        other: A run of another system on the same queries. The report then has the key ``compare`` with the other
-            means, the differences (this system minus the other one) and p values.
-        other_name: Name of the other system.
+        other: A run of a second system on the same queries, for comparison.
+        other_name: Name of the second system.
+
+    Returns:
+        A dictionary for JSON. With ``other``, its key ``compare`` contains the second system's means and intervals, the
+        differences (first system minus second system) and p-values.
     """
     means = run.means()
     report = {"system": name, **means, "intervals": run.intervals(seed), **run.facts, "seed": seed}
@@ -39,9 +42,18 @@ def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_n
 def sts_report(
     tasks: Sequence[sts.StsTask], name: str, seed: int, other: Sequence[sts.StsTask] | None = None, other_name: str = ""
 ) -> dict[str, Any]:
-    """Return a report of sentence pairs, with the correlations of each file and each task.
+    """Return a report of sentence pairs, with the correlations over all pairs, for each file and for each task.
 
-    The arguments are those of :func:`run_report`.
+    Args:
+        tasks: The predictions of a system, by task.
+        name: Name of the system.
+        seed: Seed of the bootstrap and of the randomisation test.
+        other: The predictions of a second system for the same pairs, for comparison.
+        other_name: Name of the second system.
+
+    Returns:
+        A dictionary for JSON. With ``other``, its key ``compare`` contains the second system's correlations and
+        intervals, the differences (first system minus second system) and p-values.
     """
     own = sts.summary(tasks)
     report = {"system": name, **own, "intervals": sts.intervals(tasks, seed), "seed": seed}
@@ -58,12 +70,18 @@ def sts_report(
 
 
 def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, seed: int) -> dict[str, Any]:
-    """Return a report of a feedback method after the last round.
+    """Return a report of a feedback method after the last round of a simulation.
+
+    In each round, a simulated user judges some hits, and the documents that the user has not judged are ranked again.
 
     Args:
-        runs: For each method, the runs after and before each round. Methods other than ``method`` are baselines.
-        method: Name of the reported method.
+        runs: For each method and each round, the run with the round's feedback and the run without feedback. Methods
+            other than ``method`` are reported as baselines.
+        method: Name of the method to report.
         seed: Seed of the bootstrap and of the randomisation test.
+
+    Returns:
+        A dictionary for JSON, as :func:`run_report` returns, with the means of the other methods in ``baselines``.
     """
     after, before = runs[method][-1]
     return {
@@ -73,7 +91,16 @@ def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, 
 
 
 def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
-    """Return the means of two-topic sessions, by the kind of the second query and the way of ranking."""
+    """Return a report of simulated sessions in which a user searches for two topics, one after the other.
+
+    Args:
+        runs: The runs of the second query, by its kind (``related`` or ``unrelated`` to the first topic) and by the way
+            of ranking: ``before`` (without a session), ``after`` (with the session), or ``whole`` (with the full weight
+            of all judgements).
+
+    Returns:
+        The facts and the mean metrics of each kind and way, as a dictionary for JSON.
+    """
     return {
         kind: {**ways["before"].facts, **{name: run.means() for name, run in ways.items()}}
         for kind, ways in runs.items()
@@ -81,10 +108,15 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
 
 
 def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """Return a table of two-topic sessions.
+    """Return the report of :func:`topics_report` as a table for the terminal.
 
-    It has one line for each kind of second query and each metric, with the value without a session, with the session,
-    and with all judgements of the session counting fully. QUERIES counts the queries that have values.
+    The table has a line for each kind of second query and each metric. The columns are the number of queries that have
+    values (QUERIES), and the metric without a session (BEFORE), with the session (AFTER), and with the full weight of
+    all judgements of the session (WHOLE).
+
+    Args:
+        report: The report.
+        metrics: Names of the metrics to show.
     """
     rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]
     for kind in ("related", "unrelated"):
@@ -110,10 +142,15 @@ def _plain(value: Any) -> Any:
 
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """Return a report as a table.
+    """Return a report as a table for the terminal.
 
-    It has one line for each metric: the value, its 95 % interval and, if there is a second system, its value, the
-    difference and p. For sentence pairs, the files and tasks follow below.
+    The table has a line for each metric, with the value and its 95 % interval. If the report compares two systems, the
+    value of the second system, its interval, the difference and the p-value follow. A report of sentence pairs
+    continues with a table of files and a table of tasks.
+
+    Args:
+        report: A report of this module.
+        metrics: Names of the metrics to show.
     """
     compare = report.get("compare")
     alone = {f"{name} alone": entry for name, entry in report.get("alone", {}).items()} | report.get("baselines", {})

@@ -21,8 +21,9 @@ class SimulatedReview:
     """The course of a simulated review.
 
     Attributes:
-        labels: Relevance of the documents in the order in which they were read, without the priors, of shape (n,).
-        stop: Number of documents that were read when the stopping rule first held, or n if it never did.
+        labels: Relevance of the n documents in the order in which they were read, of shape (n,). The priors, which are
+            the two labelled documents that a review starts with, are excluded.
+        stop: Number of documents that had been read when the stopping rule was first met, or n if it was never met.
     """
 
     labels: NDArray[np.bool_]
@@ -35,9 +36,11 @@ class SimulatedReview:
             target: The recall at which a review may stop, 0 to 1.
 
         Returns:
-            Work saved over sampling (WSS), relevant records found (RRF), average time to discovery (ATD), recall and
-            share of documents read at the stop, and ``reached``, which is 100 if the recall at the stop is at least
-            ``target``.
+            A dictionary with these measures: work saved over sampling at 95 % and 100 % recall (``wss@95``,
+            ``wss@100``), the share of relevant documents among the first tenth of the documents (``rrf@10``), the
+            average time to discovery (``atd``), the recall and the share of documents read at the stop
+            (``recall@stop``, ``read@stop``), and ``reached``, which is 100 if that recall is at least ``target`` and
+            otherwise 0.
         """
         total, relevant_read = len(self.labels), np.cumsum(self.labels)
         places = np.flatnonzero(self.labels) + 1
@@ -54,7 +57,13 @@ class SimulatedReview:
 
 
 def _saved(places: NDArray[np.intp], total: int, recall: float) -> float:
-    """Return WSS: the share of documents that need not be read for a recall, minus that of a random order."""
+    """Return WSS: the percentage of documents that need not be read for a recall, minus that of a random order.
+
+    Args:
+        places: Positions of the relevant documents in the reading order, from 1.
+        total: Number of documents.
+        recall: The recall to reach, 0 to 1.
+    """
     last = places[int(np.ceil(recall * len(places))) - 1]
     return 100 * float((total - last) / total - (1 - recall))
 
@@ -62,17 +71,18 @@ def _saved(places: NDArray[np.intp], total: int, recall: float) -> float:
 def simulate(collection: Collection, seed: int, batch: int, target: float, documents: DocumentSet) -> SimulatedReview:
     """Simulate a review of the collection's first query.
 
-    The review starts with one random document of each class, the priors.
+    The review starts with a random relevant document and a random irrelevant document, whose labels are known. Then it
+    repeatedly ranks the unread documents, reads the best ``batch`` of them and takes their labels from the collection.
 
     Args:
         collection: The collection.
-        seed: Seed of the random choice.
+        seed: Seed of the random choice of the first two documents.
         batch: Number of documents that are read before the ranking is updated.
-        target: The recall at which the review may stop.
+        target: The recall at which the review may stop, 0 to 1.
         documents: The documents of the collection.
 
     Raises:
-        BadInput: If there are fewer than two relevant documents, or no irrelevant one.
+        BadInput: If there are fewer than two relevant documents, or no irrelevant document.
     """
     relevant = np.zeros(len(collection.document_ids), bool)
     relevant[[row for row, grade in collection.grades[0].items() if grade > 0]] = True
@@ -98,13 +108,17 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
 
 
 def review_report(collection: Collection, seeds: int, batch: int, target: float = 0.95) -> dict[str, object]:
-    """Return the measures of several simulated reviews and their means.
+    """Simulate several reviews of a collection's first query, and report their measures.
 
     Args:
         collection: The collection.
         seeds: Number of simulations.
         batch: Number of documents that are read before the ranking is updated.
-        target: The recall at which a review may stop.
+        target: The recall at which a review may stop, 0 to 1.
+
+    Returns:
+        A dictionary for JSON with the settings, the mean of each measure (:meth:`SimulatedReview.figures`), and the
+        measures of each simulation in ``runs``.
     """
     documents = DocumentSet(collection.document_ids, collection.documents)
     runs = [simulate(collection, seed, batch, target, documents).figures(target) for seed in range(seeds)]

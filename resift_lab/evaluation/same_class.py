@@ -18,16 +18,18 @@ TOP = (10, 20, 50)
 
 @dataclass(frozen=True)
 class SameClassScores:
-    """Measures of same-class retrieval. Rows of queries whose class is not in the database are NaN.
+    """Measures of same-class retrieval for Q queries.
+
+    The values of a query are NaN if no document of the database has the query's class.
 
     Attributes:
         map11: 11-point interpolated average precision, of shape (Q,).
-        precision: Precision among the first k documents, of shape (Q,), by k.
-        interpolated: Interpolated precision (:func:`resift_lab.evaluation.metrics.interpolated_precision_at`), of shape
-            (Q,), by k.
+        precision: Maps k to the precision among the first k documents, of shape (Q,).
+        interpolated: Maps k to the interpolated precision at rank k
+            (:func:`resift_lab.evaluation.metrics.interpolated_precision_at`), of shape (Q,).
         curve: Precision at recall 0, 0.1, …, 1, of shape (Q, 11).
-        scope: Precision among the first k documents for each k of ``scopes``, of shape (Q, S).
-        scopes: The values of k of ``scope``.
+        scope: Precision among the first k documents for each of the S values of k in ``scopes``, of shape (Q, S).
+        scopes: The S values of k.
     """
 
     map11: Numbers
@@ -46,20 +48,23 @@ def same_class_scores(
     similarity: str | Block = "cosine",
     top: Sequence[int] = TOP,
 ) -> SameClassScores:
-    """Rank a database for each query, where documents with the same label are relevant.
+    """Rank a database for each query, and measure how well documents with the query's label are ranked first.
 
-    The computation works on blocks of queries, so memory does not grow with Q · N.
+    The similarities are computed for blocks of queries, so memory does not grow with Q · N.
 
     Args:
-        queries: Matrix of shape (Q, K).
-        database: Matrix of shape (N, K).
-        query_labels: Q labels.
-        database_labels: N labels.
+        queries: Query vectors of shape (Q, K) for Q queries and K dimensions.
+        database: Document vectors of shape (N, K) for N documents.
+        query_labels: The label of each query.
+        database_labels: The label of each document.
         similarity: The similarity, see :func:`resift_lab.evaluation.pairwise.similarity_blocks`.
-        top: The ranks of ``precision`` and ``interpolated``.
+        top: The values of k for ``precision`` and ``interpolated``.
+
+    Returns:
+        The measures of each query.
 
     Raises:
-        BadInput: If there is not one label for each row.
+        BadInput: If the number of labels differs from the number of queries or documents.
     """
     if len(query_labels) != queries.shape[0] or len(database_labels) != database.shape[0]:
         raise BadInput(
@@ -87,6 +92,6 @@ def same_class_scores(
 
 
 def _numbered(*sides: Sequence[Any] | NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Labels as integers, equal ones by the same."""
+    """Replace the labels of several lists by integers. Equal labels get the same integer in all lists."""
     numbers: dict[Any, int] = {}
     return [np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64) for labels in sides]

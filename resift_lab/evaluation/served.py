@@ -28,14 +28,14 @@ class SimulatedSearch:
 
     Attributes:
         text: The query text.
-        vector: The query vector, of shape (K,).
-        alpha: Weight of the similarity without feedback, 0 to 1.
-        max_alpha: Limit of this weight with much feedback, 0 to 1.
+        vector: The query vector, of shape (K,) for K dimensions.
+        alpha: Weight of the similarity against BM25 in a search without feedback, 0 to 1.
+        max_alpha: The value that this weight approaches as feedback grows, 0 to 1.
         judged: The judged documents of the session. Document ids are positions in the collection.
         method: Name of the feedback method.
-        whole: Whether the whole collection is rescored and ranked, instead of only the hits that the service returns.
-        known_share: A function that returns the share of a text's words that its vector represents, 0 to 1. None means
-            that the weights do not depend on it.
+        whole: Whether to score and rank the whole collection instead of only the hits that the service returns.
+        known_share: A function that returns the share of a text's words that have a word vector, 0 to 1. The weight
+            of the similarity is reduced if words are unknown. None leaves the weight unchanged.
     """
 
     text: str
@@ -53,9 +53,9 @@ class Hits:
     """The result of a search.
 
     Attributes:
-        positions: Positions of the documents, best first, of shape (n,).
-        scores: Their scores, of shape (n,).
-        window: Number of first hits that a trained reranker reads, if one is in service.
+        positions: Positions of the n hits in the collection, best first, of shape (n,).
+        scores: Scores of the hits, of shape (n,).
+        window: The rescore window: the number of top-ranked hits that a trained reranker may reorder.
     """
 
     positions: NDArray[np.int64]
@@ -64,24 +64,24 @@ class Hits:
 
     @property
     def read(self) -> NDArray[np.int64]:
-        """Return the positions of the hits in the window, of shape (w,)."""
+        """Return the positions of the w hits in the rescore window, of shape (w,)."""
         return self.positions[: self.window]
 
     def reranked(self, factors: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return all positions, with the hits in the window reordered.
+        """Multiply the scores of the hits in the rescore window by factors, and sort these hits again.
 
         Args:
-            factors: Factors of the scores of the hits in the window, of shape (w,).
+            factors: The factor for each of the w hits in the window, of shape (w,).
 
         Returns:
-            Positions of shape (n,).
+            The positions of all n hits, of shape (n,): the reordered window, followed by the other hits.
         """
         order = np.argsort(-self.scores[: self.window] * factors, kind="stable")
         return np.concatenate([self.read[order], self.positions[self.window :]])
 
 
 class SearchableCollection(Protocol):
-    """A collection with the search that the service would run."""
+    """A test collection that can be searched as the service would search it."""
 
     def hits(self, search: SimulatedSearch) -> Hits:
         """Return the hits of a search, best first."""
@@ -95,12 +95,15 @@ Served = Callable[[str], Hits]  # what a search for a text finds without a sessi
 
 
 def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
-    """Return the search of a system's vectors and BM25, with the system's own weight and without a session.
+    """Return a function that searches documents by BM25 and a system's vectors, without a session.
 
     Args:
-        serve: Creates a searchable collection.
-        system: A system with dense vectors.
+        serve: A function that creates the service's search over documents.
+        system: A system with dense vectors. It is fitted on the documents, and determines the weight of the similarity.
         documents: The texts of the documents.
+
+    Returns:
+        A function that returns the hits of a query text.
     """
     # how rare a word is matters only to what sessions learn, and here are none
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
@@ -111,15 +114,14 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
 
 
 def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Return scores that produce a ranking.
+    """Convert a ranking to scores that sort the documents in the same order.
 
     Args:
-        ranking: Positions of the documents that were found, best first, of shape (n,).
+        ranking: Positions of the n hits, best first, of shape (n,).
         count: Number of all documents.
 
     Returns:
-        Scores of shape (count,): n for the best document, 1 for the last one, and -inf for documents that were not
-        found.
+        Scores of shape (count,): n for the best hit, 1 for the last hit, and -inf for all other documents.
     """
     scores = np.full(count, -np.inf)
     scores[ranking] = np.arange(len(ranking), 0, -1)

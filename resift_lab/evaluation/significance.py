@@ -23,7 +23,7 @@ def bootstrap_mean(
     """Return the percentile bootstrap interval of a mean.
 
     Args:
-        values: The values, (n,). NaN values are ignored.
+        values: The n values, of shape (n,). NaN values are ignored.
         rng: Random generator for the resampling.
         confidence: Confidence level, 0 to 1.
         resamples: Number of bootstrap samples.
@@ -61,13 +61,15 @@ def paired_randomization(
     swapped at random, which changes the sign of their difference.
 
     Args:
-        first: Values of the first system for n queries, (n,).
-        second: Values of the second system for the same queries, (n,). Queries with NaN for either system are ignored.
+        first: Values of the first system for n queries, of shape (n,).
+        second: Values of the second system for the same queries, of shape (n,). Queries with NaN for either system are
+            ignored.
         rng: Random generator for the swaps.
         permutations: Number of random permutations.
 
     Returns:
-        (1 + number of permutations whose means differ at least as much) / (1 + permutations). 1 without any query.
+        (1 + m) / (1 + permutations), where m is the number of permutations whose means differ at least as much as the
+        observed means. 1 if there are no queries.
 
     Raises:
         BadInput: If ``first`` and ``second`` are not lists of the same length.
@@ -102,14 +104,14 @@ def _batch(width: int) -> int:
 
 
 def chunks(total: int, width: int) -> list[int]:
-    """Split a number of rows into chunks of at most two million numbers.
+    """Split the rows of a matrix into chunks of at most two million numbers.
 
     Args:
         total: Number of rows.
-        width: Count of numbers in a row.
+        width: Number of columns.
 
     Returns:
-        Number of rows in each chunk, at least 1.
+        The number of rows in each chunk, at least 1.
     """
     size = _batch(width)
     return [min(size, total - start) for start in range(0, total, size)]

@@ -31,13 +31,13 @@ METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pea
 
 @dataclass(frozen=True)
 class StsTask:
-    """The pairs of one task.
+    """The predicted and gold similarities of one task's sentence pairs.
 
     Attributes:
         file: Name of the file.
         name: Name of the task.
-        predicted: Predicted similarities, of shape (n,).
-        gold: Gold scores, of shape (n,).
+        predicted: Predicted similarities of the task's n pairs, of shape (n,).
+        gold: Gold scores of the pairs, of shape (n,).
     """
 
     file: str
@@ -47,12 +47,19 @@ class StsTask:
 
 
 def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
-    """Predict the similarities of all pairs, and return them by task.
+    """Predict the similarities of all sentence pairs, and group them by task.
 
-    A system that has to learn learns from the sentences of each file.
+    The system is fitted on the sentences of each file before it predicts the file's pairs.
+
+    Args:
+        system: The system to evaluate.
+        files: The sentence pairs of each file.
+
+    Returns:
+        The predictions and gold scores of each task of each file.
 
     Raises:
-        BadInput: If two files have the same name, or no task has two pairs, which a correlation needs.
+        BadInput: If two files have the same name, or every task has fewer than the two pairs that a correlation needs.
     """
     if len({pairs.name for pairs in files}) < len(files):
         raise BadInput(
@@ -71,7 +78,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
 
 
 def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
-    """Return predictions of shape (n,) for the pairs of one file."""
+    """Return the predicted similarities of the n pairs of one file, of shape (n,)."""
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
     # both sides: a sentence is neither a query nor a document
@@ -80,9 +87,13 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
 
 
 def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
-    """Return the correlations over all tasks, of each file and of each task.
+    """Return the correlations for all tasks together, for each file and for each task.
 
-    The module's docstring explains the averages. A task with one pair has no correlation (None) and no weight.
+    The module's docstring explains the averages. A task with a single pair has the correlation None and no weight.
+
+    Returns:
+        A dictionary with ``spearman``, ``pearson``, ``spearman_all``, ``pearson_all`` and ``pairs``, the number of
+        pairs. ``files`` and ``tasks`` map names to the same entries for each file and task. Tasks have no ``…_all``.
     """
     members: dict[str, list[StsTask]] = {}
     for task in tasks:
@@ -117,7 +128,10 @@ def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
 
 
 def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
-    """Return correlations averaged over tasks, weighted by their pairs, or None if no task has two pairs."""
+    """Return each correlation averaged over tasks and weighted by their number of pairs.
+
+    The value is None if every task has fewer than two pairs.
+    """
     usable = _usable(tasks)
     weights = [len(task.gold) for task in usable]
     return {
@@ -127,9 +141,16 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
 
 
 def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
-    """Return bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson``.
+    """Return bootstrap 95 % intervals of the weighted averages ``spearman`` and ``pearson``.
 
     Pairs are resampled within each task, 1000 times.
+
+    Args:
+        tasks: The predictions of a system, by task.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        The lower and the upper limit, by correlation.
 
     Source:
         Efron and Tibshirani 1993, the percentile bootstrap.
@@ -148,11 +169,19 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
 
 
 def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
-    """Return two-sided p values of the difference between two systems on the same pairs.
+    """Compare two systems on the same sentence pairs by a randomisation test.
 
-    This is a randomisation test. The two predictions of each pair, converted to ranks within the task (for ``pearson``
-    to standard scores), are swapped at random; p = (1 + number of swaps with at least the observed difference) / (1 +
-    1000).
+    The predictions are first converted to ranks within the task, or to z-scores for ``pearson``. In each of 1000
+    permutations, the two systems' predictions of each pair are swapped at random. The p-value is (1 + m) / (1 + 1000),
+    where m is the number of permutations with at least the observed difference.
+
+    Args:
+        first: The predictions of the first system, by task.
+        second: The predictions of the second system, by task, in the same order.
+        seed: Seed of the permutations.
+
+    Returns:
+        The two-sided p-value for ``spearman`` and ``pearson``.
     """
     p = {}
     for name in METRICS:
@@ -181,11 +210,11 @@ def _standard(values: Numbers) -> Numbers:
 
 
 def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
-    """Return the correlations of the rows of two matrices of shape (R, n), as shape (R,).
+    """Return the correlation of each row of one matrix with the same row of another matrix.
 
     Args:
-        left: Matrix of shape (R, n).
-        right: Matrix of shape (R, n).
+        left: R samples of n values, of shape (R, n).
+        right: R samples of n values, of shape (R, n).
         ranks: Whether to correlate the ranks instead of the values.
 
     Returns:

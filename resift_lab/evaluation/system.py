@@ -18,34 +18,35 @@ MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight co
 
 
 class System(Protocol):
-    """A system that turns texts into rows, which are compared by a similarity.
+    """A retrieval system that converts texts to vectors and compares the vectors by a similarity.
 
-    A system learns from the documents only, never from the queries. It may also have the attributes ``table`` (its word
-    vectors), ``alpha`` and ``max_alpha`` (its weights against BM25, see :func:`weights_of`), ``seen`` (fingerprints of
-    the queries it was trained on) and ``note`` (a warning, after ``fit``).
+    A system learns from the documents only, never from the queries. It may have these optional attributes: ``table``
+    (its word vectors), ``alpha`` and ``max_alpha`` (the weights of its similarity against BM25, see
+    :func:`weights_of`), ``seen`` (fingerprints of the queries that it was trained on), and ``note`` (a warning for the
+    user, set by ``fit``).
 
     Attributes:
-        similarity: Name of a similarity, or a function of two sets of rows.
+        similarity: Name of a similarity, or a function that compares two matrices of vectors.
     """
 
     similarity: Any
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Learn from the documents, and return their rows, of shape (N, K)."""
+        """Learn from N documents, and return their vectors, of shape (N, K) for K dimensions."""
 
     def queries(self, texts: Sequence[str]) -> Matrix:
-        """Return the rows of other texts, of shape (n, K). Call ``fit`` first."""
+        """Return the vectors of n queries, of shape (n, K). Call ``fit`` first."""
 
 
 class Encoder:
     """A system that encodes each text independently and learns nothing from the documents.
 
     Args:
-        encode: A function that returns the vectors of n texts, of shape (n, K), float32.
+        encode: A function that returns the vectors of n texts, of shape (n, K) for K dimensions, float32.
         similarity: Name of the similarity.
-        table: The word vectors behind the encoder, if it has any.
-        alpha: Weight of the similarity against BM25.
-        max_alpha: Limit of this weight with much feedback.
+        table: The word vectors that the encoder uses, or None if it does not use word vectors.
+        alpha: Weight of the similarity against BM25 in a search without feedback, 0 to 1.
+        max_alpha: The value that this weight approaches as feedback grows, 0 to 1.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Encoder:
 
 
 class Taught(Encoder):
-    """A system whose queries are encoded by a student, and whose documents by the student's teacher.
+    """A system that encodes queries with a small student model, and documents with the teacher it was trained from.
 
     Args:
         fit: The teacher's function that encodes documents.
@@ -87,10 +88,11 @@ class Taught(Encoder):
 
 
 def known_by(system: System, text: str) -> float:
-    """Return the share of a query's words that a fitted system knows, 0 to 1.
+    """Return the share of a query's words that have a word vector in a fitted system.
 
     Returns:
-        The value of :func:`resift.encoders.known_words.known_share`, or 1 if the system has no table of word vectors.
+        A number from 0 to 1, see :func:`resift.encoders.known_words.known_share`. It is 1 if the system has no word
+        vectors.
     """
     table = getattr(system, "table", None)
     if table is None:
@@ -100,5 +102,9 @@ def known_by(system: System, text: str) -> float:
 
 
 def weights_of(system: System) -> tuple[float, float]:
-    """Return a fitted system's weight against BM25 without feedback, and its limit with much feedback."""
+    """Return the weights of a fitted system's similarity against BM25.
+
+    Returns:
+        The weight in a search without feedback, and the value that the weight approaches as feedback grows.
+    """
     return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)
