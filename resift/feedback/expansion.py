@@ -34,15 +34,19 @@ Bag = Mapping[str, float]
 
 
 def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_query: Sequence[bool]) -> dict[str, float]:
-    """Return the expansion words of a query with their weights, heaviest first, at most 60.
+    """Choose words of judged documents that are added to a query.
 
-    Numbers, and words of weight 0 or less, are left out. Judgements that were made for other queries get weights of
-    their own, and contribute their eight heaviest words.
+    Numbers, and words of weight 0 or less, are left out. Judgements that were made for earlier queries of the session
+    are evaluated separately, and contribute at most eight words.
 
     Args:
-        bags: Bags of words of the m judged documents, or none if the method does not expand queries.
-        grades: Sign and weight of each judgement, shape (m,).
-        is_for_query: Whether each judgement was made for this query.
+        bags: Bags of words of the m judged documents. Empty if the feedback method does not expand queries.
+        grades: For each of the m judgements a number of shape (m,). Its sign is positive for relevant documents, and
+            its absolute value is the weight of the judgement.
+        is_for_query: For each judgement, whether it was made for the current query.
+
+    Returns:
+        The weights of at most 60 words, heaviest words first.
     """
     weights = _word_weights(bags, np.where(is_for_query, grades, 0))
     carried = _word_weights(bags, np.where(is_for_query, 0, grades))
@@ -52,7 +56,12 @@ def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_que
 
 
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
-    """Return the weight of each word of the documents. Documents of grade 0 are ignored."""
+    """Return the weight of each word of the judged documents, by Rocchio's formula.
+
+    Args:
+        bags: Bags of words of the m documents.
+        grades: Sign and weight of each judgement, shape (m,). Documents of grade 0 are ignored.
+    """
     weights: dict[str, float] = {}
     for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
         side = [(abs(grade), bag) for grade, bag in zip(grades.tolist(), bags, strict=False) if grade * sign > 0]
@@ -66,7 +75,7 @@ def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str,
 
 
 def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
-    """Return at most ``count`` words of positive weight that contain a letter, heaviest first."""
+    """Return the ``count`` heaviest words that have a positive weight and contain a letter, with their weights."""
     # Numbers are serial, telephone or article numbers, which do not help to find similar documents.
     words = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
     heaviest = sorted(words, key=weights.__getitem__, reverse=True)[:count]

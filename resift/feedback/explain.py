@@ -55,7 +55,14 @@ def explain(
 
 
 def _nearest_words(model: Model, direction: Floats) -> list[str]:
-    """Return the words of the vocabulary nearest to a direction of shape (K,), without function words."""
+    """Return the words of a model's vocabulary whose vectors are nearest to a direction, nearest first.
+
+    Function words such as "the" are left out.
+
+    Args:
+        model: The model with K-dimensional vectors.
+        direction: Vector of shape (K,).
+    """
     nearest = model.nearest_words(direction, 3 * _WORDS)
     return [word for word in nearest if word not in FUNCTION_WORDS][:_WORDS]
 
@@ -78,7 +85,17 @@ def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
 
 
 def _characteristic_words(model: Model, text: str, direction: Floats) -> list[str]:
-    """Return the five words of a text whose weighted vectors have the largest product with a direction, best first."""
+    """Return the five words of a text that contribute most to its similarity with a direction.
+
+    Args:
+        model: The model with K-dimensional vectors.
+        text: The text.
+        direction: Vector of shape (K,).
+
+    Returns:
+        The words whose vectors, times the words' weights, have the largest inner products with the direction, largest
+        first.
+    """
     table = model.table
     tokens = dict.fromkeys(tokenize(text[:_READ_CHARACTERS]))
     rows = {word: row for word in tokens if word not in FUNCTION_WORDS and (row := table.index[word]) >= 0}
@@ -91,7 +108,7 @@ def _characteristic_words(model: Model, text: str, direction: Floats) -> list[st
 
 
 def title_of(text: str) -> str:
-    r"""Return the first line of a text, cut at the end of a word after at most 80 characters.
+    r"""Return the first line of a text. Lines of more than 80 characters are cut at the end of a word.
 
     >>> title_of("  Bush fire\nSydney")
     'Bush fire'
@@ -105,23 +122,23 @@ def explain_moves(
 ) -> list[dict[str, Any] | None]:
     """Return which judgement moved each of n hits.
 
-    The reason is the judged document that is most similar to the hit under the mask, times the weight of its judgement.
-    It must agree with the movement: a relevant document explains a hit that moved up, an irrelevant document a hit that
-    moved down. Hits that stayed in place, moved in the other direction, or are similar to no judged document moved
-    because of other hits, and have no reason.
+    The explanation is the judged document with the largest product of its judgement's weight and its similarity to the
+    hit, calculated with the feedback's mask of the dimensions. The explanation must agree with the movement: a relevant
+    document can explain that a hit moved up, and an irrelevant document that a hit moved down. There is no explanation
+    for hits that stayed in place, moved in the other direction, or are similar to no judged document.
 
-    Movement is measured in places and not in similarities, because a session can reduce all similarities. The hits
+    Movement is measured in ranks and not in similarities, because a session can reduce all similarities. The hits
     whose similarity falls least then move up.
 
     Args:
-        feedback: The feedback for the search, as :meth:`Feedback.scoped` returns it.
+        feedback: The part of the feedback that applies to the search, from :meth:`Feedback.scoped`.
         judged: The judged documents from which the feedback was learned.
         vectors: Vectors of the hits, shape (n, K).
-        moved: Number of places that each hit moved up by the session. Negative if it moved down.
+        moved: Number of ranks that the session moved each hit up, shape (n,). Negative for hits that moved down.
 
     Returns:
-        For each hit the judged document's index, id, grade and title, its ``similarity`` and the places ``moved``, or
-        None if no judgement explains the movement.
+        For each hit, a dictionary with the judged document's index, id, grade and title, its ``similarity`` to the hit,
+        and the number of ranks that the hit ``moved``; or None if no judgement explains the movement.
     """
     # Documents whose judgements do not apply to this search cannot be reasons.
     documents = [judged[position] for position in feedback.positions]

@@ -76,11 +76,12 @@ class Feedback:
         """Learn from the vectors of relevant and irrelevant documents.
 
         Args:
-            relevant: Vectors of the relevant documents, shape (p, K). p may be 0.
-            irrelevant: Vectors of the irrelevant documents, shape (q, K). q may be 0.
-            method: A method, or the name of a method in METHODS.
-            grades: Sign and weight of the p + q judgements, in this order. The default is 1 and -1.
-            bags: Bags of words of the p + q documents, in this order.
+            relevant: Vectors of p relevant documents, shape (p, K) for K dimensions. p may be 0.
+            irrelevant: Vectors of q irrelevant documents, shape (q, K). q may be 0.
+            method: A feedback method, or the name of a method in METHODS.
+            grades: Sign and weight of the p + q judgements, relevant documents first. The default is 1 for relevant and
+                -1 for irrelevant documents.
+            bags: Bags of words of the p + q documents, relevant documents first.
 
         Raises:
             BadInput: If no method has this name.
@@ -139,12 +140,14 @@ class Feedback:
         )
 
     def with_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
-        """Return feedback on the same judgements with the vectors of a different field, and without words.
+        """Return feedback from the same judgements, but with vectors of a different field of the index.
+
+        The returned feedback has no bags of words, so it does not expand queries.
 
         Args:
-            vectors: By position in this feedback, the document's vector of shape (K,). Documents without a vector
-                are left out.
-            background: Background documents with vectors of this field.
+            vectors: By position of a judged document in this feedback, its vector of shape (K,). Documents without a
+                vector are left out.
+            background: Vectors that a sample of the index's documents has in the same field.
         """
         rows = list(vectors)
         units = unit_rows(np.stack(list(vectors.values())))
@@ -167,7 +170,10 @@ class Feedback:
 
     @property
     def evidence(self) -> float:
-        """Sum of the weights of all judgements. An explicit mark has the weight 1."""
+        """Sum of the weights of all judgements.
+
+        A mark by a person has the weight 1. Clicks and other implicit judgements have smaller weights.
+        """
         return float(np.abs(self.grades).sum())
 
     def adjusted_alpha(
@@ -175,16 +181,17 @@ class Feedback:
     ) -> float:
         """Return the weight of the similarity against the engine's score, with this feedback.
 
-        The weight is alpha + max(0, max_alpha - alpha) · e / (3 + e) for the evidence e. It thus approaches
-        ``max_alpha`` with the number of judgements. It is then discounted by the known share, which likewise approaches
-        that of the judged documents (:func:`resift.vectors.weights.discount_alpha`).
+        The weight is alpha + max(0, max_alpha - alpha) · e / (3 + e), where e is the :attr:`evidence`. It thus
+        approaches ``max_alpha`` as judgements accumulate. Then :func:`resift.vectors.weights.discount_alpha` reduces it
+        by the share of known words. This share begins as ``known``, the share of the query's words, and approaches the
+        share of the judged documents' words in the same way.
 
         Args:
             alpha: Weight without feedback, from 0 to 1.
             max_alpha: Maximum weight with feedback, from 0 to 1.
-            known: Share of the query's words that its vector represents, from 0 to 1. None stands for a weight that
-                the search sets itself: it is not discounted, and feedback does not change a weight of 0.
-            strength: Additional factor of beta.
+            known: Share of the query's words that its vector represents, from 0 to 1. None means that the search
+                request sets ``alpha`` explicitly: the weight is then not discounted, and a weight of 0 stays 0.
+            strength: Additional factor of beta, by which the similarity is multiplied in the score.
         """
         if self.for_query is not self:
             return self.for_query.adjusted_alpha(alpha, max_alpha, known, strength)
@@ -204,17 +211,17 @@ class Feedback:
     ) -> Feedback:
         """Return the part of the feedback that applies to a query.
 
-        Judgements that were made for the same query text, or for an unknown query, apply fully. Of the judgements made
-        for earlier queries only those of relevant documents apply. They have the reduced weight that
-        :mod:`resift.feedback.scope` describes, and contribute expansion words only: they do not move the query vector.
-        All judgements apply fully to a query without words.
+        Judgements that were made for the same query text, or for an unknown query, apply with their full weight.
+        Judgements that were made for earlier queries only apply if the document is relevant. They get a reduced weight
+        (see :mod:`resift.feedback.scope`), and contribute expansion words, but do not move the query vector. All
+        judgements apply with their full weight to a query without words.
 
         Args:
             query: Query vector, shape (K,).
-            background: Vectors of background documents, shape (n, K). With fewer than five, the words of the query
-                decide instead of vectors.
+            background: Vectors of n random documents of the index, shape (n, K). They show which similarities are
+                usual. With fewer than five documents, the words of the query are compared instead of vectors.
             text: Text of the query.
-            carried_weight: Additional factor of judgements that were made for earlier queries.
+            carried_weight: Additional factor for the weight of judgements that were made for earlier queries.
         """
         words, is_for_query = bag_of_words(text), self._is_judged_for(text)
         has_vector = bool(np.any(query))
@@ -233,21 +240,24 @@ class Feedback:
 
     @cached_property
     def for_query(self) -> Feedback:
-        """The feedback without judgements that were carried over from earlier queries."""
+        """The feedback of the judgements that were made for the current query, without those for earlier queries."""
         return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
 
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
-        """Return whether each judgement was made for a query text or for an unknown query, shape (m,)."""
+        """Return, for each judgement, whether it was made for this query text or for an unknown query, shape (m,)."""
         if not self.queries:
             return np.zeros(len(self.grades), bool)
         return np.array([query in ("", text) for query in self.queries])
 
     def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
-        """Multiply the weight of each judgement, and leave out judgements of weight 0.
+        """Return the feedback with the weight of each judgement multiplied by a factor.
+
+        Judgements with the factor 0 are left out.
 
         Args:
-            weights: Factors of the judgements, shape (m,), from 0 to 1.
-            is_for_query: Whether each judgement was made for the current query, shape (m,). The default is all.
+            weights: Factors of the m judgements, shape (m,), from 0 to 1.
+            is_for_query: For each judgement, whether it was made for the current query, shape (m,). None means that all
+                were made for the current query.
         """
         if np.all(weights == 1):
             return replace(self, is_for_query=()) if self.is_for_query else self
@@ -269,10 +279,10 @@ class Feedback:
 
     @cached_property
     def shift(self) -> Floats:
-        """Direction in which feedback moves queries, shape (K,), float32. Zero if the method moves no queries.
+        """Direction from irrelevant to relevant documents, as a vector of shape (K,), float32.
 
-        It separates relevant from irrelevant documents without a query, and serves explanations. Queries are moved by
-        :meth:`transform_query`.
+        It is learned without a query and is used in explanations. :meth:`transform_query` moves a query. The direction
+        is zero if the feedback method does not move queries, or if there are no judgements.
         """
         if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
@@ -280,7 +290,7 @@ class Feedback:
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
-        """Vectors of the judged documents, shrunk by the background, shape (m, K)."""
+        """Vectors of the judged documents, shape (m, K), shrunk by :meth:`Background.shrink`."""
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 
     @cached_property
@@ -288,16 +298,17 @@ class Feedback:
         return RidgeRegression(self.vectors, self._shrunk, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """Return the query as the ridge regression moves it (:mod:`resift.feedback.ridge`).
+        """Move a query vector towards relevant and away from irrelevant documents.
 
-        Judgements that were carried over from earlier queries do not move it.
+        The query is moved by a ridge regression (see :mod:`resift.feedback.ridge`). Judgements that were made for
+        earlier queries do not move it.
 
         Args:
             query: Query vector, shape (K,).
 
         Returns:
-            Array of shape (K,), float32, as long as the query, or of length 1 if the query is zero. The query itself
-            if the method moves no queries, or nothing was judged for this query.
+            Array of shape (K,), float32, with the query's length (l2), or with length 1 if the query is zero. The query
+            is returned unchanged if the method does not move queries, or if no document was judged for the query.
         """
         if self.for_query is not self:
             return self.for_query.transform_query(query)
@@ -307,7 +318,7 @@ class Feedback:
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
-        """Expansion words of the query with their weights, heaviest first, at most 60.
+        """At most 60 words that are added to the query, with their weights, heaviest first.
 
         See :func:`resift.feedback.expansion.expansion_terms`.
         """

@@ -33,17 +33,19 @@ Tokens = Mapping[str, float]
 
 
 def evidence_share(evidence: float, half: float = 1.0) -> float:
-    """Return the share of a query, from 0 to 1, that judgements determine: e / (h + e).
+    """Return the influence of judgements on a query, as a share e / (h + e) from 0 to 1.
 
     Args:
-        evidence: Sum e of the judgements' weights. An explicit mark has the weight 1.
-        half: Evidence h for which the share is half.
+        evidence: Sum e of the judgements' weights. A mark by a person has the weight 1.
+        half: Evidence h for which the share is one half.
     """
     return evidence / (half + evidence)
 
 
 def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) -> Floats:
-    """Return the mean (1 - share) · query + share · transformed of two query vectors, both at length 1.
+    """Return the weighted mean of a query and a transformed query, which are first scaled to length 1 (l2).
+
+    The mean is (1 - share) · query + share · transformed, scaled to the length of ``query``.
 
     Args:
         query: Query vector, shape (K,). If it is zero, the result is the transformed query at length 1.
@@ -51,7 +53,7 @@ def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) 
         share: Weight of the transformed query, from 0 to 1.
 
     Returns:
-        Array of shape (K,), float32, as long as ``query``.
+        Array of shape (K,), float32.
     """
     length = float(np.linalg.norm(query))
     share = share if length else 1.0
@@ -64,8 +66,8 @@ class FieldFeedback:
     """Feedback on the vectors that m judged documents have in a field of an index.
 
     Attributes:
-        feedback: Feedback on these vectors at length 1, with background documents of the field.
-        lengths: Original lengths of the vectors, shape (m,).
+        feedback: Feedback learned from these vectors, scaled to length 1, and from a sample of other documents.
+        lengths: Lengths (l2) of the vectors before scaling, shape (m,).
     """
 
     feedback: Feedback
@@ -84,9 +86,10 @@ class FieldFeedback:
     def distinction(self, query: NDArray[Any]) -> float:
         """Return how well the vectors distinguish the subject of a query, from 0 to 1.
 
-        It is clip(z - 1.5, 0, 1), where z is the number of standard deviations by which the mean similarity of the
-        judged documents to the query exceeds that of the background. Irrelevant documents count too, because people
-        judge hits of the query. It is 1 if there are fewer than five background documents.
+        The judged documents, relevant or irrelevant, are hits of the query. They should therefore be more similar to
+        the query than the background documents, which are a random sample of the index. The result is
+        clip(z - 1.5, 0, 1), where z is the difference of the mean similarities of judged and background documents, in
+        standard deviations of the latter. It is 1 if there are fewer than five background documents.
 
         Args:
             query: Query vector, shape (K,).
@@ -99,28 +102,31 @@ class FieldFeedback:
         return float(np.clip(difference / max(float(similarities.std()), 1e-6) - _MIN_DEVIATIONS, 0, 1))
 
     def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
-        """Return a query vector, moved by the share distinction · e / (0.6 + e) for the evidence e.
+        """Move a query vector towards relevant and away from irrelevant documents.
+
+        The moved query has the share distinction · e / (0.6 + e) in the result, where e is the sum of the judgements'
+        weights. The rest is the original query.
 
         Args:
             query: Query vector, shape (K,).
             distinction: Result of :meth:`distinction` for the query.
 
         Returns:
-            Array of shape (K,), float32, as long as the query.
+            Array of shape (K,), float32, with the query's length (l2).
         """
         share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
         return blend_queries(query, self.feedback.transform_query(query), share)
 
     def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
-        """Return how much the scores of relevant documents are raised in a k-NN list, at least 0.
+        """Return a bonus for the k-NN scores of documents that were marked as relevant, at least 0.
 
-        The bonus corresponds to 4 · (1 - distinction) standard deviations of the background's cosines. Relevant
-        documents thus stay on the first page, and vectors that distinguish little have little influence.
+        The bonus keeps these documents on the first page if the vectors distinguish subjects badly. It corresponds to
+        4 · (1 - distinction) standard deviations of the cosines between the query and the background documents.
 
         Args:
             moved: Moved query vector, shape (K,).
-            distinction: Result of :meth:`distinction` for the query.
-            space: k-NN space type of the field, which determines the scores.
+            distinction: Result of :meth:`distinction` for the query, from 0 to 1.
+            space: OpenSearch's k-NN space type of the field, which determines how scores are calculated.
         """
         relevant = self.feedback.grades > 0
         if len(self._background) < MIN_BACKGROUND or distinction >= 1 or not relevant.any():
@@ -141,10 +147,11 @@ class FieldFeedback:
 
 
 def move_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[float]) -> dict[str, float]:
-    """Move the tokens of a query towards those of relevant documents, by Rocchio's formula.
+    """Move a sparse query (tokens with weights) towards relevant documents, by Rocchio's formula.
 
-    Each token is a dimension. The share e / (1 + e) of the result, for the evidence e, is the moved query, and the rest
-    is the query itself. Negative weights are left out, and at most 64 tokens that the query lacks are added.
+    Each token is a dimension. The moved query has the share e / (1 + e) in the result, where e is the sum of the
+    judgements' weights. The rest is the original query. Tokens of negative weight are left out, and at most 64 tokens
+    that the query lacks are added.
 
     Args:
         query: Tokens of the query.

@@ -20,11 +20,11 @@ _IMPLICIT_SOURCES = {"clicked": "click", "skipped": "skip"}
 
 
 class Mark(NamedTuple):
-    """The grade that a document is marked with, and its source.
+    """A mark of a document as relevant or irrelevant.
 
     Attributes:
-        grade: Grade from -1 to 1.
-        source: Source of the judgement, from SOURCES.
+        grade: Relevance from -1 (irrelevant) to 1 (relevant).
+        source: Kind of judgement, one of SOURCES, such as ``click``.
     """
 
     grade: float
@@ -72,16 +72,22 @@ class JudgedDocument:
 
 
 def source_from_grade(grade: float) -> str:
-    """Return the source of a judgement that version 0.1 stored without a source. Only its clicks had these grades."""
+    """Return the source of a judgement that version 0.1 stored without a source.
+
+    In version 0.1, the grade tells whether the judgement was a click, a skipped hit or an explicit mark.
+    """
     return {GRADES[name]: source for name, source in _IMPLICIT_SOURCES.items()}.get(grade, "mark")
 
 
 def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, Mark]:
-    """Combine marked ids and the scores of a model to a mark for each document.
+    """Convert lists of marked ids, and the scores of a model, to a mark for each document.
 
     Args:
-        marked: Ids of the documents with each mark, by the names in GRADES.
+        marked: By kind of mark (a key of GRADES, such as ``relevant``), the ids of the documents with this mark.
         scores: A model's score for each document id, from -1 to 1.
+
+    Returns:
+        The mark of each document, by document id.
 
     Raises:
         BadInput: If no document is marked, a document has two different marks, or the scores are invalid.

@@ -23,7 +23,7 @@ from resift.errors import BadInput
 
 @dataclass(frozen=True)
 class Method:
-    """The parts of a feedback method.
+    """A method to learn from judged documents, which combines up to three techniques.
 
     Attributes:
         masked: Whether the method learns a mask of the dimensions.
@@ -47,7 +47,7 @@ DEFAULT_METHOD = "ridge+lexical"
 
 
 def resolve_method(method: str | Method) -> Method:
-    """Return the method of a name in METHODS. A :class:`Method` is returned unchanged.
+    """Return the feedback method with a name, one of METHODS. A :class:`Method` is returned unchanged.
 
     Raises:
         BadInput: If no method has this name.

@@ -41,10 +41,11 @@ _FULL_WEIGHT_DIMENSIONS = 256  # with fewer dimensions the weight is lower, as t
 
 
 class Background:
-    """Vectors of documents that were drawn from an index, with which judged documents are compared.
+    """A random sample of an index's documents, with which judged documents are compared.
 
     Args:
-        vectors: Array of shape (n, K). They are scaled to length 1. For an index without vectors, n is 0.
+        vectors: Vectors of the n documents, shape (n, K). They are scaled to length 1 (l2). For an index without
+            vectors, n is 0.
     """
 
     def __init__(self, vectors: NDArray[Any]) -> None:
@@ -52,7 +53,7 @@ class Background:
 
     @cached_property
     def _factor(self) -> Floats:
-        """Matrix F of shape (n, K), with which a shrunk vector is x - Fᵀ · F · x, by Woodbury's identity."""
+        """Matrix F of shape (n, K) such that x - Fᵀ · F · x is the shrunk vector of x, by Woodbury's identity."""
         # The products of documents are used because there may be far more dimensions than documents.
         products = self.vectors.astype(np.float64) @ self.vectors.T
         weight = _BACKGROUND_WEIGHT * min(1.0, self.vectors.shape[1] / _FULL_WEIGHT_DIMENSIONS)
@@ -62,23 +63,26 @@ class Background:
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Shrink vectors along the directions that the background documents have in common.
 
+        Differences between documents in other directions thus get more weight.
+
         Args:
-            rows: Array of shape (m, K).
+            rows: The m vectors, shape (m, K).
 
         Returns:
-            Array of shape (m, K): the rows times (I + β/λ · BᵀB)⁻¹. Unchanged if there are no background documents.
+            Array of shape (m, K): the rows times (I + β/λ · BᵀB)⁻¹, with the background vectors B, their weight β, and
+            the penalty λ of the ridge regression. The rows are returned unchanged if there are no background documents.
         """
         return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
 
 
 @dataclass(frozen=True)
 class RidgeRegression:
-    """The ridge regression on m judged documents.
+    """A ridge regression that learns to separate relevant from irrelevant documents.
 
     Attributes:
-        vectors: Vectors of the documents at length 1, shape (m, K).
-        shrunk: The same vectors as :meth:`Background.shrink` returns them, shape (m, K).
-        grades: Sign and weight of each judgement, shape (m,), not 0.
+        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
+        shrunk: The result of :meth:`Background.shrink` for these vectors, shape (m, K).
+        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,), not 0.
     """
 
     vectors: Floats
@@ -89,14 +93,16 @@ class RidgeRegression:
     def _solver(self) -> NDArray[np.float64]:
         """Matrix (X Sᵀ + λ · diag(1 / |grade|))⁻¹ of shape (m, m), for vectors X and shrunk vectors S.
 
-        It converts targets of the documents to weights of their shrunk vectors. This is the dual form, which is small
-        because there are far fewer judged documents than dimensions.
+        It converts the documents' target values to coefficients of their shrunk vectors. The dual form of the
+        regression is used, because there are far fewer judged documents than dimensions.
         """
         kernel = self.vectors @ self.shrunk.T
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
 
     def direction(self) -> Floats:
-        """Return the direction that separates relevant (1) from irrelevant documents (-1), without a query.
+        """Return the direction that separates relevant (target 1) from irrelevant documents (target -1).
+
+        No query is involved. Use :meth:`move` to move a query.
 
         Returns:
             Array of shape (K,), float32.
@@ -104,13 +110,13 @@ class RidgeRegression:
         return np.asarray(self.shrunk.T @ (self._solver @ np.sign(self.grades)), np.float32)
 
     def move(self, query: NDArray[Any]) -> Floats:
-        """Return the moved query.
+        """Return a query vector that is moved towards relevant and away from irrelevant documents.
 
         Args:
             query: Query vector of shape (K,).
 
         Returns:
-            Array of shape (K,), float32, as long as the query, or of length 1 if the query is zero.
+            Array of shape (K,), float32, with the query's length (l2), or with length 1 if the query is zero.
         """
         length = float(np.linalg.norm(query)) or 1.0
         prior = RIDGE_PRIOR / length * np.asarray(query, np.float32)

@@ -18,8 +18,8 @@ def rocchio_shift(vectors: Floats, grades: NDArray[np.float64]) -> Floats:
     2018 set the second weight to 0.
 
     Args:
-        vectors: Vectors of the judged documents at length 1, shape (m, K).
-        grades: Sign and weight of each judgement, shape (m,), not 0.
+        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
+        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,), not 0.
 
     Returns:
         Array of shape (K,), float32.

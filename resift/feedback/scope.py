@@ -34,12 +34,12 @@ MIN_BACKGROUND = 5
 def nearness_by_vectors(
     vectors: NDArray[Any], query: NDArray[Any], background: NDArray[Any]
 ) -> NDArray[np.floating[Any]]:
-    """Return how much nearer judged documents are to a query than background documents are.
+    """Return how much nearer judged documents are to a query than random documents of the index are.
 
     Args:
-        vectors: Vectors of the judged documents at length 1, shape (m, K).
+        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
         query: Query vector, shape (K,).
-        background: Vectors of background documents, shape (n, K).
+        background: Vectors of n random documents of the index, shape (n, K).
 
     Returns:
         Array of shape (m,). It is (z - 1) / 2, where z is the number of standard deviations by which the similarity of
@@ -53,9 +53,10 @@ def nearness_by_vectors(
 
 
 def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequence[Bag]) -> NDArray[np.float64]:
-    """Return the share of a query's words that each judged document, or the query it was judged for, contains.
+    """Return the share of a query's words that each judged document contains.
 
-    It is used where vectors cannot decide: in an index without vectors, and for queries whose words are all unknown,
+    Words of the earlier query for which a document was judged count as words of the document. This measure replaces
+    :func:`nearness_by_vectors` in an index without vectors, and for queries whose words are all unknown to the model,
     such as an article number.
 
     Args:
@@ -77,15 +78,15 @@ def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequ
 def largest_by_query(
     values: NDArray[Any], queries: Sequence[str], grades: NDArray[np.float64]
 ) -> NDArray[np.floating[Any]]:
-    """Return for each judgement the largest value among the relevant documents of the same query.
+    """Return, for each judgement, the largest value among the relevant documents of the same query.
 
     Args:
-        values: Value of each judgement, shape (m,).
-        queries: Query of each judgement.
-        grades: Sign and weight of each judgement, shape (m,).
+        values: Value of each of the m judgements, shape (m,).
+        queries: The m queries for which the documents were judged.
+        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,).
 
     Returns:
-        Array of shape (m,). A judgement of a query without relevant documents has its own value.
+        Array of shape (m,). For queries without relevant documents it contains the original values.
     """
     largest: dict[str, float] = {}
     for query, value, grade in zip(queries, values.tolist(), grades.tolist(), strict=True):

@@ -147,7 +147,7 @@ class DropPlan(Plan):
 def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPlan:
     """Plan to delete an index with all its documents and the pipelines that Resift created for it.
 
-    The index is deleted when the plan is applied.
+    Nothing is deleted until the method ``run`` of the plan is called.
 
     Args:
         url: URL of a cluster, or path of the embedded engine's file.

@@ -33,7 +33,12 @@ def encode_vector(vector: Floats) -> str:
 
 
 def json_length(field: str, dim: int) -> int:
-    """Return how many bytes an encoded vector of ``dim`` dimensions adds to the JSON of a document."""
+    """Return the number of bytes by which a vector field enlarges the JSON of a document.
+
+    Args:
+        field: Name of the field, which contains a vector in the format of :func:`encode_vector`.
+        dim: Number of dimensions of the vector.
+    """
     return len(f'"{field}":"",') + 4 * -(-(4 + dim) // 3)
 
 

@@ -28,14 +28,14 @@ def compiled(function: Any) -> Any:
 
 
 def loops_for_texts(texts: Sequence[str], module: str) -> Any:
-    """Return a module of compiled loops if the texts have at least MIN_CHARACTERS in total.
+    """Load a module of compiled loops if the texts are long enough to benefit from it.
 
     Args:
-        texts: The texts to be processed.
+        texts: The texts to be processed. They need at least MIN_CHARACTERS characters in total.
         module: Full name of the module.
 
     Returns:
-        The module, or None if the texts are short or the module cannot be loaded.
+        The module, or None if the texts are shorter or the module cannot be loaded.
     """
     return load_loops(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
 

@@ -122,7 +122,10 @@ def _write_files(
 
 
 def _swap(new_folder: Path, target: Path) -> None:
-    """Rename ``new_folder`` to ``target``, and a folder that exists at ``target`` to ``new_folder``, for deletion."""
+    """Rename ``new_folder`` to ``target``.
+
+    A folder that exists at ``target`` is renamed to ``new_folder``, so that the caller can delete it.
+    """
     if not target.exists():
         new_folder.rename(target)
         return
@@ -140,7 +143,11 @@ def _swap(new_folder: Path, target: Path) -> None:
 
 @contextmanager
 def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
-    """Convert exceptions in the block, caused by unexpected file contents, to a CorruptModel that names the folder."""
+    """Convert exceptions that unexpected file contents cause in the block to CorruptModel.
+
+    Args:
+        folder: Path of the folder that contains the files. The error message names it.
+    """
     try:
         yield
     except (ModelNotFound, CorruptModel):

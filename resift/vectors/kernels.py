@@ -28,9 +28,10 @@ _PARTIAL_SUM = 64  # number of rows that pool_mean adds up in a separate sum
 
 @compiled
 def _slot(key: Any, table: Any) -> Any:
-    """Return the position of a key in the hash table, or the free position where it would be inserted.
+    """Return the position of a key in a hash table, or the free position where it would be inserted.
 
-    The item after the key is its row + 1. It is 0 at a free position.
+    The table alternates between keys and values: the item after a key is the row of its word + 1, or 0 at a free
+    position.
     """
     slot = (key ^ (key >> uint64(29))) * uint64(2) & uint64(len(table) - 1)
     while table[slot + uint64(1)] and table[slot] != key:
@@ -40,7 +41,14 @@ def _slot(key: Any, table: Any) -> Any:
 
 @compiled
 def _insert_words(characters: Any, starts: Any, table: Any) -> None:
-    """Insert each word into the hash table, with its position + 1 as the row."""
+    """Insert words into an empty hash table.
+
+    Args:
+        characters: The characters of all words, concatenated.
+        starts: The positions in ``characters`` where the words start and end.
+        table: The hash table, which is changed. Each word gets its number in the list of words, counted from 1, as its
+            value.
+    """
     for row in range(len(starts) - 1):
         key = _SEED
         for k in range(starts[row], starts[row + 1]):
@@ -51,7 +59,16 @@ def _insert_words(characters: Any, starts: Any, table: Any) -> None:
 
 @compiled
 def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, rows: Any, offsets: Any) -> None:
-    """Write the rows of the known words of each text to ``rows``, and the end of each text to ``offsets``."""
+    """Find the words of texts, and write the rows of known words to an array.
+
+    Args:
+        characters: The characters of all texts, concatenated.
+        starts: The positions in ``characters`` where the texts start and end.
+        lowercase: The result of :func:`resift.text.lowercase_table`.
+        table: The hash table of the vocabulary.
+        rows: Output array for the rows of the known words of all texts.
+        offsets: Output array for the positions in ``rows`` where the texts end.
+    """
     count = 0
     for i in range(len(starts) - 1):
         key = _SEED
@@ -74,7 +91,11 @@ def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, row
 
 
 def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the characters of n texts as a single array, and the n + 1 positions where the texts start and end."""
+    """Concatenate n texts.
+
+    Returns:
+        The code points of all characters, and the n + 1 positions where the texts start and end.
+    """
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=starts[1:])
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32), starts
@@ -83,7 +104,7 @@ def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
 def build_lookup(words: Sequence[str]) -> NDArray[np.uint64]:
     """Return the hash table of a vocabulary, for :func:`word_ids`.
 
-    The table alternates between keys and rows: the row of a word + 1 follows its key.
+    The table alternates between keys and values. The value of a word is its row + 1.
     """
     table = np.zeros(4 << len(words).bit_length(), np.uint64)
     _insert_words(*_characters(words), table)
@@ -91,7 +112,7 @@ def build_lookup(words: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the rows of the known words of n texts.
+    """Tokenize n texts, and return the rows of their known words in the vocabulary.
 
     Args:
         lookup: The hash table of the vocabulary, from :func:`build_lookup`.
@@ -120,7 +141,7 @@ def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, 
         matrix: The word rows, shape (V, K), int8 or float32.
         factors: Factor of each row, shape (V,), float32.
         divisors: Divisor of each row, shape (V,), float32.
-        out: Result of shape (n, K), float32.
+        out: Output array of shape (n, K), float32.
     """
     partial = np.empty(matrix.shape[1], np.float32)
     for i in range(len(offsets) - 1):

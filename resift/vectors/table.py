@@ -101,13 +101,13 @@ class WordVectors:
         return int(self.matrix.shape[1])
 
     def rows(self, ids: Any = slice(None)) -> Floats:
-        """Return the word vectors as float32, with int8 rows scaled.
+        """Return word vectors as float32. Rows of an int8 table are multiplied by their scales.
 
         Args:
             ids: Row numbers of shape (m,), or a slice. The default is all rows.
 
         Returns:
-            Array of shape (m, D), or (V, D) for all rows.
+            Array of shape (m, D) for m rows and D dimensions.
         """
         dense = np.asarray(self.matrix[ids], dtype=np.float32)
         return dense if self.scales is None else dense * self.scales[ids, None]
@@ -133,13 +133,17 @@ class WordVectors:
 
     @cached_property
     def unknown_weight(self) -> float:
-        """Weight of unknown words, where these count: the 99th percentile of all weights, because they are rare."""
+        """Weight of words that are not in the table, for measures that count them.
+
+        It is the 99th percentile of all weights, because unknown words are rare words, which have large weights.
+        """
         return float(np.quantile(self.weights, 0.99))
 
     def idf(self, word: str) -> float:
         """Return log(rank + 2), an estimate of the word's inverse document frequency by Zipf's law.
 
-        Unknown words count as rarer than all known words.
+        The rank is the word's position in the table, from 0. Unknown words are assumed to be rarer than all known
+        words.
         """
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
@@ -166,9 +170,9 @@ class WordVectors:
         return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
 
     def save(self, folder: str | Path) -> Path:
-        """Save the table as a folder and return its path.
+        """Save the table as a folder and return the folder's path.
 
-        The folder is written atomically. An existing table in it is replaced.
+        The folder is written atomically. If it contains a table, the table is replaced.
 
         Raises:
             BadInput: If the folder contains other files or cannot be written.

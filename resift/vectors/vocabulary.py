@@ -56,12 +56,12 @@ _MAX_PAIRS = 12
 
 
 class Vocabulary:
-    """The words of a sample of an index's documents.
+    """The words in a sample of an index's documents, from which related words are added to queries.
 
     Args:
         documents: The distinct words of each sampled document.
         total: Number of documents in the index.
-        stems: Whether the index treats inflected forms of a word as equal.
+        stems: Whether the index's analyzer stems words, so that inflected forms of a word match each other.
         table: The word vectors.
 
     Attributes:
@@ -81,7 +81,13 @@ class Vocabulary:
         self._probes = unit_rows(table.rows(self._rows))[:, :_PROBE_DIMENSIONS].copy() if known else None
 
     def _build_postings(self, documents: Sequence[Sequence[str]]) -> None:
-        """Store the documents of each term: ``_postings[_offsets[i]:_offsets[i + 1]]`` for the term in row i."""
+        """Build an inverted index of the sample.
+
+        ``_postings[_offsets[i]:_offsets[i + 1]]`` are the numbers of the documents that contain the term in row i.
+
+        Args:
+            documents: The distinct words of each sampled document.
+        """
         terms = {word: self._term(word) for word in dict.fromkeys(chain.from_iterable(documents))}
         self._term_rows = {term: row for row, term in enumerate(dict.fromkeys(terms.values()))}
         document_terms = [{self._term_rows[terms[word]] for word in document} for document in documents]
@@ -95,18 +101,19 @@ class Vocabulary:
         return stem(word) if self.stems else word
 
     def related_words(self, text: str) -> dict[str, dict[str, float]]:
-        """Return the nearest words of the index for each word of a query, if the query matches few documents.
+        """Return related words for the words of a query that matches few documents.
 
-        A query matches enough documents if ten documents, or a fiftieth of the index, contain half of its words,
-        weighted by idf. The number of documents is extrapolated from the sample. If the documents contain at least
-        three tenths of the words, the related words get a lower weight.
+        Related words are the words of the index with the nearest word vectors. A query matches enough documents if half
+        of its words, weighted by idf, occur together in ten documents or in a fiftieth of the index. The number of
+        documents is extrapolated from the sample. If this share of the words is less than half, but at least three
+        tenths, the related words get lower weights.
 
         Args:
             text: The query.
 
         Returns:
-            By query word, its related words with their weights in (0, 1), nearest first. Empty if the query matches
-            enough documents, or has too many words.
+            By word of the query, its related words with their weights in (0, 1), nearest first. Empty if the query
+            matches enough documents, or has too many words.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         known = [word for word in words if _is_content_word(word) and self.table.index[word] >= 0]
@@ -128,9 +135,9 @@ class Vocabulary:
         return related
 
     def _matched_share(self, words: Sequence[str]) -> float:
-        """Return the largest share of the words' idf that enough documents contain.
+        """Return the largest share of a query's words, weighted by idf, that occurs together in enough documents.
 
-        It is 1 if no word occurs in the index or has a vector, because related words cannot help such a query.
+        The share is 1 if no word occurs in the index or has a vector, because related words cannot help such a query.
         """
         matched, total_idf = np.zeros(self.size), 0.0
         for term, word in {self._term(word): word for word in words}.items():
@@ -148,13 +155,14 @@ class Vocabulary:
         return float(np.partition(matched, -enough)[-enough]) / total_idf + 1e-9
 
     def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
-        """Yield the words nearest to a query word with their cosines, nearest first.
+        """Yield the words with the nearest vectors to a query word, with their cosines, nearest first.
 
         Args:
             word: The query word.
-            vector: Its vector, shape (D,), of length 1.
+            vector: Vector of the query word, shape (D,), of length 1.
             context: Mean vector of the query, shape (D,), of length 1.
-            scores: Approximate cosines of the words of the vocabulary, by their first dimensions.
+            scores: Approximate cosine of the query word with each word of the vocabulary, calculated from the first
+                dimensions only.
         """
         candidates = np.arange(len(scores))
         if len(scores) > _CANDIDATES:
@@ -179,10 +187,13 @@ class Vocabulary:
 def inflected_pairs(documents: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Return frequent pairs of words with the same stem but different document counts, such as "charge" and "charged".
 
-    They serve to test whether an index stems: it then has as many matches for both words of a pair.
+    The pairs can test whether an index's analyzer stems words: both words of a pair then match equally many documents.
 
     Args:
         documents: The distinct words of each sampled document.
+
+    Returns:
+        Pairs of words.
     """
     counts = Counter(word for document in documents for word in document if _is_content_word(word))
     pairs, first_words = list[tuple[str, str]](), dict[str, str]()

@@ -22,11 +22,13 @@ MAX_BETA = 32.0
 
 @dataclass(frozen=True)
 class Alphas:
-    """The weights that a model's similarity has against the engine's score, each from 0 to 1.
+    """The weights of a model's similarity when it is combined with the engine's score, each from 0 to 1.
+
+    With 0 only the engine's score counts, and with 1 mostly the similarity.
 
     Attributes:
-        alpha: Weight without a session, unless a search sets its own weight.
-        max_alpha: Weight that a session approaches with the number of its judgements, if it is above ``alpha``.
+        alpha: Weight for searches without a session, unless a search sets another weight.
+        max_alpha: Weight that is approached as the judgements of a session accumulate, if it is above ``alpha``.
 
     Raises:
         BadInput: If a weight is not from 0 to 1.
@@ -42,10 +44,11 @@ class Alphas:
 
 
 def beta_from_alpha(alpha: float) -> float:
-    """Return the factor beta of the similarity in score · exp(beta · similarity).
+    """Convert a weight alpha of the similarity to the factor beta in score · exp(beta · similarity).
 
-    It is alpha / (1 - alpha), because (1 - alpha) · log(score) + alpha · similarity gives the same order. It is at
-    most MAX_BETA, for which the engine's score only decides between documents of nearly equal similarity.
+    The factor is alpha / (1 - alpha), because (1 - alpha) · log(score) + alpha · similarity gives the same order of
+    hits. It is at most MAX_BETA. With this factor, the engine's score only decides between documents of nearly equal
+    similarity.
 
     Args:
         alpha: Weight of the similarity, from 0 to 1.
@@ -57,16 +60,16 @@ def beta_from_alpha(alpha: float) -> float:
 
 
 def alpha_from_beta(beta: float) -> float:
-    """Return the weight alpha, from 0 to 1, for a factor beta. It is the inverse of :func:`beta_from_alpha`."""
+    """Return the weight alpha, from 0 to 1, for a factor beta. This is the inverse of :func:`beta_from_alpha`."""
     return beta / (1 + beta)
 
 
 def discount_alpha(alpha: float, known: float | None, strength: float = 1.0) -> float:
-    """Reduce the weight of the similarity by the share of the query's words that its vector represents.
+    """Reduce the weight of the similarity for a query with words that the model does not know.
 
-    Beta is multiplied by ``known`` squared, because only the engine can match the other words. A model thus does
-    little harm to texts in a language that it does not know. The square was chosen on pages in seven languages other
-    than English.
+    The factor beta (see :func:`beta_from_alpha`) is multiplied by ``known`` squared, because only the engine can match
+    unknown words. A model thus does little harm to texts in a language that it does not know. The square was chosen in
+    experiments with pages in seven languages other than English.
 
     Args:
         alpha: Weight of the similarity, from 0 to 1.
