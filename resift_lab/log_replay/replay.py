@@ -19,14 +19,15 @@ Rank = Callable[[str, Sequence[Judgement]], tuple[Ranking, Ranking]]
 
 @dataclass(frozen=True)
 class Observation:
-    """The ranks of a clicked document without and with the client's session.
+    """The ranks of a clicked document when its search is repeated without and with the client's session.
 
     Attributes:
         client: The id of the client.
-        position: The position at which the document was clicked, from 1; None if the log does not contain it.
+        position: The position at which the document was clicked, from 1, or None if the log does not contain the
+            position.
         earlier: The number of documents that the client had clicked before this search.
-        without: The rank without a session, from 1; None if the document is not among the hits.
-        with_session: The rank in the session, from 1; None if the document is not among the hits.
+        without: The rank without a session, from 1, or None if the document is not among the hits.
+        with_session: The rank in the session, from 1, or None if the document is not among the hits.
     """
 
     client: str
@@ -41,9 +42,9 @@ class Skipped:
     """The numbers of clicks that were not replayed, by reason.
 
     Attributes:
-        first: Clicks in searches without an earlier click, so that there is no session.
-        again: Clicks on documents that the client had clicked before.
-        unknown: Clicks on objects that are not documents of the index, or after queries with an unknown text.
+        first: Clicks in searches before which the client had not clicked any document, so that there is no session.
+        again: Clicks on documents that the client had already clicked in an earlier search.
+        unknown: Clicks on objects that are not documents of the index, or in searches whose query text is unknown.
     """
 
     first: int = 0
@@ -56,9 +57,9 @@ class _LoggedSearch:
     """A search of a client.
 
     Attributes:
-        at: The time of its first event, in seconds.
-        text: The text of the query; empty if it is unknown.
-        events: The events of the search.
+        at: The time of the search's first event, in seconds since 1970 (Unix time).
+        text: The text of the query, or an empty string if the text is unknown.
+        events: The events of the search: impressions (documents that were shown), clicks and other actions.
     """
 
     at: float
@@ -68,14 +69,14 @@ class _LoggedSearch:
 
 @dataclass(frozen=True)
 class Log:
-    """The parts of a log that a replay needs besides the events of clients.
+    """The data and settings that a replay needs besides the events of clients.
 
     Attributes:
         index: The name of the index.
         queries: The queries of the log, by id.
-        documents: The ids of documents, by the objects of events.
-        actions: The grade of each action.
-        seconds: The time for which an event counts in a session.
+        documents: The ids of documents in the index, by the object that an event refers to.
+        actions: The grade that each action, such as a click, gives to a document.
+        seconds: The number of seconds for which an event counts in a session.
     """
 
     index: str
@@ -86,16 +87,17 @@ class Log:
 
 
 def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skipped: Skipped) -> Iterator[Observation]:
-    """Replay the searches of a client who had already clicked documents.
+    """Repeat the logged searches of a client without and with a session.
 
-    At each search, the session contains the judgements that the service would derive from the client's earlier events.
+    The session of a search contains the judgements that the service would derive from the client's earlier events.
+    Searches before the client's first click are skipped.
 
     Args:
         client: The id of the client.
         events: The events of the client, in the order of time.
-        log: The queries, documents and settings.
-        rank: The function that searches.
-        skipped: Counts the clicks that are not replayed.
+        log: The queries and documents of the log, and the settings of the replay.
+        rank: The function that searches without and with the session.
+        skipped: The counts of clicks that are not replayed. They are increased in place.
 
     Yields:
         The ranks of each clicked document without and with the session.
@@ -145,7 +147,14 @@ def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
 
 
 def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int | None]:
-    """Return the clicked documents of a search, with their positions from 1, or None for unknown positions."""
+    """Return the documents that were clicked in a search.
+
+    Clicks on objects that are not documents of the index are added to ``skipped.unknown``.
+
+    Returns:
+        The position of each clicked document, from 1, by document id. The position is None if the log does not
+        contain it.
+    """
     # UBI's specification does not say whether ordinals start at 0 or 1 ("nth"), and its own sample starts at 0.
     first = 0 if any(event.ordinal == 0 for event in search.events) else 1
     clicked: dict[str, int | None] = {}
@@ -168,5 +177,5 @@ def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
 
 
 def _ranks(ranking: Ranking) -> dict[str, int]:
-    """Return the first rank of each document, from 1."""
+    """Return the rank of each document, from 1, by document id. If a document occurs twice, the first rank counts."""
     return {id: rank for rank, id in reversed(list(enumerate(ranking, 1)))}

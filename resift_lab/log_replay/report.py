@@ -79,14 +79,14 @@ class Report:
     Attributes:
         index: The name of the index.
         rows: The metrics of each group of clicks.
-        false_alarms: The number of runs of the A/A check, out of ``RUNS``, whose interval excludes 0. The check swaps
-            the two rankings of each client at random, so about 5 are expected.
+        false_alarms: The number of runs of the A/A check, out of ``RUNS``, whose confidence interval excludes 0. Each
+            run swaps the two rankings of each client at random, so about 5 of 100 intervals are expected to exclude 0.
         asked_twice: The number of searches without a session that were sent twice.
         unstable: The number of these searches that returned another ranking the second time.
-        skipped: The numbers of clicks that were not replayed.
+        skipped: The numbers of clicks that were not replayed, by reason.
         events: The number of events in the log.
         clients: The number of clients in the sample.
-        share: The share of the log's clients that were drawn.
+        share: The share of the log's clients that were drawn for the sample, 0 to 1.
         robots: The number of clients that were excluded because they have too many events.
     """
 
@@ -106,13 +106,16 @@ class Report:
         return {**asdict(self), "bias": BIAS}
 
     def table(self) -> list[list[str]]:
-        """Return the heading and the rows as texts. Mean reciprocal ranks are multiplied by 100."""
+        """Return the report as a table of strings, with the heading as first row.
+
+        Mean reciprocal ranks are multiplied by 100.
+        """
         head = ["", "CLICKS", "CLIENTS", "MRR WITHOUT", "WITH", "DIFFERENCE", "95 %", "FIRST TEN", "WITH", "UP", "DOWN"]
         return [head, *([name, *_cells(row)] for name, row in self.rows.items())]
 
     @property
     def lines(self) -> list[str]:
-        """Remarks on the sample, the skipped clicks, the checks and the bias of logs, in English."""
+        """Sentences about the sample, the skipped clicks, the checks and the bias of click logs, in English."""
         sample = "all clients" if self.share == 1 else f"{100 * self.share:.3g} % of the clients, drawn at random"
         robots = f"; {self.robots} clients with too many events were excluded" if self.robots else ""
         skipped = self.skipped
@@ -147,11 +150,14 @@ def _cells(row: Row) -> list[str]:
 
 
 def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row]:
-    """Return the metrics of each group of clicks that is not empty.
+    """Compute the metrics of each group of clicks, such as the clicks at position 1.
 
     Args:
         observations: The ranks of the clicked documents.
         seed: The seed of the bootstrap.
+
+    Returns:
+        The metrics by the name of the group. Groups without clicks are left out.
     """
     rng = np.random.default_rng(seed)
     groups = {name: [click for click in observations if belongs(click)] for name, belongs in _GROUPS.items()}
@@ -159,7 +165,13 @@ def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row
 
 
 def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> Row:
-    """Return the metrics of some clicks, optionally weighted by the position of the click."""
+    """Compute the metrics of a group of clicks.
+
+    Args:
+        clicks: The ranks of the clicked documents.
+        rng: The source of random numbers for the bootstrap.
+        weighted: Whether to weight each click by its position, at most 10.
+    """
     without = np.array([_reciprocal(click.without) for click in clicks])
     with_session = np.array([_reciprocal(click.with_session) for click in clicks])
     weights = np.ones(len(clicks))
@@ -185,9 +197,13 @@ def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool
 
 
 def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
-    """Count the runs of the A/A check, out of ``RUNS``, whose interval excludes 0.
+    """Check the confidence intervals with an A/A test, in which the true difference is 0.
 
-    Each run swaps the two rankings of each client with a chance of 0.5, so the true difference is 0.
+    Each of the ``RUNS`` runs swaps the rankings with and without the session of each client with a chance of 0.5, and
+    computes the 95 % interval of the difference.
+
+    Returns:
+        The number of runs whose interval excludes 0.
 
     Args:
         observations: The ranks of the clicked documents.
@@ -212,14 +228,14 @@ def interval(
     are few clients.
 
     Args:
-        sums: The sum over the clicks of each client, shape (n,).
-        counts: The number (or total weight) of the clicks of each client, shape (n,).
+        sums: The sum of the values of each client's clicks, for n clients, shape (n,).
+        counts: The number (or total weight) of each client's clicks, shape (n,).
         rng: The source of random numbers.
-        confidence: The confidence level.
+        confidence: The confidence level, 0 to 1.
         resamples: The number of bootstrap samples.
 
     Returns:
-        The lower and the upper limit; -1 and 1 for fewer than three clients.
+        The lower and the upper limit, within [-1, 1]. They are -1 and 1 for fewer than three clients.
 
     Source:
         Hall 1988; Davison and Hinkley 1997, section 3.8.
@@ -240,11 +256,11 @@ def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     """Return the means over clicks, and their standard errors.
 
     Args:
-        sums: The sum over the clicks of each client, for m samples of n clients, shape (m, n).
-        counts: The number of clicks of each client, shape (m, n).
+        sums: The sum of the values of each client's clicks, for m samples of n clients, shape (m, n).
+        counts: The number of each client's clicks, shape (m, n).
 
     Returns:
-        The means (m,) and the standard errors (m,).
+        The mean of each sample (m,), and its standard error (m,).
     """
     total = counts.sum(axis=1)
     means = sums.sum(axis=1) / total
@@ -260,7 +276,8 @@ def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers
         weights: The weight of each click.
 
     Returns:
-        The weighted sum of each client's differences (n,), and the sum of the weights of each client's clicks (n,).
+        For each of the n clients, the weighted sum of the client's differences (n,), and the sum of the weights of the
+        client's clicks (n,).
     """
     clients = {client: row for row, client in enumerate(dict.fromkeys(click.client for click in clicks))}
     sums, counts = np.zeros(len(clients)), np.zeros(len(clients))

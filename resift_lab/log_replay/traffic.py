@@ -25,8 +25,8 @@ class Sample:
     """A random sample of the clients of a log.
 
     Attributes:
-        of_client: The events of each client in the sample.
-        share: The share of the log's clients that are in the sample.
+        of_client: The events of each client in the sample, by the id of the client.
+        share: The share of the log's clients that are in the sample, 0 to 1.
         events: The number of events in the log.
         robots: The number of clients in the sample that were excluded because they have more than ``MAX_EVENTS``.
     """
@@ -42,10 +42,10 @@ class Sample:
         return [event for events in self.of_client.values() for event in events]
 
     def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
-        """Return the objects of all events in the sample, and all hits of their queries.
+        """Return the objects that the events refer to, and all hits of the events' queries.
 
         Args:
-            queries: The queries of the log, by id.
+            queries: The queries of the log, by id. Each query lists its hits.
         """
         events = self.events_of_all
         searches = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
@@ -56,14 +56,14 @@ class Sample:
 def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, seed: int = 0) -> Sample:
     """Draw a random sample of clients from a log.
 
-    The sample contains either all events of a client or none. The clients with the lowest hashes of their ids are
-    drawn.
+    Either all events of a client are in the sample, or none of them. The clients with the lowest hashes of their ids
+    are drawn.
 
     Args:
-        events: The events of the log, in any order.
-        actions: The grade of each action; other actions are ignored.
+        events: The events of the log, in any order. They are read only once.
+        actions: The grade of each action. Events with other actions are ignored.
         searches: The maximum number of searches with a click in the sample.
-        seed: The seed of the hash.
+        seed: The seed of the hash function, which determines the clients that are drawn.
 
     Source:
         Bottom-k sampling, Cohen and Kaplan 2007.
@@ -98,7 +98,7 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
 
 
 class _Client:
-    """The events of a client so far, and its searches with a click."""
+    """The events of a client that have been read so far, and the client's searches with a click."""
 
     def __init__(self) -> None:
         self.events: list[UbiEvent] = []
@@ -106,7 +106,14 @@ class _Client:
         self.is_robot = False
 
     def add(self, event: UbiEvent, is_click: bool) -> tuple[int, int]:
-        """Add an event, and return the changes in the numbers of stored events and of searches with a click."""
+        """Add an event.
+
+        If the client then has more than ``MAX_EVENTS`` events, it is marked as a robot, and its events are deleted.
+
+        Returns:
+            The change in the number of stored events, and the change in the number of searches with a click. Both are
+            negative when the events are deleted.
+        """
         if self.is_robot:
             return 0, 0
         before = len(self.events), len(self.clicked)
@@ -119,7 +126,7 @@ class _Client:
 
 
 def _hash(seed: int, client: str) -> float:
-    """Return a hash of a client's id, uniform from 0 to 1."""
+    """Return a hash of a client's id as a number from 0 to 1. The hashes of many ids are uniformly distributed."""
     digest = hashlib.blake2b(f"{seed}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -127,13 +134,20 @@ def _hash(seed: int, client: str) -> float:
 def read_searches(path: str | Path, id_field: str = "") -> Iterator[UbiEvent]:
     """Read a CSV file of searches as events.
 
-    Each row is a search. The columns are ``query``, the text; ``shown``, the ids of the hits in their order, separated
-    by spaces; ``clicked``, the ids of the clicked hits, separated by spaces; ``client``, the id of the client; and
-    ``time``, in any format that UBI allows.
+    Each row is a search, with these columns:
+
+    - ``query``: The text of the query.
+    - ``shown``: The ids of the hits, best first, separated by spaces.
+    - ``clicked``: The ids of the clicked hits, separated by spaces.
+    - ``client``: The id of the client.
+    - ``time``: The time, in any format that User Behavior Insights (UBI) allows.
 
     Args:
         path: The path of the file.
-        id_field: The field of the index that contains the ids; an empty string for ``_id``.
+        id_field: The field of the index that contains the ids of the hits, or an empty string for ``_id``.
+
+    Yields:
+        An event for each hit that was shown, and an event for each click.
 
     Raises:
         BadInput: If the file cannot be read, a column is missing, or a time is invalid.

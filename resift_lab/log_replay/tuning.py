@@ -33,12 +33,13 @@ class Choice:
     """The result of :func:`choose`.
 
     Attributes:
-        tuning: The chosen constants, or the present constants unless ``better``.
-        better: Whether the chosen constants are significantly better, and differ from the present constants.
+        tuning: The chosen constants if ``better`` is true, otherwise the present constants.
+        better: Whether the chosen constants are significantly better than the present constants.
         units: The number of clients or queries in the evaluation.
         before: The mean value with the present constants.
-        held_out: The mean value with constants that the other half has chosen.
-        p: The two-sided p value of the difference.
+        held_out: The mean value with new constants. Each half of the clients or queries is evaluated with the constants
+            that were chosen on the other half.
+        p: The two-sided p-value of the difference between ``held_out`` and ``before``.
     """
 
     tuning: Tuning
@@ -50,12 +51,15 @@ class Choice:
 
 
 def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
-    """Choose constants that are better than the present constants.
+    """Choose constants of sessions, and keep the present constants unless the new ones are significantly better.
+
+    The choice is evaluated by two-fold cross-validation.
 
     Args:
-        values: The function that evaluates constants.
+        values: A function that evaluates constants. It returns a value for each client or query, and NaN for clients or
+            queries without a value.
         start: The present constants.
-        seed: The seed of the division into halves and of the test.
+        seed: The seed of the division into halves and of the significance test.
     """
     cache: dict[tuple[float, ...], Numbers] = {}
 
@@ -88,14 +92,14 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
 
 
 def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Choose the best value of each constant, separately from the others.
+    """Choose the best value of each constant, while the other constants keep their present values.
 
-    A value must be better than the present value by more than the standard error of the difference.
+    A constant is changed only if the mean improvement is larger than its standard error.
 
     Args:
         values: The function that evaluates constants.
         start: The present constants.
-        part: True for each client or query that takes part in the choice, shape (n,).
+        part: Whether each client or query takes part in the choice, Boolean, shape (n,).
     """
     best, before = start, values(start)[part]
     for name, factors in FACTORS.items():

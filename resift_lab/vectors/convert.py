@@ -38,9 +38,9 @@ def convert(
 
     Args:
         source: The path of the file or folder.
-        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`. ``zipf`` by
-            default. Not allowed for folders.
-        limit: The number of words to read from the file; all by default. Not allowed for folders.
+        weighting: The name of the formula that computes word weights from frequency ranks, see
+            :func:`resift.encoders.tables.weights_by_rank`. None means ``zipf``. Must be None for a folder.
+        limit: The maximum number of words to read from the file. None reads all words. Must be None for a folder.
         extra_words: Words to add at the end of the table if the file lacks them, most frequent first. fastText's
             subwords give each a vector (Bojanowski et al. 2017), so a file must be fastText's ``.bin``.
 
@@ -119,14 +119,17 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
 
 
 def _check_size(path: Path, header: list[bytes], bytes_per_number: int) -> None:
-    """Raise ValueError if the file is too small for the words and dimensions that its header announces.
+    """Check that a file is large enough for the numbers of words and dimensions in its header.
 
-    gensim would allocate memory for all of them before it reads the file.
+    gensim would allocate memory for all vectors before it reads them.
 
     Args:
         path: The path of the file.
         header: The number of words and the number of dimensions, as text.
-        bytes_per_number: The smallest size of a number in the file.
+        bytes_per_number: The minimum size of a number in the file, in bytes.
+
+    Raises:
+        ValueError: If the file is too small, or a number in the header is invalid.
     """
     words, dim = (int(number) for number in header)
     size = path.stat().st_size * (1 if path.suffix not in _COMPRESSED else _MOST_COMPRESSION)

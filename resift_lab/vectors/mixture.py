@@ -45,20 +45,21 @@ def mix_vectors(
 ) -> WordVectors:
     """Combine tables of word vectors into a single table.
 
-    The result has the words of all tables and of ``idf``'s corpus, without the words that no table knows. With
-    ``spelling``, every word is known. A word that a table lacks has zeros in that table's place.
+    The result contains the words of all tables and of ``idf``'s corpus, except words that no table contains. With
+    ``spelling``, it contains all of these words. If a table lacks a word, zeros take the place of the table's vector.
 
-    Each table is first scaled so that its rows have a mean length of 1. With ``idf``, its rows are centred before: on
-    the mean row of the corpus' words.
+    Each table is first scaled so that its vectors have a mean length of 1. With ``idf``, the mean vector of the corpus'
+    words is subtracted from the table's vectors before they are scaled.
 
     Args:
         tables: The tables to combine.
-        coefficients: The weight of each table; 1 each by default.
-        aggregate: ``concat`` joins the rows of a word end to end, ``sum`` adds them, and ``average`` divides the sum by
+        coefficients: The factor by which each table's vectors are multiplied. None means 1 for each table.
+        aggregate: ``concat`` concatenates the vectors of a word, ``sum`` adds them, and ``average`` divides the sum by
             the sum of the coefficients. ``sum`` and ``average`` need tables with the same number of dimensions.
-        idf: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency; otherwise it
+        idf: Document frequencies of a corpus. If set, a word's weight is its inverse document frequency. Otherwise it
             is the largest of the word's weights in the tables.
-        spelling: The number of dimensions and the coefficient of :func:`subwords`, which is joined as the last source.
+        spelling: The number of dimensions and the coefficient of vectors that are computed from the spelling of words
+            (:func:`subwords`) and appended to the combined vectors, or None.
 
     Raises:
         DimensionMismatch: If tables that are to be added have different numbers of dimensions.
@@ -117,7 +118,7 @@ def _check(
 
 
 def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:
-    """Return the distinct words: the corpus' words, most frequent first, and then the words of the tables."""
+    """Return all distinct words: first the corpus' words, most frequent first, and then the words of the tables."""
     corpus = () if idf is None else (word for word, _ in idf.frequency.most_common())
     return list(dict.fromkeys(chain(corpus, *(table.words for table in tables))))
 
@@ -133,7 +134,19 @@ def _aggregated(
 
 
 def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
-    """Return a table's rows (V, D) for ``words``, centred and with a mean length of 1; zeros for unknown words."""
+    """Return the centred word vectors of a table, scaled to a mean length of 1.
+
+    Args:
+        table: A table of D dimensions.
+        words: The V words.
+        idf: Document frequencies of a corpus, or None to leave the vectors uncentred.
+
+    Returns:
+        Vectors of shape (V, D), zeros for words that the table does not contain.
+
+    Raises:
+        BadInput: If the table contains none of the words.
+    """
     ids = np.array([table.index[word] for word in words])
     known = ids >= 0
     if not known.any():
@@ -150,9 +163,15 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
 
 
 def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """Return the mean row, weighted by document frequency times idf.
+    """Return the mean of word vectors, weighted by document frequency times inverse document frequency.
 
-    The result is 0, so that nothing is centred, without a corpus or if the corpus contains none of the words.
+    Args:
+        rows: The vectors of V words, shape (V, D).
+        words: The words.
+        idf: Document frequencies of a corpus, or None.
+
+    Returns:
+        The mean vector, of shape (D,), or 0 if ``idf`` is None or the corpus contains none of the words.
     """
     if idf is None:
         return 0
@@ -162,7 +181,7 @@ def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFreque
 
 
 def _largest_weights(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
-    """Return the largest weight (V,) that each word has in any of the tables."""
+    """Return the largest weight of each of the V words in the tables, of shape (V,)."""
     weights = np.zeros(len(words), np.float32)
     for table in tables:
         ids = np.array([table.index[word] for word in words])
@@ -173,16 +192,16 @@ def _largest_weights(tables: Sequence[WordVectors], words: Sequence[str]) -> Flo
 def subwords(words: Sequence[str], dim: int) -> Floats:
     """Return vectors from the spelling of words: words that share character n-grams have similar vectors.
 
-    The n-grams of 3 to 5 characters of ``"<word>"`` are hashed by CRC-32 into 32,768 buckets. Each bucket has a random
-    direction. The vector of a word is the sum of the directions of its n-grams, each weighted by the n-gram's
-    inverse document frequency among ``words``.
+    The n-grams of 3 to 5 characters of ``"<word>"`` are hashed by CRC-32 into 32,768 buckets, and each bucket has a
+    random vector. The vector of a word is the sum of the vectors of its n-grams, each weighted by the inverse
+    frequency of the n-gram's bucket among ``words``, and scaled to length 1.
 
     Args:
-        words: The words.
+        words: The V words.
         dim: The number of dimensions.
 
     Returns:
-        Vectors of shape (V, ``dim``) and length 1.
+        Unit vectors of shape (V, ``dim``).
 
     Raises:
         MissingExtra: If SciPy is not installed.

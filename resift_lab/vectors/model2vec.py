@@ -37,14 +37,14 @@ _EXPECTED = (
 
 
 def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
-    """Read a folder of model2vec, or of sentence-transformers with a ``StaticEmbedding``, as a table of words.
+    """Read a model2vec model, or a ``StaticEmbedding`` of sentence-transformers, as a table of word vectors.
 
-    The weight of a word is the sum of the weights of its pieces, and its row is their weighted mean. A text's vector is
-    therefore the same as the folder's own package computes, except for words that are not in the table and for text
-    that is not a word.
+    The model's vectors belong to the word pieces of its tokenizer. The vector of a word is the weighted mean of the
+    vectors of its pieces, and the weight of the word is the sum of their weights. Texts therefore get the same vectors
+    as from the original package, except for words that are not in the table and for text that is not a word.
 
     Args:
-        source: The folder.
+        source: The folder of the model.
         words: Words to put first in the table. All words that consist of a single piece follow.
 
     Raises:
@@ -78,7 +78,11 @@ def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
 
 
 def _tensor_folder(folder: Path) -> Path:
-    """Return the folder with the tensors. sentence-transformers may store each module in a folder of its own."""
+    """Return the folder with the model's tensors and tokenizer: ``folder`` or the folder of one of its modules.
+
+    Raises:
+        BadInput: If there is no such folder.
+    """
     try:
         modules = json.loads((folder / "modules.json").read_text("utf-8"))
         paths = [str(module["path"]) for module in modules]
@@ -95,7 +99,18 @@ def _unreadable(source: str | Path, reason: str) -> BadInput:
 
 
 def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tuple[NDArray[Any], Floats]:
-    """Return the rows (V, D) and weights (V,) of all pieces. Raises BadInput if the tensors are not as expected."""
+    """Return the vectors and weights of all word pieces.
+
+    Args:
+        tensors: The tensors of the model, by name.
+        source: The folder of the model, for error messages.
+
+    Returns:
+        The vectors, of shape (V, D) for V pieces and D dimensions, and the weights, of shape (V,).
+
+    Raises:
+        BadInput: If a tensor is missing, has a wrong shape, or contains NaN or infinity.
+    """
     rows = tensors.get("embeddings", tensors.get("embedding.weight"))
     if rows is None or rows.ndim != 2:
         raise _unreadable(source, f"its {len(tensors)} tensors are {', '.join(sorted(tensors)[:3])} …")
@@ -111,7 +126,19 @@ def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tupl
 
 
 def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """Return the row of each piece (V, D). ``mapping`` (V,), if present, has the number of each piece's row."""
+    """Return the vector of each word piece.
+
+    Args:
+        rows: The stored vectors, of shape (n, D).
+        mapping: The row number of each of the V pieces, of shape (V,), or None if row i belongs to piece i.
+        source: The folder of the model, for error messages.
+
+    Returns:
+        Vectors of shape (V, D).
+
+    Raises:
+        BadInput: If ``mapping`` refers to a row that does not exist.
+    """
     if mapping is None:
         return rows
     if mapping.ndim != 1 or not (mapping.min(initial=0) >= 0 and mapping.max(initial=0) < len(rows)):
@@ -120,11 +147,11 @@ def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path
 
 
 def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
-    """Write a table of word vectors as a folder of model2vec.
+    """Write a table of word vectors as a model2vec model.
 
-    The folder is written completely or not at all. It replaces a folder that an earlier call wrote. The written
-    model's cosines are those of the table's weighted means. Its tokenizer splits texts into whole words, as
-    :func:`resift.text.tokenize` does.
+    The written model computes the same cosines of texts as the weighted means of the table's word vectors. Its
+    tokenizer splits texts into whole words, as :func:`resift.text.tokenize` does. The folder is written completely or
+    not at all. A folder that an earlier call wrote is replaced.
 
     Args:
         table: The table to write.
@@ -165,9 +192,11 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
 
 
 def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
-    """Return the JSON of a tokenizer for the table's words, with the rows (V + 1, D) and weights (V + 1,).
+    """Create a tokenizer that splits texts into the V words of a table.
 
-    The first row, of zeros, belongs to unknown words.
+    Returns:
+        The JSON of the tokenizer, the vectors of its pieces, of shape (V + 1, D), and their weights, of shape (V + 1,).
+        The first piece stands for unknown words. Its vector and weight are zero.
     """
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 

@@ -83,9 +83,9 @@ class Pieces:
 
     @cached_property
     def whole_words(self) -> dict[str, int]:
-        """The words that consist of a single piece, with the piece's id, in the order of the pieces.
+        """The words that consist of a single piece, mapped to the id of the piece, in ascending order of the ids.
 
-        A word is a text that :func:`resift.text.tokenize` returns unchanged.
+        A word is a text that :func:`resift.text.tokenize` returns as a single, unchanged token.
         """
         size = self._tokenizer.get_vocab_size(with_added_tokens=True)
         texts = [self._tokenizer.decode([id]).strip() for id in range(size)]

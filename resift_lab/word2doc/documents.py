@@ -29,10 +29,11 @@ class TitledTexts:
 def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
     """Separate the title of each document from its other texts.
 
+    The body of a document consists of all its text fields except the title, ids and labels, joined by line breaks.
+
     Args:
-        records: Documents as the readers return them. Lines that contain no document are skipped.
-        title: The field with the title. The body of a document consists of its other text fields, a line each, without
-            ids and labels.
+        records: The documents that a reader of :mod:`resift.ingest.readers` returns. Invalid lines are skipped.
+        title: The name of the field with the title.
     """
     documents = TitledTexts()
     for record in records:

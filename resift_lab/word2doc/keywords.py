@@ -24,11 +24,11 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def rake(text: str, count: int | None = None) -> list[str]:
-    """Return the distinct keywords of a text, each of at most three words, best first.
+    """Return the distinct keywords of a text, best first. A keyword has at most three words.
 
     Args:
         text: The text.
-        count: The maximum number of keywords; all by default.
+        count: The maximum number of keywords. None returns all keywords.
 
     Source:
         Rose et al. 2010, "Automatic keyword extraction from individual documents".
@@ -60,18 +60,21 @@ def _candidates(text: str) -> list[tuple[str, ...]]:
 
 
 def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
-    """Return the query with a typing error of the given kind.
+    """Add typing errors of one kind to a query.
 
     Args:
         query: The query.
-        kind: One of ``NOISES``. ``clean`` changes nothing. ``typo`` swaps two letters, or drops, doubles or replaces a
-            letter, in each word of four letters or more. ``word left out`` removes a random word. ``joined`` removes
-            the space between the first two words. ``ending`` cuts or adds an ending like "ing" in each word of four
-            letters or more.
+        kind: One of ``NOISES``:
+
+            - ``clean``: No change.
+            - ``typo``: Swap two letters, or drop, double or replace a letter, in each word of four letters or more.
+            - ``word left out``: Remove a random word.
+            - ``joined``: Remove the space between the first two words.
+            - ``ending``: Cut or add an ending such as "ing" in each word of four letters or more.
         rng: The source of random numbers.
 
     Returns:
-        The changed query; the unchanged query if this kind of error is not possible in it.
+        The changed query, or the unchanged query if it is too short for this kind of error.
     """
     words = query.split()
     if kind == "typo":
@@ -86,7 +89,7 @@ def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
 
 
 def _with_typo(word: str, rng: np.random.Generator) -> str:
-    """Swap, drop, double or replace a random letter that is neither the first nor the last."""
+    """Drop, double or replace a random letter that is neither first nor last, or swap it with the next letter."""
     position, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
     before, letter, after = word[:position], word[position], word[position + 1 :]
     if kind == 0:
@@ -99,7 +102,7 @@ def _with_typo(word: str, rng: np.random.Generator) -> str:
 
 
 def _inflected(word: str, rng: np.random.Generator) -> str:
-    """Cut the ending of a word, or add a random ending to a word without any."""
+    """Cut a common English ending off a word, or add a random ending if the word has no such ending."""
     for ending in ("ing", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
             return word.removesuffix(ending)

@@ -45,10 +45,10 @@ _BUCKETS = 2**15
 class QueryView:
     """An encoder that maps a query to a vector of D + 256 dimensions.
 
-    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 are the sum of the
-    vectors of its character n-grams. The n-grams of two to four characters of ``"<word>"`` are hashed into 32,768
-    buckets, and each bucket has a random direction. Both parts are scaled to length 1. A part stays 0 if the query has
-    no known word or no n-gram.
+    The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions are the sum
+    of the vectors of its character n-grams: the n-grams of two to four characters of each ``"<word>"`` are hashed into
+    32,768 buckets, and each bucket has a random vector. Both parts are scaled to length 1. The first part is zero if
+    the query has no known word, and the second part is zero if it has no n-gram.
 
     Args:
         table: Word vectors of D dimensions.
@@ -90,10 +90,10 @@ class Word2Doc:
         view: The encoder of queries.
         retriever: The retriever of context documents.
         speller: Corrects mistyped words of queries.
-        layers: The arrays of the network: ``query`` (D + 256, H), ``query_bias`` (H,), ``embeddings`` (N, H),
-            ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H) and ``output_bias`` (N,).
-        retriever_weight: The weight of the retriever's scores beside the network's. The retriever's scores are first
-            divided by the best score of the query.
+        layers: The arrays of the network, by name, with H hidden units: ``query`` (D + 256, H), ``query_bias`` (H,),
+            ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H) and ``output_bias`` (N,).
+        retriever_weight: The factor by which the retriever's scores are multiplied before they are added to the
+            network's scores. The retriever's scores are first divided by the best score of the query.
         info: Further information to be saved with the model.
 
     Raises:
@@ -133,23 +133,26 @@ class Word2Doc:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify the content: documents, network and retriever."""
+        """16 hexadecimal digits that identify the model's content: its document ids, network and retriever."""
         return content_hash(self._info(), self.ids, self._arrays())
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Return a score for each document; a higher score means a more likely document.
+        """Return the score of each document for each query. A higher score means a more likely document.
 
         Returns:
-            Scores of shape (n, N), float32.
+            Scores of shape (n, N) for n queries and N documents, float32.
         """
         network, retrieved = self.parts(queries)
         return np.asarray(network + np.float32(self.retriever_weight) * retrieved)
 
     def parts(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
-        """Return the two summands of :meth:`scores` before weighting.
+        """Return the scores of the network and of the retriever separately.
+
+        :meth:`scores` adds them, with the retriever's scores multiplied by ``retriever_weight``.
 
         Returns:
-            The network's scores (n, N), and the retriever's scores (n, N) divided by the best score of each query.
+            The network's scores, of shape (n, N) for n queries and N documents, and the retriever's scores of the same
+            shape, divided by the best score of each query.
         """
         corrected = [" ".join(self.speller.correct(query)) for query in queries]
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
@@ -160,7 +163,7 @@ class Word2Doc:
         return network, retrieved
 
     def _network(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
-        """Return the network's scores (n, N).
+        """Return the network's scores of N documents for n queries, of shape (n, N).
 
         With the query's vector q and the embeddings e_c of its context documents, the hidden vector is
         h = (W q + b + Σ e_c) / (1 + 10), and the scores are s = O relu(V h + c) + d.

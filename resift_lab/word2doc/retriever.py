@@ -46,8 +46,7 @@ _COLUMNS = {"bin": np.int32, "document": np.int32, "count": np.float32}
 
 
 def terms(text: str) -> list[str]:
-    r"""Return the unigrams and bigrams of a text.
-
+    r"""Return the unigrams of a text, and then its bigrams, without stop words and punctuation.
     >>> terms("The cost of Naïve Bayes, in theory") == ["cost", "nai\u0308ve", "bayes", "theory", "nai\u0308ve bayes"]
     True
     """
@@ -59,7 +58,7 @@ def terms(text: str) -> list[str]:
 
 
 def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
-    """Return the 32-bit MurmurHash3 (x86) of each text's UTF-8 bytes, shape (n,).
+    """Return the 32-bit MurmurHash3 (x86) of the UTF-8 bytes of n texts, as an array of shape (n,).
 
     All texts are hashed at the same time, four bytes per step.
     """
@@ -87,10 +86,10 @@ def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
 
 
 def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Return the texts as little-endian 32-bit numbers, padded with zeros.
+    """Convert n texts to rows of little-endian 32-bit numbers, padded with zeros.
 
     Returns:
-        An array (n, B), where B is the number of 4-byte blocks of the longest text.
+        An array of shape (n, B), where B is the number of 4-byte blocks of the longest text.
     """
     width = -(-max(1, *map(len, encoded)) // 4) * 4
     padded = np.zeros((len(encoded), width), np.uint8)
@@ -107,7 +106,7 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
     """Count the terms of a text by hash bin.
 
     Returns:
-        The bins (m,) in ascending order, and the number of terms in each bin (m,).
+        The m bins that contain a term, in ascending order, shape (m,), and the number of terms in each bin, shape (m,).
     """
     counts = Counter(terms(text))
     hashed = (murmur3(list(counts)) % BINS).astype(np.int64)
@@ -116,24 +115,26 @@ def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
 
 
 class HashedRetriever:
-    """An inverted index of hashed terms, with a list of postings for each bin.
+    """An inverted index of hashed terms.
 
-    The arrays may be memory-mapped.
+    A posting of a bin names a document that contains the bin, and the weight of the bin in the document. The postings
+    of all bins are joined end to end.
 
     Args:
         documents: The number of documents, N.
-        arrays: The arrays below, by name.
+        arrays: The arrays ``bins``, ``offsets``, ``postings``, ``values`` and ``idf``, see the attributes. They may be
+            memory-mapped.
 
     Attributes:
         documents: The number of documents, N.
-        bins: The B bins in use, ascending, shape (B,).
-        offsets: The start of each bin's postings, shape (B + 1,).
-        postings: Document numbers, shape (P,).
-        values: The weight of the bin in each document of ``postings``, shape (P,).
+        bins: The B bins that occur in the documents, ascending, shape (B,).
+        offsets: The position of each bin's first posting, and the number P of all postings, shape (B + 1,).
+        postings: The document numbers of the postings, shape (P,).
+        values: The weights of the postings, shape (P,).
         idf: The inverse document frequency of each bin, shape (B,).
 
     Raises:
-        BadInput: If the arrays do not fit together.
+        BadInput: If the shapes of the arrays do not match, or a bin, offset or document number is invalid.
     """
 
     def __init__(self, documents: int, arrays: dict[str, NDArray[Any]]) -> None:
@@ -164,12 +165,12 @@ class HashedRetriever:
     def build(cls, texts: Iterable[str], folder: str | Path | None = None) -> HashedRetriever:
         """Build a retriever from texts, which are read only once.
 
-        The counts are written to files. Only the bins in use and a million counts at a time are in memory. The files
+        The term counts are written to temporary files, and at most a million counts are in memory at a time. The files
         are deleted when the retriever is garbage-collected.
 
         Args:
             texts: The texts of the documents.
-            folder: The folder for the files; the system's temporary folder by default.
+            folder: The folder for the temporary files, or None for the system's temporary folder.
 
         Raises:
             BadInput: If the texts contain no word.
@@ -189,7 +190,10 @@ class HashedRetriever:
         return retriever
 
     def scores(self, query: str) -> Floats:
-        """Return the inner product of the query with each document, shape (N,)."""
+        """Return the score of each of the N documents for a query, shape (N,).
+
+        The score is the inner product of the weights of the query's and the document's terms.
+        """
         bins, counts = hashed_counts(query)
         rows = np.searchsorted(self.bins, bins)
         known = (rows < len(self.bins)) & (np.asarray(self.bins)[np.minimum(rows, len(self.bins) - 1)] == bins)
@@ -202,12 +206,11 @@ class HashedRetriever:
     def best(self, query: str, count: int) -> NDArray[np.int64]:
         """Return the numbers of the best documents for a query, best first.
 
+        Documents with score 0 are left out. Documents with equal scores are in ascending order.
+
         Args:
             query: The query.
             count: The maximum number of documents.
-
-        Returns:
-            Numbers of documents with a score above 0. Documents with equal scores are in ascending order.
         """
         return best_rows(self.scores(query), count)
 
@@ -226,7 +229,7 @@ def _column(folder: Path, name: str) -> Path:
 
 
 def _write_columns(texts: Iterable[str], folder: Path) -> int:
-    """Write the bins, documents and counts of all texts to a file each.
+    """Write three files with the bin, the document number and the count of each bin of each text.
 
     Returns:
         The number of texts.
@@ -248,7 +251,15 @@ def _spans(length: int) -> list[slice]:
 
 
 def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the distinct bins in ascending order (B,), and the number of documents that contain each (B,)."""
+    """Return the distinct bins and their document frequencies.
+
+    Args:
+        column: The bin of each posting, in any order.
+
+    Returns:
+        The B distinct bins in ascending order, shape (B,), and the number of documents that contain each bin, shape
+        (B,).
+    """
     spans = _spans(len(column))
     bins = np.unique(np.concatenate([np.unique(column[span]) for span in spans]))
     frequency = np.zeros(len(bins), np.int64)
@@ -270,7 +281,7 @@ def _sorted_by_bin(
         folder: The folder for the sorted files.
 
     Returns:
-        The document numbers (P,) and their weights (P,), memory-mapped.
+        The document numbers of the P postings (P,) and their weights (P,), memory-mapped.
     """
     size = (len(columns["bin"]),)
     postings = np.lib.format.open_memmap(folder / "postings.npy", "w+", np.int32, size)

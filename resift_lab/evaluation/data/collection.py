@@ -24,16 +24,17 @@ Judged = tuple[str, str, str, float]  # where it stands, a query, a document and
 
 @dataclass(frozen=True)
 class Collection:
-    """A retrieval collection. It contains only queries with a relevant document.
+    """A retrieval test collection: documents, and queries that have at least one relevant document.
 
     Attributes:
         name: Name of the collection.
         document_ids: Ids of the documents.
-        documents: Texts of the documents.
+        documents: Texts of the documents, in the order of ``document_ids``.
         query_ids: Ids of the queries.
-        queries: Texts of the queries.
-        grades: For each query, grades by the position of the document. Grades above 0 mean relevant.
-        skipped: Number of queries without a relevant document.
+        queries: Texts of the queries, in the order of ``query_ids``.
+        grades: For each query, a dictionary that maps the position of a document in ``documents`` to its grade. A grade
+            above 0 means relevant.
+        skipped: Number of queries that were left out because they have no relevant document.
     """
 
     name: str
@@ -48,13 +49,14 @@ class Collection:
 def read_collection(folder: str | Path, part: str | None = None, judgments: str | Path | None = None) -> Collection:
     """Read a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, and ``qrels.tsv`` or ``qrels/test.tsv``.
 
-    The text of a document is its title, if it has one, a space and its text.
+    If a document has a title, the title is put before its text, separated by a space.
 
     Args:
         folder: The folder.
-        part: Reads the judgements of ``qrels/PART.tsv`` (``train``, ``dev`` or ``test``) instead.
-        judgments: A judgement list of the Search Relevance Workbench. Its queries and ratings replace the files of
-            queries and qrels.
+        part: ``train``, ``dev`` or ``test``, to read the judgements of ``qrels/PART.tsv``. None reads ``qrels.tsv`` or,
+            if it does not exist, ``qrels/test.tsv``.
+        judgments: A judgement list of OpenSearch's Search Relevance Workbench. If set, its queries and ratings are used
+            instead of ``queries.jsonl`` and the qrels.
 
     Raises:
         BadInput: If a file is missing or malformed, an id occurs twice, a judgement has two grades, a judged document
@@ -81,18 +83,20 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
 def read_judgements(
     folder: Path, part: str | None = None, judgments: str | Path | None = None, corpus: Container[str] | None = None
 ) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
-    """Read the queries and judgements of a BEIR folder.
-
-    The other arguments and errors are those of :func:`read_collection`.
+    """Read the queries and judgements of a BEIR folder, without its documents.
 
     Args:
         folder: The folder.
-        part: The part of the judgements.
-        judgments: A judgement list.
-        corpus: The ids of all documents, or None if they are unknown.
+        part: ``train``, ``dev`` or ``test``, to read the judgements of ``qrels/PART.tsv``, or None.
+        judgments: A judgement list that replaces the queries and judgements of the folder, or None.
+        corpus: The ids of all documents. If None, judgements of documents that do not exist are not detected.
 
     Returns:
-        Texts of queries by their ids, and grades by the ids of the query and the document.
+        The texts of the queries by id, and the grades: ``grades[query id][document id]``.
+
+    Raises:
+        BadInput: If a file is missing or malformed, a judgement has two grades, or a judged document or query does not
+            exist.
     """
     query_file, queries, qrels = _judged_queries(folder, part, judgments)
     grades: dict[str, dict[str, float]] = {}
@@ -112,7 +116,7 @@ def read_judgements(
 def _judged_queries(
     folder: Path, part: str | None, judgments: str | Path | None
 ) -> tuple[Path, dict[str, str], Iterator[Judged]]:
-    """Return the file of the queries, their texts by id, and the judgements."""
+    """Return the path of the queries' file, the texts of the queries by id, and an iterator over the judgements."""
     if judgments is None:
         query_file = first_file(folder, "queries.jsonl")
         names = [f"qrels/{part}.tsv"] if part else ["qrels.tsv", "qrels/test.tsv"]
@@ -134,7 +138,7 @@ def corpus_file(folder: str | Path) -> Path:
 
 
 def has_part(folder: str | Path, part: str) -> bool:
-    """Return whether a BEIR folder has separate judgements for a part: ``qrels/PART.tsv``."""
+    """Return whether a BEIR folder contains ``qrels/PART.tsv``, the judgements of one part of its queries."""
     return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
 
 
@@ -149,7 +153,11 @@ def with_queries(collection: Collection, positions: Sequence[int]) -> Collection
 
 
 def first_file(folder: Path, *names: str) -> Path:
-    """Return the first existing file of several names, plain or with the ending ``.gz``."""
+    """Return the path of the first of several files that exists, plain or with the ending ``.gz``.
+
+    Raises:
+        BadInput: If none of the files exists.
+    """
     for name in names:
         for ending in _ENDINGS:
             if (path := folder / f"{name}{ending}").is_file():
@@ -158,7 +166,14 @@ def first_file(folder: Path, *names: str) -> Path:
 
 
 def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
-    """Read texts by id, in the order of the file.
+    """Read the texts of a BEIR file of documents or queries.
+
+    Args:
+        path: A file of JSON lines with ``_id``, ``text`` and optionally ``title``.
+        titled: Whether to put the title of each text before the text.
+
+    Returns:
+        The texts by id, in the order of the file.
 
     Raises:
         BadInput: If a line is malformed, an id occurs twice, or the file is empty.

@@ -18,8 +18,10 @@ class Turn:
 
     Attributes:
         text: Text of the question.
-        marks: Judgements that were made in this turn: 1 or -1 by the position of the document.
-        grades: Grades of the collection for this query, by the position of the document. Empty if there are none.
+        marks: Judgements that the user made in this turn: 1 (relevant) or -1 (irrelevant), by the position of the
+            document in the collection.
+        grades: Grades of the collection's judgements for this query, by the position of the document. Empty if the
+            query has no judgements.
     """
 
     text: str
@@ -30,19 +32,21 @@ class Turn:
 def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Collection, list[list[Turn]]]:
     """Read a BEIR folder with ``turns.jsonl``.
 
-    Each line is {"_id": id of a query, "conversation", "turn": a number, "text", "marks": {document id: 1 | -1}}. Marks
-    of documents that are not in the corpus are ignored.
+    Each line of ``turns.jsonl`` is a JSON object with ``_id`` (the id of a query), ``conversation`` (the id of the
+    conversation), ``turn`` (a number that orders the turns), ``text``, and ``marks`` ({document id: 1 | -1}). Marks of
+    documents that are not in the corpus are ignored.
 
     Args:
         folder: The folder.
-        rewritten: Whether to take the texts of turns from ``rewritten.jsonl`` ({"_id", "text"} on each line). These are
-            queries that a language model made from the whole conversation.
+        rewritten: Whether to take the texts of turns from ``rewritten.jsonl`` ({"_id", "text"} on each line). It
+            contains queries that a language model wrote from the whole conversation.
 
     Returns:
-        The collection, and the turns of each conversation in order.
+        The collection, and a list of turns for each conversation, in the order of the turns.
 
     Raises:
-        BadInput: If a line is malformed, and as :func:`resift_lab.evaluation.data.collection.read_collection` raises.
+        BadInput: If a file is missing or malformed, or if the collection has no query with a relevant document (see
+            :func:`resift_lab.evaluation.data.collection.read_collection`).
     """
     texts = read_texts(first_file(Path(folder), "rewritten.jsonl")) if rewritten else {}
     collection = read_collection(folder)

@@ -12,7 +12,13 @@ from resift_lab.evaluation.data.lines import json_objects, text_of, unfit
 
 @dataclass(frozen=True)
 class Classes:
-    """Documents with one class each. The three lists have the same length."""
+    """Documents that belong to one class each.
+
+    Attributes:
+        ids: Ids of the documents.
+        texts: Texts of the documents, in the order of ``ids``.
+        labels: Class names of the documents, in the order of ``ids``.
+    """
 
     ids: list[str]
     texts: list[str]
@@ -20,10 +26,10 @@ class Classes:
 
 
 def read_classes(path: str | Path) -> Classes:
-    """Read documents with one class each.
+    """Read documents that belong to one class each.
 
-    Each line is a JSON object with ``text``, ``label`` (a string or an integer) and optionally ``id``. A document
-    without an id is named by its line number. An empty text is a document.
+    Each line is a JSON object with ``text`` (which may be empty), ``label`` (a string or an integer) and optionally
+    ``id``. A document without an id gets its line number as id.
 
     Raises:
         BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.
@@ -44,9 +50,10 @@ def read_classes(path: str | Path) -> Classes:
 
 
 def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
-    """Read texts and labels to train on.
+    """Read the labelled texts of a training set.
 
-    A label is a string, an integer, or an object that maps classes to weights.
+    Each line is a JSON object with ``text`` and ``label``. A label is a string, an integer, or an object that maps
+    classes to weights.
 
     Returns:
         Texts and labels, two lists of the same length.

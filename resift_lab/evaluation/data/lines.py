@@ -49,10 +49,10 @@ def _decoded(line: bytes, number: int, path: Path) -> str:
 
 
 def whole_text(path: Path) -> str:
-    """Return the whole text of a UTF-8 file, without blank lines.
+    """Return the text of a UTF-8 file, plain or gzipped, without its blank lines.
 
     Raises:
-        BadInput: As :func:`numbered_lines`.
+        BadInput: If the file cannot be read, is damaged, or contains a line that is not UTF-8.
     """
     return "\n".join(line for _, line in numbered_lines(path))
 
@@ -74,12 +74,17 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def header_of(lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Return the column names in the first line, or one empty name if there is no line."""
+    """Consume the first line and return its tab-separated column names. Return ``[""]`` if there is no line."""
     return next(lines, (0, ""))[1].split("\t")
 
 
 def cells_of(line: str, columns: int, where: str) -> list[str]:
     """Split a line into tab-separated cells.
+
+    Args:
+        line: The line.
+        columns: The expected number of cells.
+        where: The file and line number, for error messages.
 
     Raises:
         BadInput: If the number of cells differs from ``columns``.
@@ -91,7 +96,11 @@ def cells_of(line: str, columns: int, where: str) -> list[str]:
 
 
 def finite_number(text: str, where: str) -> float:
-    """Convert a text to a number.
+    """Convert a string to a number.
+
+    Args:
+        text: The string.
+        where: The file and line number, for error messages.
 
     Raises:
         BadInput: If the text is not a finite number.
@@ -106,10 +115,15 @@ def finite_number(text: str, where: str) -> float:
 
 
 def text_of(record: dict[str, Any], key: str, where: str) -> str:
-    """Return the string under a key of a record.
+    """Return the value of a key that must be a string.
+
+    Args:
+        record: The JSON object.
+        key: The key.
+        where: The file and line number, for error messages.
 
     Raises:
-        BadInput: If there is no string.
+        BadInput: If the key is missing or its value is not a string.
     """
     text = record.get(key)
     if not isinstance(text, str):
@@ -118,7 +132,14 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
 
 
 def unfit(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
-    """Return the error for a missing or invalid value of a record."""
+    """Create the error for a missing or invalid value of a JSON object.
+
+    Args:
+        record: The JSON object.
+        key: The key with the missing or invalid value.
+        where: The file and line number, for the message.
+        expected: A description of valid values, for the message.
+    """
     value = record.get(key)
     message = f"{where}: {key} is {value!r:.60}" if key in record else f"{where}: no {key}"
     return BadInput(message, value=value, expected=expected)

@@ -22,8 +22,9 @@ class SplitCollection:
 
     Attributes:
         collection: The collection.
-        split: The split.
-        train_on_all: Whether the final training may use all queries, after the test queries have judged the method.
+        split: The positions of training, validation and test queries.
+        train_on_all: Whether a final training may use all queries, including the test queries, after the method was
+            evaluated on the test queries.
     """
 
     collection: Collection
@@ -32,23 +33,30 @@ class SplitCollection:
 
 
 def split_in_blocks(collection: Collection, shares: Sequence[float] | None) -> SplitCollection:
-    """Split a collection by :func:`block_split`.
+    """Split the queries of a collection into contiguous blocks, see :func:`block_split`.
 
     Args:
         collection: The collection.
-        shares: Shares of the three parts. None takes DEFAULT_SHARES, and allows to train on all queries in the end.
+        shares: Shares of training, validation and test queries. None means ``DEFAULT_SHARES``, and sets
+            ``train_on_all``.
     """
     return SplitCollection(collection, block_split(collection, shares or DEFAULT_SHARES), shares is None)
 
 
 def read_split_collection(folder: str | Path, shares: Sequence[float] | None) -> SplitCollection:
-    """Read a BEIR folder and its split.
+    """Read a BEIR folder, and split its queries into training, validation and test queries.
 
-    If the folder has ``qrels/train.tsv``, its parts are the split. Without ``dev.tsv``, a tenth of the training queries
-    become validation queries. Otherwise the queries are split in blocks.
+    If the folder has ``qrels/train.tsv``, its files ``train.tsv``, ``dev.tsv`` and ``test.tsv`` define the split.
+    Without ``dev.tsv``, a tenth of the training queries become validation queries. If the folder has no ``train.tsv``,
+    its queries are split into contiguous blocks.
+
+    Args:
+        folder: The folder.
+        shares: Shares of training, validation and test queries, or None for the default. Must be None for a folder with
+            ``qrels/train.tsv``.
 
     Raises:
-        BadInput: If ``shares`` are given for a folder with its own parts.
+        BadInput: If ``shares`` is set for a folder with ``qrels/train.tsv``, or if a file is missing or malformed.
     """
     if not has_part(folder, "train"):
         return split_in_blocks(read_collection(folder), shares)
@@ -61,7 +69,13 @@ def read_split_collection(folder: str | Path, shares: Sequence[float] | None) ->
 
 
 def join_parts(parts: dict[str, Collection]) -> SplitCollection:
-    """Join the parts ``train`` and, if they exist, ``dev`` and ``test`` of one folder."""
+    """Join the parts of one folder into a collection with a split.
+
+    Without the part ``dev``, a tenth of the training queries become validation queries.
+
+    Args:
+        parts: The collections ``train`` and optionally ``dev`` and ``test``. They have the same documents.
+    """
     ends = np.cumsum([0, *(len(part.queries) for part in parts.values())])
     positions: dict[str, Positions] = {
         name: np.arange(start, end) for name, (start, end) in zip(parts, pairwise(ends), strict=True)

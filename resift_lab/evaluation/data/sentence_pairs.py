@@ -13,7 +13,7 @@ _REQUIRED = ("score", "sentence1", "sentence2")
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """The pairs of a file. The four lists have the same length.
+    """The sentence pairs of a file. The four lists have the same length.
 
     Attributes:
         name: Name of the file without its ending.

@@ -17,12 +17,12 @@ MIN_QUERIES = 10
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of queries in three parts.
+    """A split of a collection's queries. Each part is an array of positions in ``Collection.queries``.
 
     Attributes:
-        train: Queries to learn from.
-        validation: Queries that choose between models.
-        test: Queries that judge the chosen model.
+        train: Queries to train models on.
+        validation: Queries to choose between models.
+        test: Queries to evaluate the chosen model.
     """
 
     train: Positions
@@ -33,8 +33,8 @@ class Split:
 def block_split(collection: Collection, shares: Sequence[float]) -> Split:
     """Split queries into contiguous blocks.
 
-    Queries are sorted by the position of their first relevant document. A block ends where the queries of a document
-    end, so no first document belongs to two parts.
+    Queries are sorted by the position of their first relevant document in the collection. All queries with the same
+    first relevant document are assigned to the same part.
 
     Args:
         collection: The collection.

@@ -25,13 +25,14 @@ Ratings = dict[str, dict[str, float]]
 def read_judgment_list(path: str | Path) -> Ratings:
     """Read the ratings of a judgement list.
 
-    The file is the body of an import, or the Workbench's answer to a GET of one list.
+    The file contains the body of a request that imports a judgement list, or the Workbench's response to a GET request
+    for a single list.
 
     Returns:
-        Ratings by query text and document id.
+        The ratings: ``ratings[query text][document id]``.
 
     Raises:
-        BadInput: If the file is something else, a rating is not a number, or a query or document occurs twice.
+        BadInput: If the file has another format, a rating is not a number, or a query or document occurs twice.
     """
     path = Path(path)
     try:
@@ -71,7 +72,12 @@ def _inner(value: Any, key: str) -> Any:
 
 
 def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return the body of an import of ratings.
+    """Return the body of a request that imports ratings as a judgement list.
+
+    Args:
+        name: Name of the judgement list.
+        description: Its description.
+        ratings: The ratings: ``ratings[query text][document id]``.
 
     Raises:
         BadInput: If the Workbench would reject the name or the description.
@@ -87,15 +93,17 @@ def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str
 
 
 def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) -> tuple[dict[str, Any], int]:
-    """Return the body of a query set.
+    """Return the body of a request that creates a query set.
+
+    Queries with characters that the Workbench rejects are left out.
 
     Args:
         name: Name of the query set.
         description: Its description.
-        rows: One mapping for each query, with ``queryText`` and further fields.
+        rows: A mapping for each query, with ``queryText`` and further fields.
 
     Returns:
-        The body, and the number of rows that the Workbench would reject, which are left out.
+        The body, and the number of queries that were left out.
 
     Raises:
         BadInput: If the Workbench would reject the name or the description.
@@ -106,9 +114,9 @@ def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) ->
 
 
 def search_configuration(name: str, index: str, fields: Sequence[str], pipeline: str, session: bool) -> dict[str, Any]:
-    """Return the body of a search configuration.
+    """Return the body of a request that creates a search configuration.
 
-    The search looks for the texts of a query set in the fields of an index, through a search pipeline.
+    A search with this configuration is a ``multi_match`` query for the text of each query in a query set.
 
     Args:
         name: Name of the configuration.
