@@ -16,7 +16,7 @@ from resift.query.tree import HybridClause, as_list, parse_clause
 _MATCH_ALL: Body = {"match_all": {}}
 # Options of ``bool`` that OpenSearch fills in, with the value that changes nothing.
 _BOOL_DEFAULTS: Mapping[str, Any] = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
-_OTHER = object()
+_NO_DEFAULT = object()
 _BEST_SCORE_FIRST = ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}})
 # Sections of ``ext``, and their fields that a plugin shows as fields of ``ext`` itself.
 _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -82,7 +82,9 @@ class Query:
             return TextQuery(root.raw, [], [])
         if root.kind != "bool":
             return None
-        settings = {name: value for name, value in root.settings.items() if _BOOL_DEFAULTS.get(name, _OTHER) != value}
+        settings = {
+            name: value for name, value in root.settings.items() if _BOOL_DEFAULTS.get(name, _NO_DEFAULT) != value
+        }
         must = root.parts.get("must", ())
         if settings.keys() - {"must", "filter", "must_not"} or len(must) != 1 or not must[0].is_text:
             return None

@@ -17,7 +17,7 @@ class Role(Enum):
         SCORING: The score of the clause is part of the score of a hit.
         VECTOR: A scoring clause that compares the vectors in a field with a query vector.
         SPARSE: A scoring clause that compares the token weights in a field with the token weights of a query.
-        FILTER: The clause decides which documents match, or which a function applies to. Its score does not count.
+        FILTER: The clause decides which documents match. Its score does not count.
         EXCLUDED: Documents that match the clause are left out, or lose score.
         OPAQUE: The kind of the clause is unknown, or the clause is malformed.
     """
@@ -31,13 +31,9 @@ class Role(Enum):
 
 
 # Clauses that search for a text in a single field.
-SINGLE_FIELD_TEXT_KINDS = frozenset(
-    {"match", "match_phrase", "match_phrase_prefix", "match_bool_prefix"},
-)
+SINGLE_FIELD_TEXT_KINDS = frozenset({"match", "match_phrase", "match_phrase_prefix", "match_bool_prefix"})
 # Clauses that search for a text in several fields.
-MULTI_FIELD_TEXT_KINDS = frozenset(
-    {"multi_match", "query_string", "simple_query_string", "combined_fields"},
-)
+MULTI_FIELD_TEXT_KINDS = frozenset({"multi_match", "query_string", "simple_query_string", "combined_fields"})
 TEXT_KINDS = SINGLE_FIELD_TEXT_KINDS | MULTI_FIELD_TEXT_KINDS
 VECTOR_KINDS = frozenset({"knn", "neural"})
 SPARSE_KIND = "neural_sparse"
@@ -47,8 +43,9 @@ MODEL_KINDS = frozenset({"neural", SPARSE_KIND})
 # Clauses that join documents, and score a document by the documents joined to it.
 JOINING_KINDS = frozenset({"nested", "has_child", "has_parent"})
 
-# The parts of compound clauses. The order matters where several parts score: their clauses are visited in this order,
-# because OpenSearch hands a body on with the parts of a clause in another order than the client wrote them.
+# The parts of compound clauses. Clauses are visited in the order of this table, and not in the order of the body:
+# OpenSearch hands a body on with the parts of a clause in another order than its client wrote them. The filters in the
+# options of ``knn`` and in the functions of ``function_score`` are not listed, because Resift only reads their text.
 PARTS: Mapping[str, Mapping[str, Role]] = {
     "bool": {"must": Role.SCORING, "should": Role.SCORING, "filter": Role.FILTER, "must_not": Role.EXCLUDED},
     "dis_max": {"queries": Role.SCORING},

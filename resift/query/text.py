@@ -30,7 +30,7 @@ _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 
 
 def text_of(clause: Clause, in_condition: bool = False) -> str:
-    """Return the first text that a clause searches for, depth first, or "" without any text.
+    """Return the first text that a clause searches for, depth first, or "" if it searches for none.
 
     The text of a filter counts if there is no other. What hits must not match never counts, wherever it occurs:
     OpenSearch hands a body on with the parts of a clause in another order than its client wrote them.

@@ -128,11 +128,15 @@ class Clause:
             for condition in conditions
         )
 
-    def replaced(self, change: Callable[[Clause], Any]) -> Any:
-        """Return the clause with what ``change`` returns for each of its scoring clauses in their places.
+    def replace_scoring_clauses(self, change: Callable[[Clause], Any]) -> Any:
+        """Return the clause as JSON, with its scoring clauses replaced.
 
-        Return ``raw`` itself if ``change`` returns the ``raw`` of every clause, and if a smallest score decides what
-        this clause matches.
+        The result is ``raw`` itself if no scoring clause changes. A clause with a ``min_score`` of its own never
+        changes, because the scores inside decide what it matches.
+
+        Args:
+            change: A function that returns the JSON in place of a scoring clause. To leave the clause unchanged, it
+                returns the ``raw`` of the clause.
         """
         if self.kind in _SCORE_THRESHOLD_KINDS and self.settings.get("min_score") is not None:
             return self.raw

@@ -76,7 +76,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
-    """Return the result for a query that stays as it came. Without a session there is nothing to explain."""
+    """Return the result for a query that stays as it came. The notes matter only in a session."""
     reasons = notes if knowledge.feedback is not None else ()
     return Rewritten(
         body=query.body,
@@ -101,7 +101,7 @@ def _without_vectors(clause: Clause) -> Any:
     """Return a clause without vectors and tokens, which do not have to be encoded once more for highlights."""
     if isinstance(clause, FieldClause) and clause.field is not None:
         return {"match_none": {}}
-    return clause.replaced(_without_vectors)
+    return clause.replace_scoring_clauses(_without_vectors)
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
@@ -154,10 +154,7 @@ class _ClauseRewriter:
         }
 
     def whole(self) -> Body:
-        """Return the whole query, changed.
-
-        Irrelevant documents lose score. In a combined list, there is no way to do that to the whole query.
-        """
+        """Return the whole query, changed. Irrelevant documents lose score, unless the query is a ``hybrid`` query."""
         changed: Body = self._changed(self._root)
         if changed is self._root.raw or self._root.kind == HYBRID_KIND:
             return changed
@@ -178,7 +175,7 @@ class _ClauseRewriter:
             self.notes.append(Note(Outcome.NOT_MOVED, clause.settings.get("path", clause.kind)))
             return clause.raw
         is_normalised = is_normalised or clause.kind == HYBRID_KIND
-        return clause.replaced(lambda inner: self._changed(inner, is_normalised))
+        return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
 
     def _moved(self, clause: Clause, is_normalised: bool) -> Body:
         """Return a clause with its vector or tokens moved. In a normalised list, relevant documents get a bonus."""
@@ -193,7 +190,8 @@ class _ClauseRewriter:
             return changed
         # Only documents that the clause finds get the bonus. A document that the bonus alone finds would have the
         # smallest score of the list.
-        return bool_clause(must=[changed], should=[constant_score(clause, moved.bonus) for clause in self._relevant])
+        bonuses = [constant_score(documents, moved.bonus) for documents in self._relevant]
+        return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
         """Return a text clause with the expansion words as alternatives, which find no documents by themselves.
@@ -205,9 +203,10 @@ class _ClauseRewriter:
         if searched_fields is None:
             return clause.raw
         changed: Body = clause.raw
+        # In normalised lists, irrelevant documents lose score in text clauses only. In a list of vectors, an irrelevant
+        # document would get the smallest score and compress all other scores. If documents are marked relevant, these
+        # rise, and scaling would cost more than it gains.
         if is_normalised and not self._relevant:
-            # With vectors in a normalised list, an irrelevant document would get the smallest score, and compress the
-            # scores of all others. With relevant documents, which rise, it would cost more than it gains.
             changed = self._with_irrelevant_scaled(changed)
         words = self._word_clauses(searched_fields or self._knowledge.fields)
         if not words:

@@ -53,10 +53,10 @@ def options_in(query: Query) -> Options:
     """
     ext = query.body.get("ext")
     sections = ext if isinstance(ext, dict) else {}
-    given = sections.get("ml_inference")
-    if given is not None and not isinstance(given, dict):
-        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(fields_of(PipelineOptions)))
-    declared = structs.asdict(read_struct(PipelineOptions, given or {}))
+    section = sections.get("ml_inference")
+    if section is not None and not isinstance(section, dict):
+        raise BadInput("ext.ml_inference is malformed", value=section, expected=" | ".join(fields_of(PipelineOptions)))
+    declared = structs.asdict(read_struct(PipelineOptions, section or {}))
     stated = {name: value for name, value in declared.items() if value is not None}
     values = {"text": query.text, **_stated_by_ubi(sections.get("ubi")), **stated}
     return Options(**values, through_cluster=True)
@@ -66,7 +66,7 @@ def _stated_by_ubi(ubi: Any) -> dict[str, str]:
     """Return the options in ``ext.ubi``. What is malformed there is left to the UBI plugin."""
     fields = ubi if isinstance(ubi, dict) else {}
     client, text = fields.get("client_id"), fields.get("user_query")
-    stated = {}
+    stated: dict[str, str] = {}
     if isinstance(text, str) and text:
         stated["text"] = text
     if isinstance(client, str) and client:

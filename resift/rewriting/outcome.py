@@ -29,7 +29,7 @@ class Outcome(Enum):
     NO_HITS = "no_hits", "no hits are requested"
     MALFORMED = "malformed_query", "the query is malformed"
     SLICED = "sliced_scroll", "OpenSearch does not rescore a scroll"
-    # By the service. The search pipeline of the index then hands the body on to it once more.
+    # By the service, if the index has Resift's search pipeline as its default.
     ALREADY_REWRITTEN = "already_rewritten", "the query is rewritten already"
     # OpenSearch does not rescore these searches. Only the expansion words count, and hidden documents stay hidden.
     COLLAPSED = "collapsed", "the search has 'collapse'"

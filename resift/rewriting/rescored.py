@@ -4,8 +4,8 @@
 
 1. OpenSearch cannot rescore the search (``sort``, ``collapse``, ``search_after``): the expansion words are added to the
    query itself.
-2. The index has no vectors: the expansion words are all there is to add. They are added to the query as well, so that
-   they count beyond the rescore window, and the query may be widened.
+2. The index has no vectors, so only expansion words are added. They are added to the query as well, so that they count
+   beyond the rescore window, and the query may be widened.
 3. All other searches: the query may be widened, and rescore stages add the other expansion words and the similarity.
 """
 
@@ -69,7 +69,10 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 class _Rewriter:
-    """Adds knowledge to a search body."""
+    """Adds knowledge to a search body.
+
+    The constructor decides which words and documents are used. The two public methods build the body.
+    """
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self._body, self._raw = query.body, query.root.raw
@@ -129,7 +132,7 @@ class _Rewriter:
         words: list[Body] = []
         irrelevant: list[Body] = []
         if is_ranked and not self._has_min_score:
-            words = self._with_excluded_documents(self._words[widening_count : self._room])
+            words = self._without_judged(self._words[widening_count : self._room])
             irrelevant = self._irrelevant
         if not words and not is_widened and not irrelevant and not self._hidden:
             return None
@@ -162,7 +165,7 @@ class _Rewriter:
 
     def _alternatives(self, text_query: TextQuery) -> list[Body]:
         """Return the clauses that find further documents for a widened query."""
-        alternatives = [*self._related_words, *self._with_excluded_documents(self._words[: self._widening_count])]
+        alternatives = [*self._related_words, *self._without_judged(self._words[: self._widening_count])]
         knowledge, count = self._knowledge, self._options.knn or 0
         if not count or knowledge.vector is None:
             return alternatives
@@ -174,8 +177,8 @@ class _Rewriter:
         )
         return [*alternatives, *nearest]
 
-    def _with_excluded_documents(self, words: list[Body]) -> list[Body]:
-        """Return clauses for words that give no score to unmoved documents and to irrelevant documents."""
+    def _without_judged(self, words: list[Body]) -> list[Body]:
+        """Return clauses for words, which give no score to unmoved documents and to irrelevant documents."""
         if not self._without_words or not words:
             return words
         return [bool_clause(should=words, must_not=self._without_words)]
@@ -191,7 +194,7 @@ class _Rewriter:
     def _new_stages(self) -> list[Body]:
         """Return rescore stages for the words that are not in the query, for the similarity, and for demotion."""
         window_size, stages = self._options.window_size, []
-        words = self._with_excluded_documents(self._words[self._widening_count :])
+        words = self._without_judged(self._words[self._widening_count :])
         if words:
             stages.append(rescore_stage(window_size, {"bool": {"should": words}}, "total"))
         factors = self._factors()

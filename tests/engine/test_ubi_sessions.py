@@ -296,6 +296,9 @@ def test_a_wrapped_query_is_rewritten_as_the_same_query_is(client: FlaskClient, 
     wrapped = {"wrapper": {"query": b64encode(json.dumps(clause).encode()).decode()}}
     answers = [post(client, "/v1/rewrite", index=shop, body={"query": one, "size": 3}) for one in (clause, wrapped)]
     assert answers[0] == answers[1]
+    searches = [post(client, "/v1/search", index=shop, query={"query": one, "size": 3}) for one in (clause, wrapped)]
+    assert searches[0]["hits"] == searches[1]["hits"]
+    assert searches[0]["resift"] == searches[1]["resift"]
     for odd in ("no base64", b64encode(b"{").decode(), b64encode(b"[]").decode()):
         body = {"query": {"wrapper": {"query": odd}}}
         assert parse(body).body is body

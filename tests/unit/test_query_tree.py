@@ -61,8 +61,11 @@ def assert_is_unchanged(body: dict[str, Any]) -> None:
             assert all(
                 node.raw is raw for node, raw in zip(inner, value if isinstance(value, list) else [value], strict=True)
             )
-        assert clause.replaced(lambda inner: inner.raw) is clause.raw
-        assert clause.replaced(lambda inner: inner.replaced(lambda leaf: leaf.raw)) is clause.raw
+        assert clause.replace_scoring_clauses(lambda inner: inner.raw) is clause.raw
+        assert (
+            clause.replace_scoring_clauses(lambda inner: inner.replace_scoring_clauses(lambda leaf: leaf.raw))
+            is clause.raw
+        )
     # every other question about any body has an answer
     assert isinstance(query.text, str)
     assert query.root.searched_fields is None or isinstance(query.root.searched_fields, list)
@@ -131,9 +134,9 @@ def test_a_changed_clause_leaves_all_others_as_they_are() -> None:
     query = {"bool": {"should": [MATCH, {"dis_max": {"queries": [OTHER, KNN], "tie_breaker": 0.3}}], "filter": [TERM]}}
 
     def change(clause: Clause) -> Any:
-        return {"match_none": {}} if clause.raw is OTHER else clause.replaced(change)
+        return {"match_none": {}} if clause.raw is OTHER else clause.replace_scoring_clauses(change)
 
-    changed_query = clause_of(query).replaced(change)
+    changed_query = clause_of(query).replace_scoring_clauses(change)
     assert changed_query == {
         "bool": {
             "should": [MATCH, {"dis_max": {"queries": [{"match_none": {}}, KNN], "tie_breaker": 0.3}}],
@@ -147,14 +150,14 @@ def test_a_changed_clause_leaves_all_others_as_they_are() -> None:
 
 
 def test_a_part_that_is_one_clause_stays_one_clause() -> None:
-    assert clause_of({"bool": {"must": MATCH}}).replaced(lambda _: TERM) == {"bool": {"must": TERM}}
+    assert clause_of({"bool": {"must": MATCH}}).replace_scoring_clauses(lambda _: TERM) == {"bool": {"must": TERM}}
 
 
 @pytest.mark.parametrize("kind", ["function_score", "script_score", "has_child"])
 def test_a_clause_that_a_smallest_score_filters_is_never_changed(kind: str) -> None:
     query = {kind: {"query": MATCH, "min_score": 0.5}}
-    assert clause_of(query).replaced(lambda _: TERM) is query
-    assert clause_of({kind: {"query": MATCH, "min_score": None}}).replaced(lambda _: TERM) != query
+    assert clause_of(query).replace_scoring_clauses(lambda _: TERM) is query
+    assert clause_of({kind: {"query": MATCH, "min_score": None}}).replace_scoring_clauses(lambda _: TERM) != query
 
 
 # ---- kinds and roles
@@ -198,7 +201,7 @@ def test_the_score_of_a_query_that_a_vector_script_replaces_does_not_count() -> 
 
 def test_an_unknown_kind_is_opaque_and_so_is_what_is_malformed() -> None:
     assert roles(UNKNOWN) == [("future", "opaque")]
-    assert clause_of(UNKNOWN).replaced(lambda _: TERM) is UNKNOWN
+    assert clause_of(UNKNOWN).replace_scoring_clauses(lambda _: TERM) is UNKNOWN
     for malformed in (None, "fire", [], {}, {"match": "fire"}, {"match": {}, "term": {}}, 3):
         assert roles(malformed) == [(None, "opaque")]
     assert roles({"bool": {"must": [{"bool": "fire"}, MATCH]}}) == [
