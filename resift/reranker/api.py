@@ -25,7 +25,7 @@ from resift.contracts.search_options import SearchRequest
 from resift.encoders.model import Model
 from resift.errors import BadInput, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
 from resift.feedback.judgements import GRADES, collect_marks
-from resift.plugin.opensearch.documents import sent_body
+from resift.plugin.opensearch.documents import prepare_body
 from resift.reranker.access.requests import count_rewrite, count_search, current_caller, engine_headers
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
@@ -408,7 +408,7 @@ def as_text(body: dict[str, Any]) -> str:
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
     """Return a search body that excludes vector fields from ``_source``."""
     try:
-        return sent_body(body, None)
+        return prepare_body(body, None)
     except BadInput:  # let OpenSearch report the malformed _source
         return body
 

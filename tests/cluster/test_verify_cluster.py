@@ -111,8 +111,8 @@ def test_vectors_are_not_written_into_a_field_of_another_type(
         refused = CliRunner().invoke(main, [*command, "--repair"])
         assert refused.exit_code == 1, refused.output
         kind = mapped or "not mapped"
-        assert f"field resift_vector of index '{index}' is {kind}, and can hold no vectors" in refused.stderr
-        assert "copy the index into one without that field" in refused.stderr
+        assert f"field resift_vector of index '{index}' is {kind}, and cannot contain vectors" in refused.stderr
+        assert "copy the index to an index without that field" in refused.stderr
         assert rest.request("GET", f"/{index}/_doc/1")["_source"] == {"title": "bush fire"}
         assert rest.request("GET", f"/{index}/_mapping")[index]["mappings"]["properties"].keys() == {"title", *field}
     finally:

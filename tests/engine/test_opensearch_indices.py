@@ -139,7 +139,7 @@ def test_an_index_of_an_earlier_version_gets_the_new_words(
     cluster: OpenSearchEngine, opensearch_url: str, packaged: Model, tmp_path: Path
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "indexing.md").read_text("utf-8")
-    (commands,) = re.findall(r"### An index that cuts no names.*?```\n(.*?)```", page, re.DOTALL)
+    (commands,) = re.findall(r"### Change an index to split names.*?```\n(.*?)```", page, re.DOTALL)
     old = f"old-{uuid.uuid4().hex[:8]}"
     before = mappings(["title", "text"], packaged)
     before["properties"] |= {name: {"type": "text", "analyzer": "english"} for name in ("title", "text")}

@@ -310,7 +310,7 @@ def test_a_scroll_of_one_shard_reads_to_its_end(own: Own, model: Model, kind: st
 def test_the_service_searches_by_the_users_own_pipeline(
     own: Own, model: Model, cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster._passed_by, "seconds", 0.0)
+    monkeypatch.setattr(cluster._only_rewrites, "seconds", 0.0)
     body = {"query": hybrid(vector_of(model)), "size": COUNT, "ext": {"ml_inference": {"query": "fire"}}}
     expected = search(own, rewritten(own, {**body, "search_pipeline": pipeline(MIN_MAX)}))
     with user_pipeline(own) as name, default_pipeline(own, name):

@@ -11,7 +11,7 @@ import pytest
 
 from resift import Model
 from resift.errors import BadInput, EngineError
-from resift.plugin.opensearch.documents import sent_body
+from resift.plugin.opensearch.documents import prepare_body
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.query.dsl import VECTOR_FIELD
@@ -106,7 +106,7 @@ def test_a_body_that_is_too_deep_is_refused() -> None:
     for _ in range(2000):
         deep = {"bool": {"must": [deep]}}
     with pytest.raises(BadInput, match="too deep"):
-        sent_body({"query": deep}, None)
+        prepare_body({"query": deep}, None)
 
 
 def without_noise(response: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ MALFORMED += [{"aggs": {"a": 7}}, {"aggs": {"a": {"top_hits": 7}}}, {"collapse":
 
 @pytest.mark.parametrize("body", MALFORMED, ids=str)
 def test_what_is_malformed_opensearch_says_itself(body: dict[str, Any]) -> None:
-    assert {**sent_body(body, None), "_source": None} == {**body, "_source": None}
+    assert {**prepare_body(body, None), "_source": None} == {**body, "_source": None}
 
 
 def test_vectors_by_name_are_exact(

@@ -196,7 +196,7 @@ def test_an_index_with_our_pipeline_as_its_default_is_rewritten_once(rewritten_n
 @pytest.fixture
 def forgetful(cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an index has as its default is asked for at each search."""
-    monkeypatch.setattr(cluster._passed_by, "seconds", 0.0)
+    monkeypatch.setattr(cluster._only_rewrites, "seconds", 0.0)
 
 
 @pytest.mark.usefixtures("forgetful")

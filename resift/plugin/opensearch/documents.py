@@ -1,6 +1,7 @@
-"""Documents as OpenSearch stores them and hits bring them: their fields, and our vectors, which few ask for.
+"""Documents and hits in OpenSearch's format: writing vectors into documents, and reading them from hits.
 
-The vectors of hits are asked for in the same request whatever fields it asks for, packed by a script of ours.
+Search bodies are changed so that hits do not show Resift's vector fields. If the vectors of hits are needed, a script
+field returns them in a packed format in the same request, whatever fields the search asks for.
 """
 
 from __future__ import annotations
@@ -20,14 +21,22 @@ from resift.query.dsl import Body, is_compact, is_ours, replace_objects, source_
 from resift.rewriting.similarity import script_source
 from resift.vectors.compact import decode_vector, encode_vector
 
-_NAME = "_resift_vector"  # the scripted field
-_MORE_HITS = ("inner_hits", "top_hits")  # parts of a body that ask for hits of their own
+# Name of the script field that returns the packed vectors.
+_SCRIPT_FIELD = "_resift_vector"
+# Keys of search bodies whose values request further hits.
+_MORE_HITS = ("inner_hits", "top_hits")
 
 
 def stored_json(document: Document, vector_field: str) -> str:
-    """The fields that OpenSearch stores of a document, with its vector if it has one, as JSON.
+    """Return the JSON text of a document with its vector.
 
-    Raises TypeError or ValueError for what JSON cannot hold, such as NaN.
+    Args:
+        document: The document.
+        vector_field: The field for the vector.
+
+    Raises:
+        TypeError: If a value cannot be written as JSON.
+        ValueError: If a number is NaN or infinite.
     """
     source = document.source
     if document.vector is None:
@@ -37,83 +46,104 @@ def stored_json(document: Document, vector_field: str) -> str:
     fields = f"{json.dumps(source, allow_nan=False)[:-1]}, " if source else "{"
     if is_compact(vector_field):
         return f'{fields}{json.dumps(vector_field)}: "{encode_vector(document.vector)}"}}'
-    # Written by hand since orjson, from a 32-bit array, takes the fewest digits that tell 32-bit floats apart: half
-    # of those that json writes for the same numbers as Python's 64-bit floats.
+    # The vector is written by orjson. From a 32-bit array, orjson writes the shortest digits that distinguish 32-bit
+    # floats. These are half as many as json writes for the same numbers as 64-bit floats.
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
     return f"{fields}{json.dumps(vector_field)}: {numbers.decode()}}}"
 
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
-    """Fields as they were given: without what belongs to our vectors."""
+    """Return the fields of a document without Resift's fields."""
     return {name: value for name, value in source.items() if not is_ours(name)}
 
 
-def sent_body(body: Body, vectors: str | None) -> Body:
-    """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
+def prepare_body(body: Body, vector_field: str | None) -> Body:
+    """Return a search body whose hits do not show Resift's vector fields.
 
-    They are left out of collapsed hits, of parents and children and of ``top_hits`` too. They are asked for by a
-    scripted field, since ``_source`` is the caller's, and is slow to read. Raises BadInput for a malformed ``_source``,
-    and for a body that is too deep.
+    The vector fields are also excluded from inner hits (collapsed hits, nested objects, parents and children) and from
+    ``top_hits``. A body that names a vector field gets it nevertheless.
+
+    Args:
+        body: The search body of the caller.
+        vector_field: If given, request the vectors in this field for :func:`take_vectors`. They are requested by a
+            script field, because ``_source`` belongs to the caller, and is slow to read.
+
+    Raises:
+        BadInput: If ``_source`` is malformed, or the body is nested too deeply.
     """
     try:
         inner = replace_objects(body, _MORE_HITS, _without_vectors) if _may_have_more_hits(body) else body
-        sent = dict(_without_vectors(inner))
+        prepared = dict(_without_vectors(inner))
     except RecursionError:
         raise BadInput("queries are nested too deep", expected="at most 100 of them") from None
     named, _ = source_parts(body.get("_source"))
-    scripted = body.get("script_fields") or {}
-    # Of what is no object OpenSearch says itself what is wrong.
-    if vectors and vectors not in named and body.get("size") != 0 and isinstance(scripted, Mapping):
-        packed = {"script": {"source": script_source("packed_vector"), "params": {"field": vectors}}}
-        sent = {**sent, "script_fields": {**scripted, _NAME: packed}}
-    return sent
+    script_fields = body.get("script_fields") or {}
+    # If script_fields is not an object, OpenSearch reports the error.
+    is_valid = isinstance(script_fields, Mapping)
+    if vector_field and vector_field not in named and body.get("size") != 0 and is_valid:
+        script = {"script": {"source": script_source("packed_vector"), "params": {"field": vector_field}}}
+        prepared["script_fields"] = {**script_fields, _SCRIPT_FIELD: script}
+    return prepared
 
 
 def _may_have_more_hits(body: Body) -> bool:
-    # soon seen in its text; to go through all of a body took a sixth of our share of a search in a session
+    """Return whether a body may contain one of the keys in _MORE_HITS."""
+    # Searching the JSON text is fast. A walk through each body took a sixth of Resift's share of a search in a session.
     try:
         text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError:  # of what orjson refuses, and opensearch-py may take
+    except TypeError:  # orjson refuses some bodies that opensearch-py accepts
         return True
     return any(name.encode() in text for name in _MORE_HITS)
 
 
 def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A body, or a part of one that asks for hits, with a ``_source`` that leaves out our vector fields."""
-    # With stored or scripted fields of the caller's there is no _source unless it is asked for; that of ours must not
-    # switch it off.
+    """Exclude Resift's vector fields from the ``_source`` of a body, or of a part that requests hits."""
+    # With stored_fields or script_fields, OpenSearch returns no _source unless the body asks for it. Adding _source
+    # would change that.
     if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
         return part
     return {**part, "_source": without_vector(part.get("_source"))}
 
 
-def take_vectors(hits: Sequence[dict[str, Any]], field: str) -> list[Floats | None]:
-    """Return the vector (K,) of each hit, and take the packed ones out of the hits; None for a hit without a vector."""
-    taken = [_take(hit, field) for hit in hits]
-    vectors = iter(unpacked([one for one in taken if isinstance(one, str)]))
-    return [next(vectors) if isinstance(one, str) else one for one in taken]
+def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
+    """Return the vector (K,) of each hit, or None for a hit without a vector.
+
+    Packed vectors are removed from the hits.
+
+    Args:
+        hits: Hits of a search whose body :func:`prepare_body` has returned.
+        vector_field: The field of the vectors.
+    """
+    vectors = [_take(hit, vector_field) for hit in hits]
+    unpacked = iter(unpack_vectors([vector for vector in vectors if isinstance(vector, str)]))
+    return [next(unpacked) if isinstance(vector, str) else vector for vector in vectors]
 
 
-def unpacked(packed: Sequence[str]) -> list[Floats]:
-    """The vectors (K,) that ``packed_vector.painless`` packs, each of them base64 of 4 + 2 K bytes."""
-    raw = [a2b_base64(one) for one in packed]
-    if len({len(one) for one in raw}) != 1:  # none, or of several indices, one of which is not ours
-        return [vector for one in packed for vector in unpacked([one])]
-    # all at a time: one by one, a hundred of them took as long as half of their search
+def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
+    """Return the vectors (K,) that the script ``packed_vector.painless`` has packed.
+
+    Args:
+        packed: For each vector, the base64 text of 4 + 2 K bytes.
+    """
+    raw = [a2b_base64(text) for text in packed]
+    if len({len(vector) for vector in raw}) != 1:
+        # There are no vectors, or their lengths differ, because a hit comes from an index of another user.
+        return [vector for text in packed for vector in unpack_vectors([text])]
+    # Unpack all vectors together: a loop over 100 vectors took half as long as their search.
     rows = np.frombuffer(b"".join(raw), "<i2").reshape(len(raw), -1)
     return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
 
 
-def _take(hit: dict[str, Any], field: str) -> Floats | str | None:
-    """A hit's packed vector, which is taken out of it, or the one in its fields."""
+def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
+    """Remove the packed vector from a hit and return it, or return the vector in the ``_source`` of the hit."""
     fields = hit.get("fields", {})
-    if _NAME not in fields:
-        stored = hit.get("_source", {}).get(field)
+    if _SCRIPT_FIELD not in fields:
+        stored = hit.get("_source", {}).get(vector_field)
         if isinstance(stored, str):
             return decode_vector(stored)
         return None if stored is None else np.asarray(stored, np.float32)
     packed: str | None
-    (packed,) = fields.pop(_NAME)
+    (packed,) = fields.pop(_SCRIPT_FIELD)
     if not fields:
         del hit["fields"]
     return packed
