@@ -19,13 +19,13 @@ _COMMANDS = {
     "serve": "resift.cli.serve:serve",
     "mcp": "resift.cli.mcp:mcp",
     "keys": "resift.cli.keys:keys",
-    "attach": "resift.cli.cluster:attach",
-    "detach": "resift.cli.cluster:detach",
+    "attach": "resift.cli.attach:attach",
+    "detach": "resift.cli.attach:detach",
     "install": "resift.cli.cluster:install",
     "uninstall": "resift.cli.cluster:uninstall",
     "doctor": "resift.cli.cluster:doctor",
     "guard": "resift.cli.cluster:guard",
-    "role": "resift.cli.cluster:role_command",
+    "role": "resift.cli.role:role_command",
     "demo": "resift.cli.demo:demo",
 }
 _FIRST = ("demo", "attach", "search", "serve", "doctor")  # the commands in the short help

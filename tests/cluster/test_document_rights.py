@@ -13,8 +13,8 @@ from flask import Flask
 from secured_node import EVERYTHING, PASSWORD, SecuredNode, authorization
 
 from resift import Model
-from resift.cli.cluster import role
 from resift.cli.main import main
+from resift.cli.role import role
 from resift.contracts.documents import Document
 from resift.errors import EngineError, EngineUnavailable
 from resift.plugin.opensearch.engine import OpenSearchEngine

@@ -20,8 +20,8 @@ from secured_node import EVERYTHING, SecuredNode
 from ubi_events import event, query
 
 from resift import Model
-from resift.cli.cluster import ROLES, role
 from resift.cli.main import main
+from resift.cli.role import ROLES, role
 from resift.errors import EngineError
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation

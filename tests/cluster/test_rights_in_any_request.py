@@ -22,8 +22,8 @@ from secured_node import SecuredNode, authorization
 from werkzeug.serving import make_server
 
 from resift import Model
-from resift.cli.cluster import role
 from resift.cli.main import main
+from resift.cli.role import role
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.remote_model import RemoteModel

@@ -1,0 +1,106 @@
+"""The commands ``resift attach`` and ``resift detach``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from resift.cli.cluster import cluster_option, dry_run_option
+from resift.cli.options import json_option, parse_field_names
+from resift.cli.output import execute_plan
+from resift.cli.paths import NewFolder
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+@click.command(epilog="Example: resift attach products --dry-run")
+@click.argument("index")
+@click.option(
+    "--pipeline",
+    metavar="NAME",
+    show_default="the default search pipeline of the index",
+    help="The search pipeline to which Resift's processor is added.",
+)
+@click.option(
+    "--vectors", is_flag=True, help="Also add a vector to each document. The options from --fields to --out need this."
+)
+@click.option(
+    "--fields",
+    metavar="NAMES",
+    callback=parse_field_names,
+    show_default="the text fields whose values are sentences",
+    help="The text fields to encode, separated by commas.",
+)
+@click.option(
+    "--model",
+    envvar="RESIFT_MODEL",
+    show_envvar=True,
+    metavar="DIR",
+    show_default="a model that is learned from the documents",
+    help="Folder of a saved model, or resift-en, the packaged model.",
+)
+@click.option("--no-adapt", is_flag=True, help="Learn no model from the documents. Use the packaged model.")
+@click.option(
+    "--graph", is_flag=True, help="Create an HNSW index, for k-NN over the whole index. INDEX needs index.knn."
+)
+@click.option(
+    "--field", metavar="NAME", help="A knn_vector field of INDEX that already contains the vectors of --model."
+)
+@click.option(
+    "--out",
+    type=NewFolder(),
+    metavar="DIR",
+    show_default="INDEX-model",
+    help="Folder in which a learned model is saved.",
+)
+@click.option(
+    "--default-pipelines",
+    is_flag=True,
+    help="Rewrite all searches of the index. With --vectors, also encode all documents that are written from now on, "
+    "unless the index has another final pipeline.",
+)
+@dry_run_option
+@yes_option
+@cluster_option
+@json_option
+@click.pass_context
+def attach(
+    context: click.Context, /, index: str, url: str, dry_run: bool, yes: bool, as_json: bool, **options: Any
+) -> None:
+    """Have the searches of INDEX rewritten by their sessions.
+
+    INDEX is an index, an alias, a pattern or a data stream. Resift's processor is added to the search pipeline that its
+    searches use. Nothing is written to the index, unless --vectors is given.
+
+    The command first shows its plan, and asks. Clients can write and search in the meantime. If the command is
+    interrupted, run it again to continue. resift detach undoes everything.
+
+    The exit status is 3 if documents were refused, or settings could not be changed.
+    """
+    from resift.plugin.operations.attach import attach as plan_attach
+
+    if not options["vectors"] and context.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
+        options["model"] = None
+    no_adapt = options.pop("no_adapt")
+    execute_plan(plan_attach(url, index, adapt=not no_adapt, **options), dry_run, yes, as_json)
+
+
+@click.command(epilog="Example: resift detach products --dry-run")
+@click.argument("index")
+@click.option("--model", metavar="DIR|HASH", help="Remove only the vectors of this model.")
+@dry_run_option
+@yes_option
+@cluster_option
+def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) -> None:
+    """Undo resift attach.
+
+    Removes Resift's processor from search pipelines, restores settings, and removes vectors and the record in INDEX.
+    The vector field stays in the mapping without values, because OpenSearch cannot remove a field.
+
+    The exit status is 3 if the vectors of some documents could not be removed.
+    """
+    from resift.plugin.operations.attach import detach as plan_detach
+
+    execute_plan(plan_detach(url, index, model=model), dry_run, yes)

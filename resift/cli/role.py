@@ -1,0 +1,61 @@
+"""The command ``resift role``, which prints the rights that Resift needs in OpenSearch's security plugin."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+from resift.cli.options import service_settings
+from resift.errors import BadInput
+
+ROLES = ("install", "attach", "vectors", "serve")
+_INDEX_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
+
+
+def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
+    """Return the body of ``PUT _plugins/_security/api/roles/NAME``.
+
+    Args:
+        name: Name of the role, one of :data:`ROLES`, or ``aws`` for the policies of a domain of Amazon.
+        indices: Patterns of the indices that are searched and attached.
+        sessions: Name of the index of sessions.
+        ubi: Names of the indices of UBI's events and queries.
+    """
+    from resift.plugin import read_resource
+    from resift.plugin.cluster.templates import fill
+
+    template = json.loads(read_resource(f"roles/{name}.json"))
+    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions, "ubi": ubi})
+    return body
+
+
+@click.command("role", epilog="Example: resift role serve --indices 'news,products-*'")
+@click.argument("name", type=click.Choice([*ROLES, "aws"]))
+@click.option(
+    "--indices",
+    default="*",
+    show_default=True,
+    metavar="PATTERNS",
+    help="The indices that are searched or attached, separated by commas.",
+)
+def role_command(name: str, indices: str) -> None:
+    """Print a role for OpenSearch's security plugin with the rights that Resift needs.
+
+    install: for resift install, doctor, guard and uninstall. attach: for resift attach and detach, without the right to
+    write to indices. vectors: for resift index, attach --vectors, verify and detach. serve: for resift serve. aws: the
+    policies for a domain of Amazon OpenSearch Service (resift install --managed aws).
+
+    The output is the body of PUT _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those in
+    RESIFT_SESSION_INDEX, RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES, as for resift serve.
+    """
+    settings = service_settings()
+    patterns = [pattern.strip() for pattern in indices.split(",")]
+    ubi = [settings.ubi_events, settings.ubi_queries]
+    for source, values in {"--indices": patterns, "RESIFT_*": [settings.session_index, *ubi]}.items():
+        invalid = [value for value in values if not _INDEX_PATTERN.fullmatch(value)]
+        if invalid:
+            message = f"{source} contains {invalid[0]!r}, which is not the name or pattern of an index"
+            raise BadInput(message, value=invalid[0], expected="names or patterns of indices")
+    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2, ensure_ascii=False))
