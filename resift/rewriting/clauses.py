@@ -90,8 +90,8 @@ def rescore_stage(window_size: int, query: Body, score_mode: str) -> Body:
 
 def demotion_stage(window_size: int, documents: list[Body]) -> Body:
     """Return the rescore stage that ranks documents behind all other hits in the window."""
-    documents_not_demoted = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": NOT_DEMOTED_FACTOR}}
-    return rescore_stage(window_size, documents_not_demoted, "multiply")
+    rest = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": NOT_DEMOTED_FACTOR}}
+    return rescore_stage(window_size, rest, "multiply")
 
 
 def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
