@@ -1,8 +1,9 @@
-"""Mutants that no test can notice, since they change nothing that can be seen: (module, changed line) → the reason."""
+"""Mutants without an observable effect, which no test can notice: (module, changed line) → the reason."""
 
-CACHE, SIZE = "what is kept for speed; nothing promises its age to the second", "how much is kept, for speed"
-NO_ZERO = "judgements of grade 0 only take others back, and are never learned from"
-CHOSEN = "a number that was chosen; one near it would do as well"
+CACHE = "maximum age of a cache; the exact number of seconds is not specified"
+SIZE = "size of a cache or a batch, which only affects speed"
+NO_ZERO = "judgements of grade 0 only withdraw other judgements, and are never learned from"
+CHOSEN = "a chosen constant; a similar value would do as well"
 EQUIVALENT = {
     (
         "resift/vectors/similarity.py",

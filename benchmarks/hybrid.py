@@ -1,18 +1,19 @@
-"""Sessions inside OpenSearch's own hybrid search, over an index that has its own vectors and was never attached.
+"""Measure sessions in OpenSearch's hybrid search, on an index with vectors that was not attached.
 
-    RESIFT_DATA=… python benchmarks/hybrid.py [COLLECTION...] [--quick]     # what a session is worth
-    RESIFT_DATA=… python benchmarks/hybrid.py cost [--quick]                # what it costs in the engine
+    RESIFT_DATA=… python benchmarks/hybrid.py [COLLECTION...] [--quick]     # quality
+    RESIFT_DATA=… python benchmarks/hybrid.py cost [--quick]                # search times
 
-$RESIFT_DATA holds collections in BEIR's layout and ``minilm/COLLECTION.npz``, all-MiniLM-L6-v2's vectors of them.
-OPENSEARCH_URL names a cluster, by default a node that ends with this process. Indices are called
-resift-benchmark-hybrid-COLLECTION: a text field (analyser ``english``), and the vectors in a ``knn_vector``.
+$RESIFT_DATA contains collections in BEIR's layout and ``minilm/COLLECTION.npz``, their vectors by all-MiniLM-L6-v2.
+OPENSEARCH_URL is the address of a cluster. By default the benchmark starts a node. The indices
+resift-benchmark-hybrid-COLLECTION have a text field (analyzer ``english``) and a ``knn_vector`` field.
 
-A query asks for its text and for the nearest vectors, 100 hits of each, mixed half and half by a processor of the
-user's. The first k hits of the unmarked search are marked as the collection judges them, and the same body is searched
-as ``/v1/rewrite`` returns it. Figures are nDCG@10 x 100 without the marked documents (in the ranking, and in the best
-one that there is), over queries that have a relevant one left. Of ``chorus``, whose pools are shallow, only judged hits
-are marked and counted (condensed: Sakai 2007). "page one": of the relevant marks among the first ten hits, the part
-that is still there. Intervals: bootstrap over queries, 95 %, seed 0. ``--quick``: MEDLINE alone, or fewer rounds.
+A hybrid query combines a lexical query and a k-NN query, with 100 hits and a weight of one half each. The first k hits
+of the search without a session are marked by the judgements of the collection. Then the body that ``/v1/rewrite``
+returns is searched. Values are nDCG@10 x 100 without the marked documents (in the ranking and in the ideal ranking),
+over queries with another relevant document. For ``chorus``, which has shallow pools, only hits with a judgement are
+marked and counted (condensed ranking: Sakai 2007). "page one" is the share of relevant marks among the first ten hits
+that stay there. Intervals are 95 % bootstrap intervals over queries (seed 0). ``--quick`` uses MEDLINE only, or fewer
+rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Grades = dict[str, float]
 
 
 def pipeline(technique: str) -> Body:
-    """A search pipeline that mixes two lists half and half."""
+    """Return a search pipeline that combines two lists of hits with equal weights."""
     if technique == "rrf":
         processor: Body = {"score-ranker-processor": {"combination": {"technique": "rrf"}}}
     else:
@@ -58,14 +59,20 @@ def pipeline(technique: str) -> Body:
 
 
 def search_body(text: str, vector: list[float], technique: str, size: int) -> Body:
-    """A hybrid search for a text and its vector."""
+    """Return the body of a hybrid search for a text and its vector."""
     queries = [{"match": {"text": text}}, {"knn": {"embedding": {"vector": vector, "k": DEPTH}}}]
     hybrid = {"hybrid": {"queries": queries, "pagination_depth": DEPTH}}
     return {"query": hybrid, "size": size, "_source": False, "search_pipeline": pipeline(technique)}
 
 
 class Searched:
-    """A collection in an index of its own, beside a reranker that never attached it."""
+    """A collection in an index that is not attached, and a Resift service.
+
+    Args:
+        url: Address of the cluster.
+        name: Name of the collection.
+        store: Path of the session store.
+    """
 
     def __init__(self, url: str, name: str, store: str) -> None:
         folder = Path(os.environ["RESIFT_DATA"])
@@ -96,29 +103,29 @@ class Searched:
 
     def _documents(self, vectors: dict[str, Any]) -> Iterator[Body]:
         for id, text in zip(self.collection.document_ids, self.collection.documents, strict=True):
-            vector = {"embedding": numbers(vectors[id])} if np.any(vectors[id]) else {}  # an empty text has none
+            vector = {"embedding": numbers(vectors[id])} if np.any(vectors[id]) else {}  # empty texts have no vector
             yield {"_index": self.index, "_id": id, "text": text, **vector}
 
     def body(self, query: int, technique: str = "min_max", size: int = 2 * DEPTH) -> Body:
-        """The search for a query, by its position."""
+        """Return the body of the search for the query at a position."""
         return search_body(self.collection.queries[query], self.vectors[query], technique, size)
 
     def grades(self, query: int) -> Grades:
-        """The ids that are judged for a query."""
+        """Return the grades of documents for a query, by document id."""
         return {self.collection.document_ids[row]: grade for row, grade in self.collection.grades[query].items()}
 
     def hits(self, body: Body) -> list[str]:
-        """Ids of a search's hits, best first."""
+        """Run a search and return the ids of its hits, best first."""
         return [hit["_id"] for hit in self.client.search(index=self.index, body=body)["hits"]["hits"]]
 
     def in_session(self, query: int, body: Body, marked: Sequence[str], grades: Grades) -> Body:
-        """The body as a new session with these marks has it rewritten."""
+        """Mark documents in a new session, and return the body of the search rewritten for this session."""
         session, text = uuid.uuid4().hex, self.collection.queries[query]
         relevant = [id for id in marked if grades.get(id, 0) > 0]
         marks = {"relevant": relevant, "irrelevant": [id for id in marked if id not in relevant]}
         self._post("feedback", session=session, index=self.index, query=text, **marks)
-        asked = {**body, "ext": {"ml_inference": {"query": text, "session": session}}}
-        answer = self._post("rewrite", index=self.index, body=asked)
+        request = {**body, "ext": {"ml_inference": {"query": text, "session": session}}}
+        answer = self._post("rewrite", index=self.index, body=request)
         if answer["resift"]["outcome"] != "rewritten":
             raise RuntimeError(f"{self.name}, {text!r}: {answer['resift']}")
         return {name: value for name, value in answer["body"].items() if name != "ext"}
@@ -131,12 +138,12 @@ class Searched:
 
 
 def numbers(row: Any) -> list[float]:
-    """A vector as JSON has it."""
+    """Return a vector as a list of rounded numbers for JSON."""
     return [round(float(value), 6) for value in row]
 
 
 def residual(hits: Sequence[str], grades: Grades, marked: Ids[str], condensed: bool) -> float:
-    """nDCG@10 x 100 of the hits without the marked ones; NaN if no relevant document is left."""
+    """Return nDCG@10 x 100 of the hits without the marked documents. NaN if no other document is relevant."""
     left = [id for id in hits if id not in marked and (id in grades or not condensed)]
     return 100 * ndcg_at(
         [grades.get(id, 0) for id in left], [grade for id, grade in grades.items() if id not in marked], PAGE
@@ -145,8 +152,14 @@ def residual(hits: Sequence[str], grades: Grades, marked: Ids[str], condensed: b
 
 @dataclass
 class Figures:
-    """Of the queries with so many marks: nDCG before and in the session, and how many relevant marks were on page one
-    and still are."""
+    """Results of the queries with a number of marks.
+
+    Attributes:
+        before: nDCG without a session, by query.
+        after: nDCG in the session, by query.
+        shown: Number of relevant marks among the first ten hits without a session.
+        stayed: Number of these marks that are among the first ten hits in the session.
+    """
 
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
@@ -154,7 +167,7 @@ class Figures:
     stayed: int = 0
 
     def add(self, searched: Searched, query: int, plain: Sequence[str], count: int, technique: str) -> None:
-        """Mark the first ``count`` hits of the ``plain`` search and search again."""
+        """Mark the first ``count`` hits of the ``plain`` search, search in the session, and record the results."""
         grades, condensed = searched.grades(query), searched.name in CONDENSED
         marked = [id for id in plain if id in grades or not condensed][:count]
         before = residual(plain, grades, marked, condensed)
@@ -168,7 +181,7 @@ class Figures:
         self.stayed += len(shown & set(hits[:PAGE]))
 
     def cells(self) -> list[str]:
-        """Mean before, mean gain, its interval, and the part that stayed."""
+        """Return table cells: mean without a session, mean gain, its interval, and the share of marks that stayed."""
         gains = np.subtract(self.after, self.before)
         low, high = bootstrap_mean(gains, np.random.default_rng(0))
         return [
@@ -180,21 +193,21 @@ class Figures:
 
 
 def print_worth(url: str, names: Sequence[str], store: str) -> None:
-    """A row for each technique, collection and number of marks."""
-    print("| mixed by | collection | marks | unmarked | gain | 95 % | page one |\n|---|---|---|---|---|---|---|")
+    """Print a table with a row for each normalisation technique, collection and number of marks."""
+    print("| technique | collection | marks | unmarked | gain | 95 % | page one |\n|---|---|---|---|---|---|---|")
     collections = [Searched(url, name, store) for name in names]
     for technique, searched in product(TECHNIQUES, collections):
         figures = {count: Figures() for count in MARKS}
         for query in range(len(searched.collection.queries)):
             plain = searched.hits(searched.body(query, technique))
-            for count, those in figures.items():
-                those.add(searched, query, plain, count, technique)
-        for count, those in figures.items():
-            print("|", " | ".join((technique, searched.name, str(count), *those.cells())), "|", flush=True)
+            for count, results in figures.items():
+                results.add(searched, query, plain, count, technique)
+        for count, results in figures.items():
+            print("|", " | ".join((technique, searched.name, str(count), *results.cells())), "|", flush=True)
 
 
 def print_cost(url: str, name: str, rounds: int, store: str) -> None:
-    """The time of a hybrid search's rewritten body beside that of the body as it was, in the engine alone."""
+    """Print the times of original and rewritten hybrid searches in the engine, without the service."""
     searched, client = Searched(url, name, store), Client(url)
     plain = [searched.body(query, size=PAGE) for query in range(len(searched.collection.queries))]
     rewritten = []
@@ -202,7 +215,7 @@ def print_cost(url: str, name: str, rounds: int, store: str) -> None:
         rewritten.append(searched.in_session(query, body, searched.hits(body)[:COST_MARKS], searched.grades(query)))
     path, times = f"/{searched.index}/_search", np.zeros((WARM + rounds, len(plain), 2))
     for turn, query, way in np.ndindex(times.shape):
-        # in turn, so that whatever else the machine does meets both
+        # in alternation, so that other load on the machine affects both in the same way
         times[turn, query, way] = 1000 * seconds(client.post, path, (plain, rewritten)[way][query])
     times = times[WARM:]
     medians, fastest = np.median(times, axis=1), np.median(times.min(axis=0), axis=0)
@@ -217,8 +230,8 @@ def print_cost(url: str, name: str, rounds: int, store: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """What the arguments ask for."""
-    quick, names = "--quick" in arguments, [one for one in arguments if not one.startswith("-")]
+    """Run the benchmark that the arguments select."""
+    quick, names = "--quick" in arguments, [argument for argument in arguments if not argument.startswith("-")]
     with tempfile.TemporaryDirectory() as folder:
         url, store = opensearch_url(), f"{folder}/sessions.db"
         if names[:1] == ["cost"]:

@@ -1,13 +1,13 @@
-"""What a session costs inside OpenSearch's own hybrid search, in the engine and through the user's search pipeline.
+"""Measure the cost of a session in OpenSearch's hybrid search, in the engine and through the search pipeline.
 
     RESIFT_DATA=… python benchmarks/hybrid_pipeline.py [--documents 400000] [--rounds 15]
 
-Newsgroup messages cut into pieces of twelve words with their subject; vectors are the packaged model's, brought to 64
-numbers by a random projection (seed 0), in a field that is not ours. Ten queries ask for their words and for the 100
-nearest vectors, mixed half and half by a processor of the user's, ten hits each; each has a session of its own, with
-five of its hits marked. The ways take turns, and figures are medians and quartiles of the rounds' ratios to the search
-as it was. An empty pipeline asks a server that gives each body back as it came: the floor of any ``ml_inference``.
-OPENSEARCH_URL names a cluster, by default a node that ends with this process.
+Documents are pieces of newsgroup messages: twelve words and the subject. Their vectors are by the packaged model, with
+64 dimensions after a random projection (seed 0), in a field of the user. Ten hybrid queries combine a lexical query and
+a k-NN query (100 neighbours) with equal weights, and return ten hits. Each query has its own session with five marked
+hits. All variants are measured in turn. Results are medians and quartiles, over the rounds, of the ratio to the
+original search. The empty pipeline calls a server that returns each body unchanged, which is the minimum cost of any
+``ml_inference`` processor. OPENSEARCH_URL is the address of a cluster. By default the benchmark starts a node.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ Body = dict[str, Any]
 
 
 class Corpus:
-    """Documents with vectors in an index of their own, which is removed at the end."""
+    """Documents with vectors in a new index.
+
+    Args:
+        url: Address of the cluster.
+        count: Number of documents.
+        name: Prefix of the index's name.
+        model: The model that encodes texts.
+    """
 
     def __init__(self, url: str, count: int, name: str, model: Model) -> None:
         self.client, self.index, self.model = OpenSearch(url, timeout=600), f"{name}-docs", model
@@ -80,12 +87,12 @@ class Corpus:
             raise RuntimeError(f"{answer['items'][0]}")
 
     def vectors(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of texts, as JSON has them."""
+        """Return the projected vectors of texts as lists of numbers."""
         rows: list[list[float]] = np.round(self.model.encode(texts) @ self.projection, 5).tolist()
         return rows
 
     def body(self, query: str) -> Body:
-        """The user's hybrid search."""
+        """Return the body of the user's hybrid search."""
         two = [
             {"multi_match": {"query": query, "fields": ["title", "text"]}},
             {"knn": {"embedding": {"vector": self.vectors([query])[0], "k": DEPTH}}},
@@ -95,7 +102,7 @@ class Corpus:
 
 @contextlib.contextmanager
 def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
-    """The ways of searching such an index for a query, by their names; all that is made is removed at the end."""
+    """Set up an index and pipelines, and yield functions that search in each variant, by name. Clean up afterwards."""
     name, folder, model = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-")), load_model()
     engine = OpenSearchEngine(url, timeout=120)
     with contextlib.ExitStack() as undone:
@@ -131,13 +138,13 @@ def _ways(corpus: Corpus, plain: Client, ours: Client, name: str) -> dict[str, C
         ids = [hit["_id"] for hit in plain.post(path, body)["hits"]["hits"]]
         marks = {"relevant": ids[:6:2], "irrelevant": ids[1:5:2]}
         ours.post("/v1/feedback", {"session": _session(query), "index": corpus.index, "query": query, **marks})
-    asked = {
+    requests = {
         query: {**body, "ext": {"ml_inference": {"query": query, "session": _session(query)}}}
         for query, body in bodies.items()
     }
 
     def rewrite(query: str) -> Any:
-        return ours.post("/v1/rewrite", {"index": corpus.index, "body": asked[query]})
+        return ours.post("/v1/rewrite", {"index": corpus.index, "body": requests[query]})
 
     changed = {}
     for query in QUERIES:
@@ -150,7 +157,7 @@ def _ways(corpus: Corpus, plain: Client, ours: Client, name: str) -> dict[str, C
         "engine": lambda query: plain.post(path, changed[query]),
         "empty": lambda query: plain.post(f"{path}-empty-mixed", bodies[query]),
         "no session": lambda query: plain.post(f"{path}-ours-mixed", bodies[query]),
-        "session": lambda query: plain.post(f"{path}-ours-mixed", asked[query]),
+        "session": lambda query: plain.post(f"{path}-ours-mixed", requests[query]),
         "rewrite": rewrite,
     }
 
@@ -160,7 +167,7 @@ def _session(query: str) -> str:
 
 
 def measured(ways: dict[str, Callable[[str], Any]], rounds: int) -> dict[str, list[float]]:
-    """p50 in ms of each way in each round, all of them in turn with each query."""
+    """Return the median time in ms of each variant in each round."""
     found: dict[str, list[float]] = {way: [] for way in ways}
     order, names = random.Random(0), [*ways]
     for turn in range(rounds + WARM):
@@ -175,7 +182,7 @@ def measured(ways: dict[str, Callable[[str], Any]], rounds: int) -> dict[str, li
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=15)
@@ -183,7 +190,9 @@ def main() -> None:
     with attached(opensearch_url(), options.documents) as ways:
         same = [[hit["_id"] for hit in ways[way](QUERIES[0])["hits"]["hits"]] for way in ("engine", "session", "plain")]
         if same[0] != same[1] or same[0] == same[2]:
-            raise RuntimeError(f"the pipeline does not do what the engine is sent: {same}")
+            raise RuntimeError(
+                f"hits through the pipeline and of the rewritten body differ, or the session has no effect: {same}"
+            )
         found = measured(ways, options.rounds)
     print(f"{options.documents} documents; hybrid, p50: {np.median(found['plain']):.1f} ms\n| way | ratio |\n|---|---|")
     for way, title in WAYS.items():

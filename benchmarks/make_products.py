@@ -1,8 +1,8 @@
-"""The products of ``make demo SHOP=1``, made up: python benchmarks/make_products.py resift/data/demo
+"""Generate the products of ``make demo SHOP=1``: ``python benchmarks/make_products.py resift/data/demo``.
 
-Each product is of a type and was made for a purpose, which its description speaks of in two of several sentences and
-its title does not. A question is the name of a type, asked by somebody who wants it for a purpose: what is of both is
-relevant. Three people who type the same words thus want three different things, which no query tells apart.
+Each product has a type and a purpose. Two sentences of its description are about the purpose, and its title does not
+mention the purpose. A question is the name of a type, asked by a person with a purpose in mind. Products with this type
+and purpose are relevant. Three people who type the same query therefore want three different groups of products.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEED, OF_EACH = 20_261, 6
 BRANDS = ("Norrvik", "Peltrano", "Ostara Works", "Brindle & Co", "Kestrelle", "Umbra Nine", "Tallow", "Vantique")
 NAMES = ("Arc", "Birch", "Cinder", "Delta", "Ember", "Fjord", "Grove", "Halo", "Iris", "Juno", "Kite", "Lumen", "Mesa")
 
-# type: category, usual price in dollars, purposes, what is true of all of them
+# type: category, typical price in dollars, purposes, sentences that apply to all products of the type
 TYPES: dict[str, tuple[str, float, tuple[str, str, str], tuple[str, ...]]] = {
     "running shoes": ("Sports", 95, ("rain", "beginner", "travel"), ("A breathable upper.", "Laces that stay tied.")),
     "backpack": ("Bags", 70, ("travel", "children", "rain"), ("Two side pockets.", "Padded straps.")),
@@ -116,7 +116,7 @@ PURPOSES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def products(rng: np.random.Generator) -> list[tuple[str, str, dict[str, Any]]]:
-    """All products, in an order of no meaning: the type and the purpose of each, and its document."""
+    """Return all products in random order, each with its type, purpose and document."""
     kinds = [(kind, purpose) for kind, (_, _, purposes, _) in TYPES.items() for purpose in purposes] * OF_EACH
     names = {
         kind: rng.permutation([f"{brand}|{name}" for brand in BRANDS for name in NAMES]).tolist() for kind in TYPES
@@ -142,7 +142,7 @@ def products(rng: np.random.Generator) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def questions(made: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A question of each type and purpose, with the ids of what is relevant."""
+    """Return a question for each type and purpose, with the ids of relevant products."""
     asked = [(kind, purpose) for kind, (_, _, purposes, _) in TYPES.items() for purpose in purposes]
     return [
         {
@@ -156,7 +156,7 @@ def questions(made: list[tuple[str, str, dict[str, Any]]]) -> list[dict[str, Any
 
 
 def main(folder: str) -> None:
-    """Write the products and the questions."""
+    """Write the products and the questions to a folder."""
     made = products(np.random.default_rng(SEED))
     for name, rows in (("products", [document for *_, document in made]), ("product-questions", questions(made))):
         text = "".join(json.dumps(row) + "\n" for row in rows)

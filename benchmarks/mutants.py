@@ -1,17 +1,18 @@
-"""Mutants: do the tests notice when one thing of a module that users depend on is changed?
+"""Mutation testing: check that the tests notice small changes in the most important modules.
 
     python benchmarks/mutants.py [--module NAME …] [--sample N] [--seed N] [--commit HEAD] [--list]
 
-Takes copies of the last commit into a temporary folder, changes one thing of a module there at a time (a comparison, a
-sum, and/or, not, a number, a swapped argument, a removed statement), and runs the tests that concern that module, two
-mutants at once; the checkout is only read. A mutant that no test fails on has survived. One that cannot be loaded, that
-ends the tests (a crash, more than 6 GiB), or whose tests take several times as long as without it, is killed as well.
-The tests have to pass on the code as it is, before the mutants and after them. Prints a line for each mutant that no
-failing test killed and one for each module, and ends with 1 if a survivor is not in ``EQUIVALENT``
-(benchmarks/equivalent_mutants.py). Without ``--sample`` all mutants of a module are run, which takes hours. The modules
-of OpenSearch need a node that ``OPENSEARCH_URL`` names.
+Copies the last commit to a temporary folder, changes the source of a module there in a single place (a comparison, an
+operator, and/or, not, a number, swapped arguments, a removed statement), and runs the tests of this module. Two mutants
+run at a time. The checkout itself is not changed. A mutant survives if no test fails. A mutant is also killed if it
+cannot be imported, if it crashes the tests or uses more than 6 GiB, or if the tests take several times as long as
+usual. The tests must pass without a change, before and after the mutants.
 
-Messages of errors, docstrings, type annotations, ``__repr__``, logging and default timeouts are not changed.
+Prints a line for each mutant that is not killed by a failing test, and a line for each module. The exit status is 1 if
+a survivor is not in ``EQUIVALENT`` (benchmarks/equivalent_mutants.py). Without ``--sample`` all mutants of a module
+run, which takes hours. The targets with ``needs_node`` need a node at ``OPENSEARCH_URL``.
+
+Error messages, docstrings, type annotations, ``__repr__``, logging and default timeouts are not mutated.
 """
 
 from __future__ import annotations
@@ -39,17 +40,24 @@ from mutations import Finder, Mutant
 
 ROOT = Path(__file__).parent.parent
 AT_ONCE = 2
-MEMORY = 6 * 2**30  # bytes that the tests of a mutant may take: some never stop to append
-# how the process of the tests ends: with codes that nothing else ends with, so that one ended by a mutant is known
+MEMORY = 6 * 2**30  # maximum memory of the tests in bytes, because some mutants append to a list forever
+# exit statuses of the test process; other statuses mean that the mutant has crashed the process
 OUTCOMES = {100: "survived", 101: "killed", 102: "not loaded"}
-# what the tests import and never changes: loaded once, before the processes that run the tests are forked
+# packages that the tests import, loaded once before the test processes are forked
 PRELOADED = "numpy hypothesis hypothesis.extra.numpy orjson regex opensearchpy flask scipy.sparse numba torch"
-FILE_ONLY, CLUSTER_ONLY = "not [opensearch", "not [sqlite"  # by their parameter
+FILE_ONLY, CLUSTER_ONLY = "not [opensearch", "not [sqlite"  # pytest expressions, for parametrised tests
 
 
 @dataclass(frozen=True)
 class Target:
-    """A module or a folder of them, the tests that concern it, fastest first, and which of those (``-k``)."""
+    """Modules to mutate, and their tests.
+
+    Attributes:
+        paths: Modules, or folders of modules with a trailing slash.
+        tests: Names of test files, fastest first.
+        only: Expression that selects tests (pytest's ``-k``).
+        needs_node: Whether the tests need an OpenSearch node.
+    """
 
     paths: Sequence[str]
     tests: Sequence[str]
@@ -57,7 +65,7 @@ class Target:
     needs_node: bool = False
 
     def files(self, root: Path) -> list[Path]:
-        """The modules, of a folder all."""
+        """Return the files of all modules."""
         return [
             file for path in self.paths for file in ([root / path], sorted((root / path).glob("*.py")))[path[-1] == "/"]
         ]
@@ -87,7 +95,7 @@ TARGETS = {
     "model": Target(
         ["resift/encoders/model.py"],
         ["test_model", "test_self_supervised"],
-        # of adapted models only what they weigh
+        # from test_self_supervised, only the test of adapted models' weights
         "test_model.py or model.py or a_seed_gives_the_same_model",
     ),
     "sqlite": Target(
@@ -117,7 +125,7 @@ TARGETS = {
             "test_search_answers",
             "test_failover",
         ],
-        # of failing nodes only the tests that need none of their own
+        # from test_failover, only tests that do not start further nodes
         f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out or waits_for_its_session)",
         needs_node=True,
     ),
@@ -136,7 +144,7 @@ TARGETS = {
     "indexing": Target(
         ["resift/ingest/indexing.py"],
         ["test_indexing_batches", "test_indexing", "test_kill"],
-        # one test of what the embedded engine has no need for: that documents are made visible to searches
+        # a single test with OpenSearch, for the refresh, which the embedded engine does not need
         f"({FILE_ONLY} and not kill) or full_disk_for_dead or index_search_and_run_again",
         needs_node=True,
     ),
@@ -144,28 +152,28 @@ TARGETS = {
 
 
 def find_mutants(target: Target, root: Path) -> list[Mutant]:
-    """Every mutant of a target's modules."""
+    """Return all mutants of a target's modules."""
     files = target.files(root)
-    return [one for file in files for one in Finder(str(file.relative_to(root)), file.read_bytes()).found]
+    return [mutant for file in files for mutant in Finder(str(file.relative_to(root)), file.read_bytes()).mutants]
 
 
 class Watch:
-    """Listens to pytest: did a test fail, or could a file of tests not be loaded?"""
+    """A pytest plugin that distinguishes failed tests from test files that cannot be imported."""
 
     def __init__(self) -> None:
         self.failed = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test, or what it needs, has run."""
+        """Record whether a test or a fixture has failed."""
         self.failed = self.failed or report.failed
 
     def code(self, ended: int) -> int:
-        """One of OUTCOMES."""
+        """Return the exit status, a key of OUTCOMES, from pytest's exit status."""
         return 100 if ended == 0 else 101 if self.failed else 102
 
 
 def run_tests(copy: Path, target: Target) -> int:
-    """Fork a process that runs the target's tests in a copy of the tree; its id."""
+    """Fork a process that runs the target's tests in a copy of the repository, and return the process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -195,7 +203,7 @@ def run_tests(copy: Path, target: Target) -> int:
 
 @dataclass
 class Run:
-    """Tests that are running on a mutant: where, and since when."""
+    """A running test process: its folder, its mutant, and its start."""
 
     copy: Path
     mutant: Mutant
@@ -203,7 +211,11 @@ class Run:
 
 
 def check_unchanged(target: Target, copies: Sequence[Path], when: str) -> float:
-    """The seconds that the tests take on the code as it is, which they have to pass."""
+    """Run the tests without a mutant, and return their duration in seconds.
+
+    Raises:
+        SystemExit: If a test fails.
+    """
     longest = 0.0
     for copy in copies:
         began = time.monotonic()
@@ -211,26 +223,29 @@ def check_unchanged(target: Target, copies: Sequence[Path], when: str) -> float:
         status = os.waitpid(pid, 0)[1]
         end_group(pid)
         if outcome_of(status) != "survived":
-            raise SystemExit(f"the tests fail without a change, {when}:\n{(copy / 'tests.log').read_text()[-3000:]}")
+            raise SystemExit(f"the tests fail without a mutant, {when}:\n{(copy / 'tests.log').read_text()[-3000:]}")
         longest = max(longest, time.monotonic() - began)
     return longest
 
 
 def end_group(pid: int) -> None:
-    """End the tests that began as ``pid`` and what they have started, as far as it still runs."""
+    """Kill the process group of a test process."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def outcome_of(status: int) -> str:
-    """What the end of the tests' process says about the mutant."""
+    """Return the outcome for the wait status of a test process."""
     return OUTCOMES.get(os.waitstatus_to_exitcode(status), "crashed")
 
 
 def outcomes(
     target: Target, mutants: Sequence[Mutant], copies: Sequence[Path], sources: dict[str, bytes]
 ) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant as its tests end: survived, or killed, timeout, not loaded, crashed, all of which are killed."""
+    """Run the tests on each mutant, and yield mutants with outcomes as they finish.
+
+    Outcomes are ``survived``, ``killed``, ``timeout``, ``not loaded`` and ``crashed``.
+    """
     waiting, free, running = list(mutants), list(copies), dict[int, Run]()
     limit = 30 + 4 * check_unchanged(target, copies, "before any mutant")  # also fills the caches of compiled code
     try:
@@ -258,15 +273,18 @@ def outcomes(
 
 
 def main() -> int:
-    """Run the mutants that were asked for; 1 if one survives that is not known to change nothing."""
+    """Run the selected mutants, and return 1 if a mutant survives that is not known to be equivalent."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--module", action="append", choices=list(TARGETS), help="all by default")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each module, drawn by chance")
+    parser.add_argument("--module", action="append", choices=list(TARGETS), help="target to run (default: all)")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="number of random mutants of each target (default: all)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commit", default="HEAD")
-    parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
+    parser.add_argument("--list", action="store_true", help="list the mutants without running them")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, and the copies go
+    # exit normally on SIGTERM, so that test processes are killed and the copies are removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder) / str(i) for i in range(AT_ONCE)]
         for copy in copies:
@@ -280,10 +298,10 @@ def main() -> int:
 
 
 def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -> int:
-    """Run and report one module's mutants; how many survived that are not equivalent."""
+    """Run and report the mutants of a target, and return the number of survivors that are not equivalent."""
     target = TARGETS[name]
     if target.needs_node and "OPENSEARCH_URL" not in os.environ:
-        print(f"{name}: skipped, OPENSEARCH_URL names no node")
+        print(f"{name}: skipped, because OPENSEARCH_URL is not set")
         return 0
     mutants = find_mutants(target, copies[0])
     drawn = (
@@ -294,7 +312,7 @@ def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -
     sources = {mutant.path: (copies[0] / mutant.path).read_bytes() for mutant in mutants}
     counts: Counter[str] = Counter()
     for mutant, outcome in (
-        [(one, "listed") for one in drawn] if options.list else outcomes(target, drawn, copies, sources)
+        [(mutant, "listed") for mutant in drawn] if options.list else outcomes(target, drawn, copies, sources)
     ):
         reason = EQUIVALENT.get((mutant.path, mutant.changed_line(sources[mutant.path])))
         outcome = "equivalent" if outcome == "survived" and reason else outcome
@@ -304,7 +322,9 @@ def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -
     shown = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
     noticeable = len(drawn) - counts["equivalent"] - counts["listed"]
     killed = (
-        f"; {1 - counts['survived'] / noticeable:.1%} of those that can be noticed are killed" if noticeable else ""
+        f"; {1 - counts['survived'] / noticeable:.1%} of the mutants that are not equivalent are killed"
+        if noticeable
+        else ""
     )
     print(f"{name}: {len(drawn)} of {len(mutants)} mutants: {shown}{killed}", flush=True)
     return counts["survived"]

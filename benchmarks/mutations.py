@@ -1,4 +1,4 @@
-"""What may be changed in a module's source, one thing at a time (see mutants.py)."""
+"""Find the mutants of a module (see mutants.py)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SWAPS: dict[type, type] = {
     **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult},
     **{ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
 }
-# of these nothing is learned: the order is the same either way, or the other one fails at once
+# functions whose arguments are not swapped: the order does not matter, or the other order fails at once
 KNOWN_ORDER = {"max", "min", "maximum", "minimum", "isinstance", "getattr", "asarray", "zeros", "ones", "full", "cast"}
 LOGGING = {"debug", "info", "warning", "error", "exception", "warn"}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the bytes of a module from ``start`` to ``end`` become ``after``."""
+    """A change of a module's source: the bytes from ``start`` to ``end`` are replaced by ``after``."""
 
     path: str
     line: int
@@ -28,46 +28,54 @@ class Mutant:
     after: str
 
     def applied(self, source: bytes) -> bytes:
-        """The changed module."""
+        """Return the source with the change."""
         return source[: self.start] + self.after.encode() + source[self.end :]
 
     def changed_line(self, source: bytes) -> str:
-        """The line with the change, by which EQUIVALENT knows a mutant wherever it moves to."""
+        """Return the changed line, the key of a mutant in EQUIVALENT, which does not depend on line numbers."""
         if self.after == "pass":
             return f"pass  # {self.before}"
         return self.applied(source).decode().splitlines()[self.line - 1].strip()
 
 
 class Finder(ast.NodeVisitor):
-    """Finds every mutant of a module."""
+    """A visitor that collects all mutants of a module.
+
+    Args:
+        path: Path of the module.
+        source: Source of the module.
+
+    Attributes:
+        mutants: The mutants.
+    """
 
     def __init__(self, path: str, source: bytes) -> None:
-        self.path, self.source, self.found = path, source, list[Mutant]()
+        self.path, self.source, self.mutants = path, source, list[Mutant]()
         self.starts = [0]
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
         self.visit(ast.parse(source))
 
     def replace(self, node: ast.expr | ast.stmt, after: str) -> None:
-        """Note that ``node`` may become ``after``."""
+        """Add a mutant in which ``after`` replaces ``node``."""
         start = self.starts[node.lineno - 1] + node.col_offset
         end = self.starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         before = " ".join(self.source[start:end].decode().split())
-        self.found.append(Mutant(self.path, node.lineno, start, end, before, after))
+        self.mutants.append(Mutant(self.path, node.lineno, start, end, before, after))
 
     def swap(self, node: ast.expr, field: str, value: object) -> None:
-        """Note that ``node`` may have another ``value`` in one of its fields."""
+        """Add a mutant in which a field of ``node`` has another value."""
         changed = type(node)(**{**dict(ast.iter_fields(node)), field: value})
         self.replace(node, f"({ast.unparse(changed)})")
 
     def negate(self, test: ast.expr) -> None:
-        """Note that a condition may be the opposite; of (in)equality and not the swap is the same already."""
+        """Add a mutant with a negated condition, unless :meth:`swap` or :meth:`visit_UnaryOp` gives the same mutant."""
         ordered = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
         if ordered or not isinstance(test, ast.Compare | ast.UnaryOp | ast.Constant):
             self.replace(test, f"(not ({ast.unparse(test)}))")
 
     def generic_visit(self, node: ast.AST) -> None:
-        """Everything but annotations, decorators and defaults of timeouts."""
+        """Visit the children of a node, except annotations and decorators."""
         skipped = {"annotation", "returns", "decorator_list"}
         for name, value in ast.iter_fields(node):
             if name not in skipped:
@@ -76,12 +84,12 @@ class Finder(ast.NodeVisitor):
                         self.visit(child)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """A function, unless it only shows an object."""
+        """Visit a function, except ``__repr__``."""
         if node.name != "__repr__":
             self.generic_visit(node)
 
     def visit_arguments(self, node: ast.arguments) -> None:
-        """Defaults, those of timeouts left out."""
+        """Visit default values, except those of timeouts."""
         positional = [*node.posonlyargs, *node.args]
         named = [*zip(positional[::-1], node.defaults[::-1]), *zip(node.kwonlyargs, node.kw_defaults)]  # noqa: B905
         for argument, default in named:
@@ -89,14 +97,14 @@ class Finder(ast.NodeVisitor):
                 self.visit(default)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Another comparison."""
+        """Replace comparison operators."""
         for i, op in enumerate(node.ops):
             if type(op) in SWAPS:
                 self.swap(node, "ops", [*node.ops[:i], SWAPS[type(op)](), *node.ops[i + 1 :]])
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Another operation, unless it is of text."""
+        """Replace binary operators, except those of strings."""
         text = any(
             isinstance(side, ast.JoinedStr) or isinstance(getattr(side, "value", 0), str)
             for side in (node.left, node.right)
@@ -106,17 +114,17 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        """``and`` for ``or``."""
+        """Swap ``and`` and ``or``."""
         self.swap(node, "op", SWAPS[type(node.op)]())
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        """Without its ``not`` or its minus."""
+        """Remove ``not`` or a minus."""
         self.replace(node, f"({ast.unparse(node.operand)})")
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """The other truth value; a number one more and one less."""
+        """Invert truth values, and increase and decrease numbers by 1."""
         if isinstance(node.value, bool):
             self.replace(node, str(not node.value))
         elif isinstance(node.value, int | float):
@@ -124,27 +132,27 @@ class Finder(ast.NodeVisitor):
             self.replace(node, repr(node.value - 1))
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts stay: until Python 3.12 the tree does not say where their parts are."""
+        """Skip f-strings, because the syntax tree lacks the positions of their parts before Python 3.12."""
 
     def visit_If(self, node: ast.If) -> None:
-        """The opposite condition, unless it is there for the type checker."""
+        """Negate the condition of ``if``, except ``if TYPE_CHECKING``."""
         if ast.unparse(node.test) != "TYPE_CHECKING":
             self.negate(node.test)
             self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        """The opposite condition."""
+        """Negate the condition of a conditional expression."""
         self.negate(node.test)
         self.generic_visit(node)
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
-        """The opposite conditions."""
+        """Negate the conditions of a comprehension."""
         for test in node.ifs:
             self.negate(test)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """The first two arguments swapped; nothing of logging."""
+        """Swap the first two arguments of a call. Skip logging."""
         if isinstance(node.func, ast.Attribute) and node.func.attr in LOGGING:
             return
         called = getattr(node.func, "id", getattr(node.func, "attr", ""))
@@ -155,16 +163,16 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        """Keyword arguments but timeouts, and ``strict``, which only guards against our own mistakes."""
+        """Visit keyword arguments, except timeouts and ``strict`` of ``zip``, which only detects programming errors."""
         if node.arg is None or ("timeout" not in node.arg and node.arg != "strict"):
             self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        """Not raised; the message stays."""
+        """Remove a ``raise`` statement, and do not change its message."""
         self.replace(node, "pass")
 
     def visit(self, node: ast.AST) -> None:
-        """Any node; statements that do something without naming a result may be missing."""
+        """Visit a node, and remove statements that have an effect other than the assignment of a name."""
         called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await | ast.Yield | ast.YieldFrom)
         stored = isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple)
         if called or stored or isinstance(node, ast.AugAssign | ast.Continue | ast.Break | ast.Delete):

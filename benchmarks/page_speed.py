@@ -1,8 +1,9 @@
-"""How fast and how sound the search page is: python benchmarks/page_speed.py [--only times,lighthouse]
+"""Measure the search page: ``python benchmarks/page_speed.py [--only times,lighthouse]``.
 
-``make demo``'s service and a headless Chromium, on a machine that does nothing else. ``times``: milliseconds from the
-key, the click or the address until results are painted. ``lighthouse``: its four figures, medians of three runs, by
-npm. Exits with 1 where the median after Enter is 100 ms or more, or a figure is below 95.
+Runs the service of ``make demo`` and a headless Chromium. The machine should be idle. ``times`` measures the
+milliseconds from a key, a click or a navigation until results are painted. ``lighthouse`` prints the four scores of
+Lighthouse (installed with npm), as medians of three runs. The exit status is 1 if the median after Enter is 100 ms or
+more, or if a score is below 95.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from ports import free_port
 ROOT = Path(__file__).resolve().parents[1]
 LIGHTHOUSE = "lighthouse@12.2.3"
 KINDS = ("performance", "accessibility", "best-practices", "seo")
-LEAST, MOST = 95, 100.0  # of a hundred, and milliseconds
+LEAST, MOST = 95, 100.0  # minimum score of Lighthouse, and maximum time in milliseconds
 TRIES, RUNS = 20, 3
-# When frames are painted that show other hits than before, by the page's own clock, since a key or click.
+# records the times at which frames with changed hits are painted, and the time of the last key or click
 WATCH = """
 window.painted = [];
 const look = new MutationObserver((changes) => {
@@ -54,7 +55,7 @@ for (const kind of ['keydown', 'click']) addEventListener(kind, (event) => {
 
 @contextmanager
 def demo(folder: str) -> Iterator[str]:
-    """The address of the demonstration's page."""
+    """Start the demo, and yield the address of its page."""
     port, log = free_port(), Path(folder, "demo.log")
     command = [str(Path(sys.executable).with_name("resift")), "demo", "--port", str(port)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
@@ -71,38 +72,38 @@ def demo(folder: str) -> Iterator[str]:
 
 
 def questions() -> list[str]:
-    """The first questions of the demonstration, as people asked them, that have words enough to find something."""
+    """Return the first questions of the demo with at least four words."""
     with gzip.open(ROOT / "resift" / "data" / "demo" / "questions.jsonl.gz", "rt", encoding="utf-8") as lines:
         asked = (json.loads(line)["text"] for line in lines)
-        return list(islice((one for one in asked if len(one.split()) > 3), TRIES))
+        return list(islice((question for question in asked if len(question.split()) > 3), TRIES))
 
 
 class Watch:
-    """Milliseconds until results are painted, in one browser."""
+    """Measurements of the milliseconds until results are painted, in a browser."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         page.emulate("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
 
     def painted(self) -> float:
-        """Since what was done, or since the address was opened where nothing was."""
+        """Return the time since the last key or click, or else since the page was opened."""
         self.page.wait("return painted.length")
         return float(self.page.settle().run("return painted[0] - (window.since ?? 0)"))
 
     def opened(self, question: str) -> float:
-        """Since a link to a search was opened, with nothing of the page in the cache."""
+        """Return the time from opening a link to a search, with an empty browser cache."""
         self.page.emulate("Network.enable", {})
         self.page.emulate("Network.clearBrowserCache", {})
         self.page.open(q=question)
         return self.painted()
 
     def searched(self, question: str) -> float:
-        """Since Enter at the start."""
+        """Return the time from Enter on the start page."""
         self.page.open()
         return self.again(question)
 
     def again(self, question: str) -> float:
-        """Since Enter, with the hits of another search on the page."""
+        """Return the time from Enter on a page that shows the hits of another search."""
         box = self.page.one("#query")
         box.clear()
         box.send_keys(question)
@@ -110,21 +111,21 @@ class Watch:
         return self.painted()
 
     def marked(self, question: str) -> float:
-        """Since a click on the thumb of the second hit."""
+        """Return the time from a click on the thumb of the second hit."""
         self.page.open(q=question)
         self.page.one("#right .card:nth-child(2) .thumb").click()
         return self.painted()
 
 
 def times(address: str) -> bool:
-    """Print how long each takes; true if searches are in time."""
+    """Print the times of all actions, and return whether the median of searches is below the limit."""
     print(
         f"| milliseconds until results are painted, {TRIES} questions | fastest | median | slowest |\n|---|---|---|---|"
     )
     in_time = True
     with started() as driver:
         watch = Watch(Page(driver, address))
-        watch.opened(questions()[0])  # what is read at the first request
+        watch.opened(questions()[0])  # warms up the service
         for name, work, is_search in (
             ("Enter at the start", watch.searched, True),
             ("Enter, after another search", watch.again, True),
@@ -139,7 +140,7 @@ def times(address: str) -> bool:
 
 
 def lighthouse(address: str, folder: str) -> bool:
-    """Print Lighthouse's figures; true if none is too low."""
+    """Print the scores of Lighthouse, and return whether all of them are high enough."""
     found = chromium()
     assert found is not None, "needs chromium and chromedriver"
     print(f"| {LIGHTHOUSE} | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
@@ -162,7 +163,7 @@ def lighthouse(address: str, folder: str) -> bool:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="times,lighthouse")
     asked = parser.parse_args().only.split(",")

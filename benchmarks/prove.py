@@ -1,8 +1,8 @@
-"""How long `resift prove` takes on a log of a million events, and how much memory.
+"""Measure time and memory of `resift prove` on a log of a million events.
 
-``python benchmarks/prove.py`` writes searches of the demonstration's questions into a CSV file, or with ``--engine
-http://127.0.0.1:9200`` into UBI indices of that cluster, and replays them in a process of its own. The index and the
-log are its own and are removed.
+``python benchmarks/prove.py`` writes searches for the questions of the demo to a CSV file, and replays them in another
+process. With ``--engine http://127.0.0.1:9200`` it writes to UBI indices of this cluster. The index and the log are
+removed afterwards.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Row = tuple[str, list[str], str, str, float]
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Create the index and the log, and run the replay."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", default="", help="a cluster; without, the embedded engine and a CSV file")
+    parser.add_argument("--engine", default="", help="URL of a cluster (default: the embedded engine and a CSV file)")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -62,17 +62,17 @@ def main() -> None:
 
 
 def replay(index: str, log: str, url: str) -> None:
-    """Replay the log, and say how long that took."""
+    """Replay the log, and print the time and the memory."""
     started = time.perf_counter()
     report = resift_lab.prove(index, log, url)
     seconds = time.perf_counter() - started
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{report.events} events: {seconds:.0f} s, at most {megabytes:.0f} MB; {report.rows['all'].clicks} clicks")
+    print(f"{report.events} events: {seconds:.0f} s, {megabytes:.0f} MB at most; {report.rows['all'].clicks} clicks")
     print(report)
 
 
 def searches(url: str, index: str, events: int) -> Iterator[Row]:
-    """Searches with one click each, of clients that ask four questions; some are robots."""
+    """Yield searches with a click each. Clients make four searches, and some clients are robots."""
     with resift.open(url) as library:
         news = library.index(index, fields=FIELDS)
         records = (one for one in Files([corpus_file()]) if isinstance(one, Record))
@@ -88,7 +88,7 @@ def searches(url: str, index: str, events: int) -> Iterator[Row]:
 
 
 def write_csv(path: str, rows: Iterator[Row]) -> None:
-    """The log as a CSV file."""
+    """Write the log as a CSV file."""
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["query", "shown", "clicked", "client", "time"])
@@ -96,7 +96,7 @@ def write_csv(path: str, rows: Iterator[Row]) -> None:
 
 
 def write_ubi(url: str, events: str, queries: str, rows: Iterator[Row]) -> None:
-    """The log as UBI's two indices."""
+    """Write the log to UBI's two indices."""
     log = open_ubi_log(url, events, queries)
     number = 0
     while batch := list(islice(rows, BATCH)):
