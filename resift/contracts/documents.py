@@ -41,15 +41,17 @@ MAX_ID_BYTES = 512  # the limit of OpenSearch, which the embedded engine applies
 
 @dataclass(frozen=True)
 class VectorField:
-    """A mapped field with document vectors or token weights, from any source.
+    """A field in an index mapping that contains document vectors or token weights.
+
+    The vectors can come from Resift or from another program.
 
     Attributes:
-        name: The path that holds the vectors. For a ``semantic`` field it is the inner path.
+        name: The path of the field. For OpenSearch's ``semantic`` fields, it is the path of the inner vector field.
         kind: The type of the vector's components (``float``, ``byte`` or ``binary``), or ``tokens`` for token weights.
-        dim: The number of components, or None if the mapping does not tell.
+        dim: The number of components, or None if the mapping does not specify it.
         nested: Whether a document can have several vectors, each in a nested object.
-        model: The id of the engine's model that encodes queries for a ``semantic`` field, or None.
-        space: The k-NN space.
+        model: For a ``semantic`` field, the id of the engine's model that encodes queries. Otherwise None.
+        space: The k-NN space type, such as ``l2``.
     """
 
     name: str
@@ -62,18 +64,21 @@ class VectorField:
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """The record that an index keeps about its text fields and vectors.
+    """The text fields and vectors of an index, as recorded in its mapping.
+
+    If the index has vectors of several models, the record describes the vectors of one model, and ``other_models``
+    contains the records for the other models.
 
     Attributes:
         name: The name, alias, pattern or list by which the caller addressed the index.
         fields: The text fields that are searched and encoded.
-        model: The hash of the model that encoded the documents, or None for an index that Resift did not create.
-        model_name: The name of that model, or None.
-        dim: The length K of the vectors, or None.
+        model: The hash of the model that encoded the documents, or None for an index without vectors of Resift.
+        model_name: The name of the model, or None if ``model`` is None.
+        dim: The number of dimensions K of the vectors, or None if ``model`` is None.
         indices: The concrete names of all indices behind ``name``.
-        vector_field: The field that holds the vectors.
-        has_hnsw: Whether the vector field has an HNSW index. Engines refuse k-NN queries on a field without one.
-        other_models: Records of the vectors of further models, each in a field of its own.
+        vector_field: The field that contains the vectors.
+        has_hnsw: Whether the vector field has an HNSW index. Without it, engines refuse k-NN queries on the field.
+        other_models: Records for further models, whose vectors are in other fields.
         vector_fields: All vector fields in the mapping, Resift's own and others, by the names that queries use.
         tuning: The constants that were chosen for searches of this index.
     """
@@ -91,11 +96,11 @@ class IndexInfo:
     tuning: Tuning = DEFAULT_TUNING
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
-        """Return the record of the vectors of ``model``, or None if the index has no vectors of that model."""
+        """Return the index's record for a model, or None if the index has no vectors of this model."""
         return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 
     def require_model(self, model: ModelDescription) -> IndexInfo:
-        """Return the record of the vectors of ``model``.
+        """Return the index's record for a model.
 
         Raises:
             ModelMismatch: If the index has no vectors of this model.
@@ -114,9 +119,9 @@ class IndexInfo:
         )
 
     def for_search(self, model: ModelDescription) -> IndexInfo:
-        """Return the record to use for searches with ``model``.
+        """Return the index's record for searches with a model.
 
-        An index without vectors may be searched with any model.
+        An index without vectors can be searched with any model: its record is returned unchanged.
 
         Raises:
             ModelMismatch: If the index has vectors, but none of this model.
@@ -151,9 +156,9 @@ class IndexInfo:
         )
 
     def to_meta(self) -> dict[str, Any]:
-        """Return this record as JSON for the index mapping, without the vectors of other models.
+        """Return this record as JSON that is stored in the index mapping.
 
-        Default values are omitted.
+        Default values are omitted, and so are the records in ``other_models``.
         """
         meta: dict[str, Any] = {
             "fields": list(self.fields),
@@ -173,7 +178,7 @@ class IndexInfo:
 
         Args:
             name: The name of the index.
-            meta: The stored JSON, empty for an index that Resift did not create.
+            meta: The stored JSON object. It is empty for an index that Resift did not create.
         """
         return cls(
             name=name,
@@ -230,13 +235,28 @@ class IndexInfo:
         return replace(common[0], other_models=tuple(common[1:]), vector_fields=vector_fields, tuning=tuning)
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
-        """Return this index's record of vectors with the same model and field as ``other``, or None."""
+        """Return this index's record with the same model and vector field as another index's record.
+
+        Args:
+            other: The record of the other index.
+
+        Returns:
+            The record, or None if this index has no vectors of that model in that field.
+        """
         key = other.model, other.vector_field
         return next((info for info in (self, *self.other_models) if (info.model, info.vector_field) == key), None)
 
 
 def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
-    """Return the vector fields that are equal in all indices which have them."""
+    """Combine the vector fields of several indices.
+
+    Args:
+        mappings: The vector fields of each index, by name.
+
+    Returns:
+        The vector fields by name. Fields that have the same name, but different properties in two indices, are left
+        out.
+    """
     fields = {name: field for mapping in mappings for name, field in mapping.items()}
     return {
         name: field for name, field in fields.items() if all(mapping.get(name, field) == field for mapping in mappings)
@@ -279,9 +299,10 @@ class Document:
     Attributes:
         id: The id of the document.
         source: The fields of the document as JSON values.
-        vector: The vector (K,), or None.
-        version: The engine's version of a stored document, for :meth:`resift.contracts.engine.Engine.put_vectors`. Its
-            content depends on the engine. For a document with routing it includes the routing.
+        vector: The document's vector of shape (K,) for K dimensions, or None for a document without a vector.
+        version: The engine's version of a stored document, which
+            :meth:`resift.contracts.engine.Engine.put_vectors` requires. Its type depends on the engine. For a document
+            with custom routing, it includes the routing value.
     """
 
     id: str
@@ -311,11 +332,11 @@ class SearchResult:
     """A search response in OpenSearch's format, and the vectors of its hits.
 
     Args:
-        response: The response.
-        vectors: The vector (K,) float32 of each hit. An entry is None if the document has no vector. None if no vectors
-            were requested.
-        unparsed: The response as JSON text with the function that parses it, in place of ``response``. The text is
-            parsed only when :attr:`response` is read, because most callers just pass it on.
+        response: The response as a dictionary.
+        vectors: For each hit its vector of shape (K,), float32, or None if the document has no vector. The default is
+            for responses without vectors.
+        unparsed: An alternative to ``response``: the JSON text of the response, and a function that parses it. The text
+            is parsed when :attr:`response` is first read, because most callers only forward the text.
     """
 
     def __init__(
@@ -330,7 +351,10 @@ class SearchResult:
 
     @property
     def text(self) -> str | None:
-        """The unparsed JSON text, or None if the response was read (and perhaps changed) or came parsed."""
+        """The response as JSON text, or None if the text was already parsed, or the response was never text.
+
+        A caller may have changed the parsed response, so that the text is no longer valid.
+        """
         return None if self._unparsed is None else self._unparsed[0]
 
     @property
@@ -343,7 +367,7 @@ class SearchResult:
 
     @property
     def vectors(self) -> Sequence[Floats | None]:
-        """The vector (K,) of each hit, or None for a hit without one."""
+        """For each hit its vector of shape (K,), or None if the vector is missing or was not requested."""
         return [None] * len(self.hits) if self._vectors is None else self._vectors
 
     @property
@@ -362,7 +386,7 @@ def check_document(document: Document, fields: Sequence[str] = (), dim: int | No
     Args:
         document: The document to check.
         fields: The text fields of the index.
-        dim: The length of the index's vectors. None accepts any length.
+        dim: The number of dimensions of the index's vectors. None accepts any number.
     """
     if (reason := json_fault(document.id)) is not None:
         return f"id: {reason}"
@@ -394,7 +418,7 @@ def json_fault(value: Any) -> str | None:
 
 
 def check_name(index: str) -> str:
-    """Return ``index`` if it is a valid index name on every engine.
+    """Check that an index name is valid on every engine, and return the name.
 
     Raises:
         BadInput: If the name is not valid.

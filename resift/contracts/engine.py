@@ -31,7 +31,7 @@ OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 @contextmanager
 def retryable(value: bool) -> Iterator[None]:
-    """Set RETRYABLE to ``value`` for the searches inside a ``with`` block."""
+    """Set, for the searches in a ``with`` block, whether they may be repeated on another node after a node failed."""
     token = RETRYABLE.set(value)
     try:
         yield
@@ -40,13 +40,14 @@ def retryable(value: bool) -> Iterator[None]:
 
 
 class Engine(ABC):
-    """A search engine with indices of documents, BM25, filters and one vector for each document.
+    """The interface of search engines: an OpenSearch cluster or the embedded engine.
 
-    Every method raises IndexNotFound for an index that does not exist, EngineError with the engine's HTTP status for a
-    request that the engine refuses, and EngineUnavailable if the engine does not answer.
+    Every method raises these errors: IndexNotFound if an index does not exist; EngineError, with the engine's HTTP
+    status, if the engine refuses the request; and EngineUnavailable if the engine does not answer.
 
-    The parameter ``vector_field`` of several methods is the name of the vector field, as in :class:`IndexInfo`. The
-    embedded engine only supports ``resift_vector``.
+    The argument ``headers`` of several methods contains the HTTP headers of the caller, such as credentials. The
+    argument ``vector_field`` is the name of the field with the document vectors, as in :class:`IndexInfo`. The embedded
+    engine only supports ``resift_vector``.
 
     Attributes:
         writers: The number of concurrent bulk requests that maximizes indexing throughput.
@@ -56,7 +57,11 @@ class Engine(ABC):
 
     @abstractmethod
     def ping(self) -> str:
-        """Return the engine's name and version. Raise EngineUnavailable if it does not answer."""
+        """Return the engine's name and version as text.
+
+        Raises:
+            EngineUnavailable: If the engine does not answer.
+        """
 
     @abstractmethod
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
@@ -78,15 +83,28 @@ class Engine(ABC):
 
     @abstractmethod
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the record of an index: its text fields, its model and more."""
+        """Return the text fields, the vector fields and the models of an index."""
 
     @abstractmethod
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store the tuning of an index, or of all indices behind an alias or pattern. None deletes the tuning."""
+        """Store constants that replace the defaults in all searches of an index.
+
+        Args:
+            index: The name of the index, or an alias or pattern for several indices.
+            tuning: The constants. None deletes the stored constants.
+        """
 
     @abstractmethod
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the concrete names of all indices (at least one) behind a name, an alias, a pattern or a list."""
+        """Return the concrete names of the indices that a name refers to.
+
+        Args:
+            index: An index name, alias, pattern or comma-separated list.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            At least one name.
+        """
 
     @abstractmethod
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
@@ -116,7 +134,7 @@ class Engine(ABC):
             headers: The HTTP headers of the caller.
 
         Returns:
-            For each field, pairs of a value and the number of documents that have it, most frequent first.
+            By field, pairs of a value and the number of documents with this value, most frequent values first.
         """
 
     @abstractmethod
@@ -156,7 +174,10 @@ class Engine(ABC):
 
     @abstractmethod
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields of a document without its vector, and its version for :meth:`put_vectors`.
+        """Read a document.
+
+        Returns:
+            The document's fields without its vector, and its version, which :meth:`put_vectors` requires.
 
         Raises:
             NotFound: If the document does not exist.
@@ -166,23 +187,23 @@ class Engine(ABC):
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Replace the vectors of documents that still have the given versions, in one request.
+        """Replace the vectors of documents, unless the documents have changed since they were read.
 
         The other fields of the documents do not change.
 
         Args:
             index: The name of the index.
-            vectors: Tuples of a document's id, its version and its new vector (K,).
+            vectors: Tuples of a document's id, the version that was read, and the new vector of shape (K,).
             vector_field: The field that stores the vectors.
 
         Returns:
-            The documents that were not updated. A document that was changed or deleted since it was read has status 409
-            or 404. All other vectors are stored durably.
+            The documents that were not updated. The status is 409 for a document that was changed since it was read,
+            and 404 for a document that was deleted. All other vectors are stored durably.
         """
 
     @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete the documents with these ids. Return the number of documents that existed."""
+        """Delete the documents with these ids, and return the number of documents that existed."""
 
     @abstractmethod
     def scan(
@@ -199,11 +220,12 @@ class Engine(ABC):
         Args:
             index: The name of the index.
             vector_field: The field that stores the vectors.
-            fields: Restrict the sources to these fields. The vectors may then be rounded as in :meth:`search`.
-            missing: Yield only documents without a vector.
-            ids: Yield only the documents with these ids.
-            query: Yield only the documents that match this query clause, best first and without vectors. Their number
-                is not limited.
+            fields: The fields to include in the sources; None includes all fields. With ``fields``, vectors may be
+                rounded as in :meth:`search`.
+            missing: Whether to yield only documents without a vector.
+            ids: If set, yield only the documents with these ids.
+            query: If set, yield only the documents that match this query clause, best matches first and without
+                vectors. The number of documents is not limited.
         """
 
     @abstractmethod
@@ -215,7 +237,7 @@ class Engine(ABC):
         """Close the connections."""
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
-        """Return the vector (K,) that a model of the engine computes for a query text.
+        """Encode a query text with a model that runs in the engine.
 
         Args:
             model: The id of the engine's model.
@@ -223,11 +245,11 @@ class Engine(ABC):
             headers: The HTTP headers of the caller.
 
         Returns:
-            The vector, or None if the engine has no models.
+            The vector of shape (K,), or None if the engine cannot run models.
 
         Raises:
             EngineError: If the engine refuses the request, for example because the model was deleted.
-            EngineUnavailable: If the engine takes longer than a search can wait.
+            EngineUnavailable: If the request times out. The timeout is short, because a search waits for the vector.
         """
         return None
 
@@ -243,7 +265,11 @@ class Engine(ABC):
             headers: The HTTP headers of the caller.
 
         Returns:
-            The weight of each token, or None if the engine has no models. Raises the same errors as :meth:`embed`.
+            The weight of each token, or None if the engine cannot run models.
+
+        Raises:
+            EngineError: As for :meth:`embed`.
+            EngineUnavailable: As for :meth:`embed`.
         """
         return None
 
@@ -294,8 +320,11 @@ class Engine(ABC):
         Args:
             index: The name of the index, alias, pattern or list to search.
             bodies: The search bodies.
-            vectors: The vector field to fetch for the hits of the first search. The other results have no vectors.
+            vectors: The vector field to fetch for the hits of the first search only. None fetches no vectors.
             headers: The HTTP headers of the caller.
+
+        Returns:
+            The results, in the order of ``bodies``.
         """
         return [self.search(index, body, None if number else vectors, headers) for number, body in enumerate(bodies)]
 

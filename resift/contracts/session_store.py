@@ -21,14 +21,15 @@ SEARCH_TIMEOUT = 0.5
 class SessionRecord:
     """A session in the form in which it is stored.
 
-    A store returns the values that it contains without checking them, and None for invalid JSON. The reader must
-    validate them.
+    A store does not validate the values that it reads, so the reader must validate them. ``body`` is None if the stored
+    JSON is invalid.
 
     Attributes:
-        body: The JSON object.
+        body: The session's content, a JSON object.
         expires: The expiry time in Unix seconds.
         indices: The names of the indices that the session refers to.
-        version: The store's version of this write, or None for a session that is not stored yet.
+        version: The version that the store assigned when the session was written, or None for a session that is not
+            stored yet.
     """
 
     body: Any
@@ -38,15 +39,15 @@ class SessionRecord:
 
 
 class SessionStore(ABC):
-    """A store of sessions.
+    """The interface of stores of sessions.
 
-    Every method raises SessionsUnavailable if the store does not answer or refuses the request. With ``wait=False`` it
-    gives up after SEARCH_TIMEOUT seconds.
+    Every method raises SessionsUnavailable if the store does not answer or refuses the request. With ``wait=False``,
+    requests time out after SEARCH_TIMEOUT seconds.
     """
 
     @abstractmethod
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Return the latest version of a session, expired or not, or None if it does not exist."""
+        """Return the latest version of a session, or None if it does not exist. Expired sessions are returned too."""
 
     @abstractmethod
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
@@ -69,22 +70,24 @@ class SessionStore(ABC):
 
     @abstractmethod
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
-        """Return the id and content of all sessions, or of the sessions that refer to ``index``.
+        """Yield the id and content of each session, in arbitrary order. The versions of the sessions are None.
 
-        The order is arbitrary and the versions are None.
+        Args:
+            index: The name of an index, to yield only the sessions that refer to it. None yields all sessions.
         """
 
     @abstractmethod
     def delete_index(self, index: str) -> int:
-        """Delete all sessions that refer to an index. Return their number."""
+        """Delete all sessions that refer to an index, and return the number of deleted sessions."""
 
     @abstractmethod
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete the sessions that expired before a time. Return their number.
+        """Delete the sessions that expired before a time, and return the number of deleted sessions.
 
         Args:
             before: The time in Unix seconds.
-            wait: Whether to delete all of them. Otherwise at most PURGE_BATCH sessions are deleted, which is fast.
+            wait: Whether to delete all expired sessions. If false, at most PURGE_BATCH sessions are deleted, so that
+                the call is fast.
         """
 
     @abstractmethod

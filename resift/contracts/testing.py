@@ -62,7 +62,14 @@ def documents(model: Model) -> list[Document]:
 
 
 def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
-    """Return a search body for the ``size`` nearest documents to a vector (K,) among those that match ``filter``."""
+    """Return the body of a k-NN search.
+
+    Args:
+        vector: The query vector, shape (K,).
+        size: The number of nearest documents.
+        filter: A query clause that the documents must match, or None for all documents.
+        source: The ``_source`` parameter of the search body.
+    """
     clause: Body = {"vector": vector.tolist(), "k": size, **({"filter": filter} if filter else {})}
     return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
 
@@ -87,7 +94,7 @@ class SessionStoreContract:
     def test_what_was_written_is_read_by_all(
         self, store: SessionStore, open_stores: Callable[[], SessionStore]
     ) -> None:
-        """Every connection to the store reads what one connection wrote."""
+        """A session that was written through one connection is visible through all connections to the store."""
         assert store.read("a") is None
         assert store.write("a", STORED)
         for reader in (store, open_stores()):
@@ -202,7 +209,7 @@ class EngineContract:
         assert engine.ping().split()[1][0].isdigit()
 
     def test_create_info_drop(self, engine: Engine, index: str, model: Model) -> None:
-        """An index can be created, described, tuned, created again alike, and dropped."""
+        """An index can be created, described, tuned, created again with the same arguments, and dropped."""
         engine.create(index, ["title", "text"], model)
         info = engine.info(index)
         assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
@@ -224,7 +231,7 @@ class EngineContract:
             engine.search(index, {})
 
     def test_indices(self, engine: Engine, index: str, model: Model) -> None:
-        """The list of indices is sorted and agrees with their records."""
+        """The list of indices is sorted by name and contains the same records as the method ``info`` returns."""
         assert index not in {info.name for info in engine.indices()}
         for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
             engine.create(name, fields, model)
@@ -381,7 +388,7 @@ class EngineContract:
         assert len(ids(engine, indexed, {"match_all": {}})) == 4
 
     def test_scan(self, engine: Engine, indexed: str, model: Model) -> None:
-        """A scan returns all documents with their versions and vectors, or the matches of a query in order."""
+        """A scan returns all documents with versions and vectors. With a query it returns ranked matches."""
         expected = {document.id: document for document in documents(model)}
         scanned = list(engine.scan(indexed))
         assert len(scanned) == len(expected)
@@ -397,7 +404,7 @@ class EngineContract:
         assert {hit["_id"] for hit in engine.sample_matches(indexed, query, 9, seed=1).hits} == {*ranked}
 
     def test_highlight(self, engine: Engine, indexed: str) -> None:
-        """Highlights mark the query's words, stemmed, with the requested tags."""
+        """Highlights enclose words with the same stems as the query's words in the requested tags."""
         body = {
             "query": {"match": {"text": "fire"}},
             "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]},

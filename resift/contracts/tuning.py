@@ -16,10 +16,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
     Attributes:
         alpha: The weight of the similarity (0 to 1) in searches without a session, or None for the model's own weight.
         model: The hash of the model for whose vectors ``alpha`` was chosen.
-        words: A factor of the weights of a session's expansion words.
-        strength: A factor of the similarity's beta in a session.
-        carried: A factor of the judgements that were made for other queries of the session.
-        why: Explanations in English for ``alpha`` and, under the key ``session``, for the three factors.
+        words: A factor for the weights of the words that a session adds to queries.
+        strength: A factor for the influence of the similarity on scores in a session.
+        carried: A factor for the weights of judgements that were made for earlier queries of a session.
+        why: Reasons for the chosen constants, in English: under the key ``alpha`` for ``alpha``, and under ``session``
+            for the three factors.
     """
 
     alpha: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -31,7 +32,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, stored: Any) -> Tuning:
-        """Create a tuning from stored JSON. Missing or malformed JSON gives the defaults."""
+        """Create a tuning from stored JSON. If the JSON is missing or malformed, return the default constants."""
         try:
             return cls() if stored is None else msgspec.convert(stored, cls)
         except msgspec.ValidationError:

@@ -29,7 +29,7 @@ _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 class UbiEvent:
     """An action of a user.
 
-    Fields that the event lacks are "", or None for ``ordinal``.
+    Missing values are "", or None for ``ordinal``.
 
     Attributes:
         action: The name of the action, such as "click".
@@ -55,9 +55,16 @@ class UbiEvent:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> UbiEvent | None:
-        """Return the event in a document of ``ubi_events``, or None if it has no action or no valid time.
+        """Create an event from a document of the index ``ubi_events``.
 
-        Only ``object_id`` identifies an object. ``internal_id`` may be Lucene's document number, which changes.
+        The object is identified by ``object_id`` only. The field ``internal_id`` is ignored, because it may contain
+        Lucene's document number, which is not permanent.
+
+        Args:
+            source: The document's ``_source``.
+
+        Returns:
+            The event, or None if the document has no action or no valid time.
         """
         attributes = _object(source.get("event_attributes"))
         target, position = _object(attributes.get("object")), _object(attributes.get("position"))
@@ -84,8 +91,8 @@ class UbiQuery:
 
     Attributes:
         text: The query as the user typed it.
-        objects: The ids of the hits in order, if the log has them. Without an ``object_id_field`` the UBI plugin stores
-            Lucene's document numbers here.
+        objects: The ids of the hits in order. Empty if the log does not contain them. If a search does not set
+            ``object_id_field``, OpenSearch's UBI plugin stores Lucene's document numbers here instead of ids.
     """
 
     text: str
@@ -99,20 +106,30 @@ class UbiQuery:
 
 
 class UbiLog(ABC):
-    """A log of events and queries. A log that does not exist yet is empty.
+    """The interface of logs of UBI (User Behavior Insights) events and queries.
+
+    A log that does not exist yet counts as empty.
 
     Every method raises EngineUnavailable or EngineError if the engine does not answer or refuses the request.
     """
 
     @abstractmethod
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
-        """Add documents of a kind (EVENTS or QUERIES) to the log. Return how many were refused."""
+        """Add events or queries to the log.
+
+        Args:
+            kind: ``EVENTS`` or ``QUERIES``.
+            sources: The documents to add.
+
+        Returns:
+            The number of refused documents.
+        """
 
     @abstractmethod
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         """Return the latest events of a client or a session between two times, oldest first.
 
-        A search waits for this call, so it raises EngineUnavailable after half a second.
+        The request times out after half a second, because a search waits for it.
 
         Args:
             client: The client id or the session id.
@@ -127,12 +144,17 @@ class UbiLog(ABC):
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
         """Return the queries with these ids, by id. Unknown ids are left out.
 
-        A search waits for this call, so it raises EngineUnavailable after half a second.
+        The request times out after half a second, because a search waits for it.
         """
 
     @abstractmethod
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
-        """Return all events between two times (Unix seconds), in no particular order."""
+        """Yield all events between two times, in no particular order.
+
+        Args:
+            since: The earliest time in Unix seconds.
+            until: The latest time in Unix seconds.
+        """
 
     @abstractmethod
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
@@ -149,11 +171,18 @@ class UbiLog(ABC):
 
     @abstractmethod
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all documents with this client id, session id or user id, by kind."""
+        """Return all documents of a client.
+
+        Args:
+            client: A client id, session id or user id.
+
+        Returns:
+            By kind (``EVENTS`` or ``QUERIES``), the documents.
+        """
 
     @abstractmethod
     def delete_client(self, client: str) -> int:
-        """Delete all documents with this client id, session id or user id. Return their number."""
+        """Delete all documents with this client id, session id or user id, and return their number."""
 
     @abstractmethod
     def close(self) -> None:
@@ -163,9 +192,9 @@ class UbiLog(ABC):
 def seconds_of(value: Any) -> float | None:
     """Return a timestamp in Unix seconds, or None if ``value`` is not a timestamp.
 
-    A timestamp is a number or a text in ISO 8601; a text without an offset is in UTC. The magnitude of a number tells
-    whether it counts seconds, milliseconds or microseconds, since all valid times are between 1973 and 5138. Smaller
-    numbers, such as milliseconds since a page was opened, are not timestamps.
+    A timestamp is a number, or a text in ISO 8601. A text without a UTC offset is in UTC. A number can be in seconds,
+    milliseconds or microseconds. Its magnitude determines the unit, since valid times are between the years 1973 and
+    5138. Smaller numbers, such as milliseconds since a page was opened, are not timestamps.
 
     >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
     (1733788889.378, 1733788889.378, 1733788889.0, None)
@@ -198,7 +227,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return a string, or an integer as a string. Anything else gives ""."""
+    """Return a string unchanged, an integer as a string, and "" for a value of any other type."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return str(value)

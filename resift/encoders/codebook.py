@@ -14,7 +14,9 @@ from resift.vectors.table import WordVectors
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
-    """Learn codewords by k-means of the 20,000 most frequent words' vectors, scaled to length 1.
+    """Learn a codebook: representative vectors ("codewords") of clusters of words.
+
+    The vectors of the 20,000 most frequent words are scaled to length 1 and clustered by k-means.
 
     Args:
         vectors: Word vectors with D dimensions.
@@ -28,12 +30,14 @@ def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
 
 
 def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
-    """Return the memberships of words in codewords: softmax of -‖x - v_k‖ / σ² over the codewords v_k.
+    """Return the degrees to which words belong to codewords.
+
+    The memberships of a word x are the softmax of -‖x - v_k‖ / σ² over the K codewords v_k.
 
     Args:
-        words: Word vectors x, shape (V, D).
+        words: Vectors x of V words, shape (V, D).
         codebook: Codewords v_k, shape (K, D).
-        sigma: Width σ of the codewords.
+        sigma: Width σ of the codewords. With a large width, a word belongs to many codewords.
 
     Returns:
         Array of shape (V, K), float32, with rows that sum to 1.

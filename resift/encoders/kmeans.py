@@ -14,12 +14,12 @@ _BLOCK = 4096  # points that are compared with the centroids at a time, to limit
 
 
 def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Floats:
-    """Return the centroids of clusters by Lloyd's algorithm, started by :func:`spread_points`.
+    """Cluster points by k-means (Lloyd's algorithm), and return the centroids.
 
-    A centroid that is nearest to no point stays where it is.
+    The initial centroids are chosen by :func:`spread_points`. A centroid of an empty cluster is not moved.
 
     Args:
-        points: Array of shape (n, D).
+        points: Coordinates of the n points, shape (n, D).
         size: Number of centroids.
         seed: Seed of the random start.
         iterations: Maximum number of iterations.
@@ -51,12 +51,12 @@ def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[i
     distance from its nearest chosen point.
 
     Args:
-        points: Array of shape (n, D).
+        points: Coordinates of the n points, shape (n, D).
         size: Number of points to choose.
         rng: Random number generator.
 
     Returns:
-        The rows of the chosen points.
+        The row numbers of the chosen points.
 
     Source:
         Arthur and Vassilvitskii 2007, "k-means++: the advantages of careful seeding".

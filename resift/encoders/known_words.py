@@ -9,10 +9,10 @@ from resift.vectors.table import WordVectors
 def known_share(table: WordVectors, text: str, *, adapted: bool) -> float:
     """Return the share of a text's words, by weight, that a model's vector represents.
 
-    For a general model, these are the words in the table, weighted as in the vector. For a model that was adapted to
-    its documents, these are the words without digits, weighted by their idf: hardly any document contains a word that
-    such a model does not know, but a query for "U2278DE" or "18/45" means exactly this word, and vectors do not
-    distinguish it from similar words.
+    For a general model, the words in its table count as represented, weighted as in the vector. A model that was
+    adapted to its documents knows nearly all their words. There, words without digits count as represented, weighted by
+    idf, because a query for "U2278DE" or "18/45" asks for exactly this word, which vectors do not distinguish from
+    similar words.
 
     Args:
         table: The model's word table.

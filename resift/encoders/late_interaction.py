@@ -53,14 +53,15 @@ _READ_CHARACTERS = 10_000  # characters of a text that are read, because 100 lon
 class PreparedDocuments:
     """Tokenized texts that can be scored for several queries, from :meth:`LateInteraction.prepare`.
 
-    For n texts with U distinct words in total, and T distinct words when those of each text are counted separately:
+    The n texts have U distinct words in total. T is the sum of the numbers of distinct words in each text.
 
     Attributes:
-        words: The distinct words of all texts, shape (U,): rows of the table, or numbers from V on for unknown words.
+        words: The distinct words of all texts as integers, shape (U,). A known word is its row in the table of V words.
+            Unknown words are numbered from V on.
         positions: The distinct words of each text, as positions in ``words``, concatenated to shape (T,).
-        starts: Where the texts start and end in ``positions``, shape (n + 1,).
+        starts: Offsets in ``positions`` where the texts start and end, shape (n + 1,).
         lengths: Number of words of each text, including repetitions, shape (n,), float32.
-        unknown_words: Number of each unknown word, as in ``words``.
+        unknown_words: By unknown word, its number in ``words``.
     """
 
     words: NDArray[np.int64]
@@ -75,10 +76,11 @@ class ScoringParameters:
     """Parameters of the scores of :class:`LateInteraction`.
 
     Attributes:
-        threshold: Threshold t, from 0 to 1. Smaller similarities count as 0.
-        length_penalty: Length penalty c, at least 0.
+        threshold: Threshold t, from 0 to 1. Smaller similarities of a query word and a document count as 0.
+        length_penalty: Length penalty c, at least 0. A larger penalty lowers the scores of long documents.
         mean_length: Mean number of words of the documents, above 0.
-        alpha: Weight of the scores against the engine's scores, from 0 to 1. See :func:`score_factors`.
+        alpha: Weight of the scores when they are combined with the engine's scores, from 0 to 1. See
+            :func:`score_factors`.
 
     Raises:
         BadInput: If a parameter is out of its range.
@@ -105,10 +107,13 @@ class ScoringParameters:
 class LateInteraction:
     """A reranker that scores texts for a query, by late interaction of static word vectors.
 
+    Each word of the query is compared with all words of a text, and its largest similarity counts.
+
     Args:
         name: Name of the reranker.
-        table: Word vectors, shape (V, D), and the weight of each word in a query. Vectors are compared by cosine.
-        shifts: By word, a vector of shape (D,) that is added to the word's vector in queries.
+        table: Vectors of V words with D dimensions, and the weight of each word in a query.
+        shifts: By word, a trained vector of shape (D,) that is added to the word's vector if the word occurs in a
+            query.
         parameters: Parameters of the scores.
         info: Provenance, as JSON, which is saved with the reranker.
 
@@ -134,17 +139,17 @@ class LateInteraction:
 
     @property
     def alpha(self) -> float:
-        """Weight of the scores against the engine's scores, from 0 to 1."""
+        """Weight of the scores when they are combined with the engine's scores, from 0 to 1."""
         return self.parameters.alpha
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify the settings, words and arrays."""
+        """The reranker's content hash: 16 hexadecimal digits that identify its settings, words and arrays."""
         return content_hash(self._settings(), self.table.words, self._arrays())
 
     @property
     def indices(self) -> Sequence[str]:
-        """Names of the indices whose queries the reranker was trained on. Empty if they are not recorded."""
+        """Names of the indices for whose queries the reranker was trained. Empty if the names were not recorded."""
         return tuple(self.info.get("indices", ()))
 
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
@@ -187,9 +192,10 @@ class LateInteraction:
         return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(documents), np.float32)
 
     def trusted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """Return the scores of n documents times the share of the query's weight that known words have.
+        """Return the scores of n documents, reduced for queries with unknown words.
 
-        The reranker thus has no influence on a query of unknown words, for example in another language.
+        The scores are multiplied by the share of known words in the query, weighted as in :meth:`scores`. The reranker
+        thus has no influence on a query that consists of unknown words, for example in another language.
 
         Args:
             query: The query.
@@ -204,16 +210,16 @@ class LateInteraction:
         return np.asarray(np.float32(share) * self.scores(query, documents))
 
     def rows(self, documents: PreparedDocuments) -> Floats:
-        """Return the vectors of the documents' known words, for :meth:`matches`.
+        """Return the vectors of the documents' known words, to pass them to several calls of :meth:`matches`.
 
         Returns:
-            Array of shape (number of known distinct words, D), float32, with rows of length 1.
+            Array of shape (number of distinct known words, D), float32, with rows of length 1 (l2).
         """
         return self._unit_rows(documents.words[documents.words < len(self.table)])
 
     @cached_property
     def _factors(self) -> Floats:
-        """Factor of each row of the table's matrix that scales it to length 1, shape (V,)."""
+        """Factors of shape (V,) by which the rows of the table's matrix are scaled to length 1."""
         # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
@@ -227,12 +233,15 @@ class LateInteraction:
         return rows
 
     def matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats | None = None) -> Floats:
-        """Return max(0, max_j cos(q_i, d_j) - t) for each query word and document.
+        """Return how well each document matches each query word.
+
+        The value for the query word q is max(0, max_j cos(q, d_j) - t), where d_j are the words of the document and t
+        is the threshold.
 
         Args:
             words: The m query words.
             documents: The n documents.
-            rows: The result of :meth:`rows` for the documents, if it was computed before.
+            rows: The result of :meth:`rows` for the documents. None computes it.
 
         Returns:
             Array of shape (m, n), float32.
@@ -327,16 +336,16 @@ class LateInteraction:
 
 
 def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
-    """Return the words of each text, up to the maximum length that rerankers read."""
+    """Return the words of each text. Long texts are cut to the maximum length that rerankers read."""
     return [tokenize(text[:_READ_CHARACTERS]) for text in texts]
 
 
 def score_factors(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
-    """Return the factors of the engine's scores, exp(beta · similarity).
+    """Return the factors exp(beta · similarity) by which the engine's scores are multiplied.
 
     Args:
-        similarities: Scores of n hits, shape (n,), at least 0.
-        alpha: Weight of the scores, from 0 to 1, which gives beta by
+        similarities: The reranker's scores of n hits, shape (n,), at least 0.
+        alpha: Weight of the reranker's scores, from 0 to 1. It is converted to beta by
             :func:`resift.vectors.weights.beta_from_alpha`.
 
     Returns:

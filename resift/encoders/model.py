@@ -60,16 +60,18 @@ _MAX_SHORT_TEXT = 20_000  # characters of a text whose rows are gathered at once
 
 @dataclass(frozen=True)
 class Layers:
-    """Trained layers of a model, which follow the pooling of word rows.
+    """Trained layers of a model, which are applied after the word rows of a text are pooled.
+
+    A text is divided into S segments. The rows of each segment are pooled to a vector of K dimensions, and the S
+    vectors are concatenated.
 
     Attributes:
-        mask: Weight of each pooled dimension, shape (S·K,). None stands for 1. Source: Passalis and Tefas 2018,
-            section 3.1, eq. 4.
-        head: Matrix of shape (S·K, R), after which a vector is relu(headᵀ · s) with R dimensions. None leaves the
-            pooled vector s. It requires mean pooling. Source: Passalis and Tefas 2017,
-            section 3.2.1, eq. 8.
-        segments: Number S of consecutive parts of equal length (within one word) that are pooled separately and
-            concatenated. More than 1 requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.3.
+        mask: Weight of each pooled dimension, shape (S·K,). None means that all weights are 1. Source: Passalis and
+            Tefas 2018, section 3.1, eq. 4.
+        head: Matrix of shape (S·K, R), which maps a pooled vector s to relu(headᵀ · s) with R dimensions. None omits
+            this step. A head requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.1, eq. 8.
+        segments: Number S of consecutive segments, whose numbers of words differ by at most 1. More than one segment
+            requires mean pooling. Source: Passalis and Tefas 2017, section 3.2.3.
     """
 
     mask: NDArray[Any] | None = None
@@ -80,8 +82,9 @@ class Layers:
 class Model:
     """An encoder of texts as vectors, with a similarity measure for them.
 
-    Words without a row are skipped. A text without known words has the zero vector, whose similarity with every vector
-    is 0. Vectors that are compared by cosine have length 1.
+    The vector of a text is pooled from the vectors of its words ("rows" of the word table). Unknown words are skipped.
+    A text without known words has the zero vector, whose similarity with every vector is 0. Vectors that are compared
+    by cosine have length 1.
 
     Args:
         name: Name of the model.
@@ -90,14 +93,14 @@ class Model:
             at least 0.
         similarity: ``cosine`` or ``jaccard``.
         layers: Trained layers that follow the pooling.
-        alphas: Weights of the similarity against the engine's score. They are saved with the model, but are not part
-            of its hash, because they do not change its vectors.
+        alphas: Weights of the similarity when it is combined with the engine's score. They are saved with the model,
+            but are not part of its hash, because they do not change its vectors.
 
     Attributes:
-        kind: Kind of model in the saved folder.
-        field: Index field with the vectors of the documents, for models that encode queries only. Otherwise None.
-        alpha: Weight of the similarity without a session.
-        max_alpha: Weight that a session approaches with the number of its judgements.
+        kind: Type of the model, as recorded in the saved folder.
+        field: For models that encode queries only, the index field with the vectors of the documents. Otherwise None.
+        alpha: Weight of the similarity in searches without a session.
+        max_alpha: Weight of the similarity that is approached as the judgements of a session accumulate.
 
     Raises:
         BadInput: If the pooling or similarity is unknown, or the layers require mean pooling.
@@ -139,12 +142,12 @@ class Model:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of a vector: R with a head, otherwise S·K."""
+        """Number of dimensions of the model's vectors: R with a head, otherwise S·K (see :class:`Layers`)."""
         return int(self.mask.size if self.head is None else self.head.shape[1])
 
     @property
     def space_type(self) -> str:
-        """OpenSearch's k-NN space type for this model's vectors. Both possible types accept zero vectors."""
+        """OpenSearch's k-NN space type for this model's vectors, which is a type that accepts zero vectors."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
     @property
@@ -157,7 +160,7 @@ class Model:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify the settings, words and arrays."""
+        """The model's content hash: 16 hexadecimal digits that identify its settings, words and arrays."""
         return content_hash(self._info(), self.table.words, self._arrays())
 
     @cached_property
@@ -205,9 +208,10 @@ class Model:
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
-        """Encode texts as in :meth:`encode`, and yield arrays of shape (at most ``batch_size``, dim).
+        """Encode texts as in :meth:`encode`, but yield the vectors batch by batch.
 
-        Batches of long texts have fewer texts.
+        Yields:
+            Arrays of shape (n, dim), float32, for n texts. n is at most ``batch_size``, and smaller for long texts.
         """
         return map(self._encode, text_batches(texts, batch_size))
 
@@ -224,7 +228,11 @@ class Model:
         return self.encode([text]).reshape(self.dim) if vector is None else vector
 
     def _encode_short(self, text: str) -> Floats | None:
-        """Encode a short text without batching, or return None if the text or the model requires :meth:`encode`."""
+        """Encode a short text without batching.
+
+        Returns:
+            The vector of shape (dim,), or None if the text is long or the model's layers require :meth:`encode`.
+        """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
         if not self.is_plain_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
             return None
@@ -242,7 +250,7 @@ class Model:
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:
-        """Return the pooled rows of the S segments of n texts, shape (n·S, K)."""
+        """Divide each of n texts into S segments, and return the pooled word rows of all segments, shape (n·S, K)."""
         ids, offsets = self.table.ids(texts)
         starts = self.segment_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
@@ -255,10 +263,10 @@ class Model:
         return pooled
 
     def segment_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the S segments of n texts start in their words.
+        """Divide each of n texts into S segments with nearly equal numbers of words.
 
         Args:
-            offsets: The n + 1 offsets where the texts start and end.
+            offsets: The n + 1 offsets, in the array of all words, where the texts start and end.
 
         Returns:
             The n·S + 1 offsets where the segments start and end.
@@ -271,7 +279,7 @@ class Model:
         return np.append(starts.ravel(), offsets[-1])
 
     def _apply_layers(self, pooled: Floats) -> Floats:
-        """Multiply pooled vectors of shape (n, S·K) by the mask, and apply the head."""
+        """Apply the mask and the head of the model to pooled vectors of shape (n, S·K)."""
         masked = pooled * self.mask
         return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
 
@@ -303,7 +311,7 @@ class Model:
         return scores
 
     def known_share(self, text: str) -> float:
-        """Return the share of a query's words, by weight, that its vector represents, from 0 to 1.
+        """Return the share of a query's words that its vector represents, weighted by importance, from 0 to 1.
 
         See :func:`resift.encoders.known_words.known_share`.
         """
@@ -311,9 +319,9 @@ class Model:
 
     @property
     def document_known_share(self) -> Callable[[str], float] | None:
-        """Function that returns the share of a document's words that its vector represents, from 0 to 1.
+        """Function that takes a text and returns the share of its words that its vector represents, from 0 to 1.
 
-        It is None for models that were adapted to the documents, because they know nearly all their words.
+        None for models that were adapted to the documents, because such models know nearly all words of the documents.
         """
         return None if self.is_adapted else self.known_share
 
@@ -322,7 +330,7 @@ class Model:
 
         Args:
             vector: Array of shape (dim,).
-            count: Maximum number of words. They are chosen from the FREQUENT_WORDS most frequent words.
+            count: Maximum number of words. Only the FREQUENT_WORDS most frequent words are considered.
         """
         scores = self._frequent_word_vectors @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]

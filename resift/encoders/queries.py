@@ -28,8 +28,9 @@ class StaticQueries(Model):
     The documents are encoded by the teacher, outside of Resift. :mod:`resift_lab.training.queries` trains the word
     vectors and the centre.
 
-    Many transformers place all texts in a narrow cone: their vectors have a large mean, and differ little from it. The
-    mean of the word vectors, scaled to length 1, represents the difference, and the centre represents the mean.
+    Many transformers place all texts in a narrow cone: their vectors have a large mean, and differ little from it. In
+    this model, the centre represents the mean of the teacher's vectors, and the mean of a text's word vectors, scaled
+    to length 1, represents the difference of the text's vector from the centre.
 
     Args:
         table: Word vectors with K dimensions, trained for the teacher's vectors.
@@ -69,7 +70,10 @@ class StaticQueries(Model):
         return None if vector is None else self._add_centre(vector)
 
     def _add_centre(self, vectors: Floats) -> Floats:
-        """Add the centre to vectors of shape (..., K), and scale the sums to length 1. Zero vectors stay zero."""
+        """Add the centre to vectors of shape (..., K), and scale the sums to length 1.
+
+        Zero vectors, which represent texts without known words, stay zero.
+        """
         if self.centre is None:
             return vectors
         return unit_rows(vectors + self.centre * vectors.any(axis=-1, keepdims=True))

@@ -90,7 +90,11 @@ class Residual(Model):
         return unit_rows(vectors)
 
     def _encode_words(self, words: Floats) -> Floats:
-        """Return o, shape (D,), for the weighted word vectors x of a text, shape (k, D)."""
+        """Return the network's output o, shape (D,), for a text of k words.
+
+        Args:
+            words: The weighted word vectors x of the text, shape (k, D).
+        """
         mean: Floats = words.mean(axis=0)
         inputs = mean[None] if len(self.kernels) == 1 else words
         half = len(self.kernels) // 2

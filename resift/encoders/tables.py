@@ -61,7 +61,7 @@ def build_table(
 ) -> WordVectors:
     """Build a table of word vectors from the words that the tokenizer can return.
 
-    Other words are left out, and of several spellings that the tokenizer maps to the same word the first is used.
+    Other words are left out. If the tokenizer maps several spellings to the same word, the first spelling is used.
 
     Args:
         words: The words, most frequent first.
@@ -95,14 +95,14 @@ def replace_rows(
     scales: NDArray[Any] | None = None,
     info: dict[str, Any] | None = None,
 ) -> WordVectors:
-    """Return a table with the same words and other rows.
+    """Return a table with the same words, but different word vectors (rows).
 
     Args:
         table: The table with V words.
         matrix: The new rows, shape (V, K).
-        weights: New weights of the words, shape (V,). The default keeps the weights.
+        weights: New weights of the words, shape (V,). The default keeps the weights of ``table``.
         scales: Scales of the new rows, shape (V,), if they are int8.
-        info: New provenance. The default keeps the provenance.
+        info: New provenance. The default keeps the provenance of ``table``.
     """
     weights, info = table.weights if weights is None else weights, table.info if info is None else info
     return WordVectors(table.words, matrix, weights, scales, info)
@@ -111,7 +111,7 @@ def replace_rows(
 def quantized(table: WordVectors) -> WordVectors:
     """Return a table with int8 rows, which needs a quarter of the memory of float32 rows.
 
-    Each row has its own scale, by which its largest absolute value becomes 127.
+    Each row is multiplied by a factor such that its largest absolute value becomes 127, and then rounded.
     """
     dense = table.rows()
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
@@ -120,7 +120,9 @@ def quantized(table: WordVectors) -> WordVectors:
 
 
 def plain_mean_table(model: Model) -> WordVectors:
-    """Return the word table of a model whose vectors are the weighted mean of its rows, scaled to length 1.
+    """Return the word table of a model without trained layers.
+
+    The vectors of such a model are the weighted mean of the table's rows, scaled to length 1.
 
     Raises:
         BadInput: If the model's vectors are not this mean.

@@ -23,7 +23,7 @@ _NAME = re.compile(r"(identity|signed|pca|kmeans|spherical|dbscan|hdbscan)(\d+(?
 
 
 def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
-    """Build a universe for word vectors.
+    """Build a universe: the vectors with which word vectors are compared to get fuzzy memberships.
 
     Args:
         name: Name of the universe:
@@ -39,7 +39,7 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
         seed: Seed of the clustering.
 
     Returns:
-        Array of shape (u, D), float32, where u is the number of memberships.
+        Array of shape (u, D), float32. A word then has u memberships, one for each vector of the universe.
 
     Raises:
         BadInput: If the name is unknown, its number is out of range, or no cluster is found.
@@ -65,7 +65,13 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
 
 
 def _is_valid_number(kind: str, number: float | None, rows: Floats) -> bool:
-    """Return whether a kind of universe may have this number after its name, or no number."""
+    """Return whether the number after the name of a universe, such as 100 in ``pca100``, is valid.
+
+    Args:
+        kind: The name of the universe without the number.
+        number: The number, or None if the name has no number.
+        rows: The word vectors, whose shape limits the number.
+    """
     if kind in ("identity", "signed"):
         return number is None
     if kind == "dbscan":
@@ -127,7 +133,16 @@ def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterati
 
 
 def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
-    """Return the means of clusters of words of length 1, by DBSCAN or HDBSCAN."""
+    """Cluster words by density, and return the means of the clusters.
+
+    Args:
+        kind: Name of the algorithm, ``dbscan`` or ``hdbscan``.
+        number: Radius of DBSCAN as a cosine distance, or minimum number of words in a cluster of HDBSCAN.
+        units: Word vectors of length 1, shape (n, D).
+
+    Returns:
+        Array of shape (number of clusters, D), float32.
+    """
     with needs_extra("lab", kind):
         from sklearn.cluster import DBSCAN, HDBSCAN
     algorithms: dict[str, Callable[[], object]] = {
