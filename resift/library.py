@@ -352,7 +352,7 @@ class Session:
         rewritten = self._service.rewrite_for_pipeline(self.index.name, sent)[0]
         return body if rewritten is sent else with_ext_of(rewritten, body)
 
-    def mark(
+    def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback
         self,
         relevant: Iterable[str | int | Hit] = (),
         irrelevant: Iterable[str | int | Hit] = (),

@@ -33,7 +33,7 @@ class ResiftRetriever:
             precedence.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - Haystack serialises a component by these arguments
         self,
         index: str,
         session: str,

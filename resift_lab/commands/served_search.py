@@ -71,30 +71,30 @@ class IndexSearch:
         self._engine, self.info, self._positions = engine, info, positions
         self._samples, self._word_selector = Samples(engine), WordSelector(engine)
 
-    def hits(self, asked: SimulatedSearch) -> Hits:
+    def hits(self, search: SimulatedSearch) -> Hits:
         """Run a search, in a session with the given judgements.
 
         Args:
-            asked: The query, the judgements and the weights.
+            search: The query, the judgements and the weights.
 
         Returns:
             The hits, best first, at most as many as an engine returns.
         """
-        judged = [_with_stored_query(document) for document in asked.judged]
+        judged = [_with_stored_query(document) for document in search.judged]
         # A model that was trained on the documents knows all of their words; see Model.document_known_share.
-        known_share = None if asked.max_alpha > asked.alpha else asked.known_share
-        learned = learn_feedback(asked.method, judged, len(asked.vector), self.idf, known_share) if judged else None
+        known_share = None if search.max_alpha > search.alpha else search.known_share
+        learned = learn_feedback(search.method, judged, len(search.vector), self.idf, known_share) if judged else None
         info = self.info
-        query = EncodedQuery(asked.text, asked.vector, self.similarity)
+        query = EncodedQuery(search.text, search.vector, self.similarity)
         sample, carried = partial(self._samples.draw, info), info.tuning.carried
         feedback = scoped_feedback(learned, query, sample, carried)
-        text = distinctive_words(asked.text, len(info.fields), self.idf)
+        text = distinctive_words(search.text, len(info.fields), self.idf)
         knowledge = replace(
             knowledge_of(info, query, feedback, judged, judged),
             text=text,
             expansion_words=self._word_selector.select(feedback, info),
         )
-        options = self._options(asked, feedback)
+        options = self._options(search, feedback)
         size = max(RANKED, options.window_size)
         body = {"query": question_clause(text, info.fields), "size": size, "_source": False}
         rewritten = rewrite(parse(body), knowledge, options).body
@@ -102,15 +102,15 @@ class IndexSearch:
         positions = np.array([self._positions[hit["_id"]] for hit in hits], np.int64)
         return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), options.window_size)
 
-    def _options(self, asked: SimulatedSearch, feedback: Feedback | None) -> Options:
+    def _options(self, search: SimulatedSearch, feedback: Feedback | None) -> Options:
         """Return the weight of the vectors and the rescore window of a search."""
-        known = None if asked.known_share is None else asked.known_share(asked.text)
+        known = None if search.known_share is None else search.known_share(search.text)
         if feedback is None:
-            alpha, window = discount_alpha(asked.alpha, known), self.defaults.window
+            alpha, window = discount_alpha(search.alpha, known), self.defaults.window
         else:
-            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known, self.info.tuning.strength)
+            alpha = feedback.adjusted_alpha(search.alpha, search.max_alpha, known, self.info.tuning.strength)
             window = SESSION_WINDOW
-        window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
+        window = min(len(self._positions), MAX_RESULTS) if search.whole else window
         return Options(alpha=alpha, window=window, widen=True, knn=self.defaults.knn)
 
 

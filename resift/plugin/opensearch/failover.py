@@ -66,7 +66,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         self._process = os.getpid()
         self._lock = threading.Lock()
 
-    def perform_request(
+    def perform_request(  # noqa: PLR0913 - the signature of opensearch-py
         self,
         method: str,
         url: str,

@@ -19,7 +19,7 @@ _REQUIRED = (*((f"--{name}", "--vectors") for name in _VECTOR_OPTIONS), ("--fiel
 _EXCLUSIVE = (("--no-adapt", "--model"),)
 
 
-def attach(
+def attach(  # noqa: PLR0913 - the options of `resift attach`
     url: str,
     index: str,
     *,
