@@ -37,7 +37,7 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
 from resift.plugin.cluster.remote_model import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.attach_searches import Searches
+from resift.plugin.operations.attach_searches import SearchAttachment
 
 DIM, DEPTH, WARM, BATCH = 64, 100, 3, 2000
 MIXED = {"phase_results_processors": [{"normalization-processor": {}}]}
@@ -127,7 +127,7 @@ def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
             cluster.request("PUT", f"/_search/pipeline/{own}", MIXED)
             undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{own}")
             remote = RemoteModel(cluster, "rewrite", installer.values)
-            Searches(cluster, corpus.index, own).run(installer.name, remote.model_id)
+            SearchAttachment(cluster, corpus.index, own).run(installer.name, remote.model_id)
         yield _ways(corpus, Client(url), Client(ours), name)
 
 

@@ -95,9 +95,10 @@ key_option = click.option(
     metavar="URL",
     help="URL at which the nodes of OpenSearch reach the service (resift serve).",
 )
+@click.option("--reranker", "old_service", metavar="URL", hidden=True)
 @name_option
 @key_option
-def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: Any) -> None:
+def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service: str | None, **options: Any) -> None:
     """Install index templates, scripts, remote models and pipelines in a cluster.
 
     If settings of the whole cluster must change, the command first shows their current and new values and the reasons,
@@ -106,6 +107,7 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: A
     """
     from resift.plugin.operations.install import install as plan_install
 
+    options["service"] = options["service"] or old_service  # --reranker is the old name of --service, until 0.3
     plan = plan_install(url, **options)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)

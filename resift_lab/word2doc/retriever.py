@@ -47,6 +47,7 @@ _COLUMNS = {"bin": np.int32, "document": np.int32, "count": np.float32}
 
 def terms(text: str) -> list[str]:
     r"""Return the unigrams of a text, and then its bigrams, without stop words and punctuation.
+
     >>> terms("The cost of Naïve Bayes, in theory") == ["cost", "nai\u0308ve", "bayes", "theory", "nai\u0308ve bayes"]
     True
     """

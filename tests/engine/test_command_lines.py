@@ -136,6 +136,7 @@ TEXTS: dict[str, list[str]] = {
     "name": ["a/b"],
     "scopes": ["nope", ""],
     "service": ["nope", "http://["],
+    "old_service": ["nope", "http://["],
     "key": ["short"],
     "role": ["nope"],
     "teacher": [*FOLDERS[:3], NOWHERE],
