@@ -51,6 +51,8 @@ SPARSE_OF_TEXT: Body = {"neural_sparse": {"sparse": {"query_text": "fire forest"
 ATTRIBUTES_OF_TEXT: Body = {"multi_match": {"query": "fire forest", "fields": ["attr_*"]}}
 ALL_FIELDS: Body = {"multi_match": {"query": "fire forest", "fields": ["*"], "lenient": True}}
 PARTS: Body = {"match": {"parts.text": "fire forest"}}
+RANGE: Body = {"range": {"day": {"lt": "2025-01-12"}}}
+PLAIN_HIGHLIGHT: Body = {"fields": {"text": {"type": "plain"}}}
 NONE: Body = {"match_none": {}}
 
 
@@ -158,9 +160,11 @@ CASES: dict[str, Case] = {
         hybrid({"match": {"text": "bread"}}, {"nested": {"path": "parts", "query": PARTS, "score_mode": "none"}}),
         relevant=NEAR,
     ),
-    "highlight of a text beside knn": Case(
-        query({"bool": {"must": [KNN, TEXT]}}, highlight={"fields": {"text": {"type": "plain"}}})
+    "highlight of a range": Case(query(RANGE, highlight=PLAIN_HIGHLIGHT)),
+    "highlight of a text beside a range": Case(
+        query({"bool": {"must": [TEXT], "filter": [RANGE]}}, highlight=PLAIN_HIGHLIGHT), is_moved=True
     ),
+    "highlight of a text beside knn": Case(query({"bool": {"must": [KNN, TEXT]}}, highlight=PLAIN_HIGHLIGHT)),
     "hybrid inside bool": Case(query({"bool": {"must": [{"hybrid": {"queries": [TEXT, KNN]}}]}})),
     "hybrid inside function_score": Case(query({"function_score": {"query": {"hybrid": {"queries": [TEXT, KNN]}}}})),
     "hybrid of wildcard fields": Case(hybrid(ATTRIBUTES_OF_TEXT, KNN), relevant=MANY, is_moved=True),
@@ -218,6 +222,7 @@ def document(number: int, random: np.random.Generator) -> Body:
         "text": " ".join(words[2:]),
         "tag": f"t{number % 3}",
         "n": number,
+        "day": f"2025-01-{number % 28 + 1:02}",
         "parts": [{"text": word} for word in words[:2]],
         "vector": vector.tolist(),
         "tokens": {word: float(weight) for word, weight in zip(words, random.uniform(0.1, 3, 8), strict=True)},
@@ -237,6 +242,7 @@ MAPPING: Body = {
     "text": {"type": "text"},
     "tag": {"type": "keyword"},
     "n": {"type": "integer"},
+    "day": {"type": "date"},
     "parts": {"type": "nested", "properties": {"text": {"type": "text"}}},
     "vector": {
         "type": "knn_vector",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ Json = dict[str, Any]
 
 WITHOUT_SESSION = "without a session"
 IN_SESSION = "in a session"
+# The reason of a body that was not rewritten because of an unexpected exception, whose class is named.
+_CRASH = re.compile(r"failed: \w+")
 _REPETITIONS = 2
 _PAGES = 20  # of a scroll, at most
 _SHOWN = 600  # characters of a body in the text of a difference
@@ -215,9 +218,9 @@ class ThreeWays:
         received = response.get_json()
         if response.status_code != 200:
             return Answer(response.status_code, received), body, f"{response.status_code} of the service"
-        outcome = received["resift"]["outcome"]
-        if outcome == "failed":
-            return Answer(500, {"error": received["resift"].get("reason", "")}), body, outcome
+        outcome, reason = received["resift"]["outcome"], received["resift"].get("reason", "")
+        if _CRASH.fullmatch(reason):
+            return Answer(500, {"error": reason}), body, outcome
         return None, received["body"], outcome
 
     def _session(self, search: Search, plain: Answer) -> tuple[str, list[Difference]]:
@@ -272,8 +275,8 @@ class ThreeWays:
 
 
 def _refused(plain: Answer, failure: Answer) -> list[Difference]:
-    """Return the difference between a plain answer and one that the service refused to rewrite or failed to rewrite."""
-    if not plain.is_success:  # the search is refused either way
+    """Return the difference between a plain answer and the service's answer that it cannot rewrite the search."""
+    if not plain.is_success and failure.status < 500:  # the search is refused either way
         return []
     error = failure.body.get("error")
     message = error.get("message") if isinstance(error, dict) else error
