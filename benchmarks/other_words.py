@@ -1,13 +1,14 @@
-"""Queries in other words than the texts', and how many relevant documents a search still finds by them.
+"""Measure searches whose queries use other words than the documents.
 
     RESIFT_DATA=… python benchmarks/other_words.py          # recall@100 of BM25, the packaged vectors, and searches
-    RESIFT_DATA=… python benchmarks/other_words.py ordinary # nDCG@10 of people's own queries, widened and not
-    OPENSEARCH_URL=… RESIFT_DATA=… python benchmarks/other_words.py cost     # and what these take on a node
-    RESIFT_DATA=… python benchmarks/other_words.py make     # write benchmarks/data/other_words.json anew
+    RESIFT_DATA=… python benchmarks/other_words.py ordinary # nDCG@10 of original queries, with and without widening
+    OPENSEARCH_URL=… RESIFT_DATA=… python benchmarks/other_words.py cost     # recall@100, and search times on a node
+    RESIFT_DATA=… python benchmarks/other_words.py make     # write benchmarks/data/other_words.json
 
-The queries are titles of Cranfield and CISI, whose document is to be found, and queries of chorus with people's
-judgements. Each content word is replaced by the nearest word with another stem in tables that no search uses (the mean
-cosine of GloVe's and spaCy's vectors). refused_words.txt has those that mean something else in these texts.
+The queries are titles of documents in Cranfield and CISI, for which only this document is relevant, and queries of
+chorus with people's judgements. Each content word is replaced by the nearest word with another stem, by the mean cosine
+of vectors of GloVe and spaCy, which searches do not use. refused_words.txt lists replacements that have another meaning
+in these texts.
 """
 
 from __future__ import annotations
@@ -44,15 +45,20 @@ from resift_lab.evaluation.registry import build_system
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")
 COLLECTIONS = ("cranfield", "cisi", "chorus")
-# whose own queries are searched for, at most so many of each
+# collections whose original queries are searched, and the maximum number of queries of each
 ORDINARY, QUERIES = (*COLLECTIONS, "medline", "vaswani"), 150
 WANTED, FREQUENT, LEAST, SAME_BEGINNING, CONSIDERED = 100, 40_000, 0.55, 5, 12
-# what is near in general texts, and means something else, or the opposite, in these: "word: others", or "all: words"
+# words that are similar in general texts but have another or the opposite meaning in these texts: "word: replacements",
+# or "all: words" that are never replaced
 REFUSED_FILE = FILE.parent / "refused_words.txt"
 
 
 class Nearest:
-    """The nearest words with other stems, by the mean of both tables' cosines."""
+    """A function that returns the nearest word with another stem, by the mean cosine in two tables.
+
+    Args:
+        folder: Folder of the tables.
+    """
 
     def __init__(self, folder: Path) -> None:
         tables = [_table(folder / f"{name}.npz") for name in TABLES]
@@ -102,14 +108,18 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def in_other_words(text: str, nearest: Nearest) -> str | None:
-    """The words nearest to a text's content words; None where fewer than two thirds of these have any."""
+    """Replace the content words of a text by their nearest words.
+
+    Returns:
+        The words, or None if fewer than two thirds of the content words have a nearest word.
+    """
     content = [word for word in tokenize(text) if word not in FUNCTION_WORDS and len(word) > 1]
     others = list(dict.fromkeys(filter(None, map(nearest, content))))
     return " ".join(others) if others and 3 * len(others) >= 2 * len(content) else None
 
 
 def make(data: Path) -> dict[str, list[list[str]]]:
-    """Collection → id, text and other words: a hundred titles each, by the documents' ids, and queries by their own."""
+    """Return up to a hundred queries per collection: id (of the document or the query), text, and replaced words."""
     nearest, made = Nearest(data / "vectors"), dict[str, list[list[str]]]()
     for name in COLLECTIONS:
         kind, field = ("queries", "text") if name == "chorus" else ("corpus", "title")
@@ -122,7 +132,7 @@ def make(data: Path) -> dict[str, list[list[str]]]:
 
 
 def recall(name: str, system_name: str, data: Path) -> float:
-    """Recall@100 x 100, on average, of a system (``resift eval --encoder``) for queries in other words."""
+    """Return the mean recall@100 x 100 of a system (``resift eval --encoder``) for queries in other words."""
     (collection, wanted), system = asked_of(name, data), build_system(system_name)
     database, queries = system.fit(collection.documents), system.queries([other for other, _ in wanted])
     found = []
@@ -134,7 +144,7 @@ def recall(name: str, system_name: str, data: Path) -> float:
 
 
 def asked_of(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
-    """A collection, and its queries in other words with the positions of the documents that are relevant."""
+    """Return a collection, and its queries in other words with the positions of relevant documents."""
     collection = read_collection(data / name)
     rows = {id: row for row, id in enumerate(collection.document_ids)}
     judged = {
@@ -147,7 +157,7 @@ def asked_of(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
 
 @contextlib.contextmanager
 def opened(documents: Sequence[str]) -> Iterator[Index]:
-    """An index of the embedded engine, whose ids are positions and whose words are known."""
+    """Yield an index of the embedded engine with the documents. Their ids are their positions."""
     with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as library:
         index = library.index("documents", fields=["text"])
         index.add({"id": str(row), "text": text} for row, text in enumerate(documents))
@@ -156,8 +166,12 @@ def opened(documents: Sequence[str]) -> Iterator[Index]:
 
 
 def served(name: str, data: Path) -> dict[str, float]:
-    """The same of searches of the embedded engine as they are served: without any vector, with those that have no
-    graph, as ``resift attach --vectors`` writes them, and with nearest documents."""
+    """Return the mean recall@100 x 100 of searches in the embedded engine for queries in other words.
+
+    Returns:
+        The values of lexical searches (``words``), of searches with vectors but without an HNSW index, the format of
+        ``resift attach --vectors`` (``vectors``), and of searches with approximate k-NN (``graph``).
+    """
     collection, wanted = asked_of(name, data)
     with opened(collection.documents) as index:
         kinds: dict[str, dict[str, Any]] = {"words": {"alpha": 0.0, "knn": 0}, "vectors": {"knn": 0}, "graph": {}}
@@ -170,9 +184,9 @@ def served(name: str, data: Path) -> dict[str, float]:
 
 
 def ordinary(name: str, data: Path) -> Iterator[str]:
-    """Of a collection's own queries the share that is widened, and what nDCG@10 gains by it, with its standard error.
+    """Yield the share of original queries that is widened, and the gain in nDCG@10 with its standard error.
 
-    Of chorus, whose pools are shallow, hits without a judgement are left out (condensed nDCG).
+    For chorus, which has shallow pools, hits without a judgement are omitted (condensed nDCG).
     """
     collection = read_collection(data / name)
     judged = [row for row, grades in enumerate(collection.grades) if any(grade > 0 for grade in grades.values())]
@@ -195,8 +209,12 @@ def ordinary(name: str, data: Path) -> Iterator[str]:
 
 
 def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
-    """Of chorus in OpenSearch, with vectors of ours: the median of searches in other words, as they are rewritten, to
-    that of plain searches in the queries' own, of a hundred titles."""
+    """Measure search times for chorus in OpenSearch, in an index with vectors.
+
+    Returns:
+        The share of widened queries, the median time of plain searches for a hundred titles with the original queries,
+        and the ratio of the median time of rewritten searches in other words to it.
+    """
     rows = list(read(data / "chorus" / "corpus.jsonl.gz"))
     engine, client, name = OpenSearchEngine(url, timeout=300), Client(url), "other-words"
     try:
@@ -230,7 +248,7 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
 
 
 def queries_of(name: str) -> list[list[str]]:
-    """A collection's frozen queries: id, text, and the text in other words."""
+    """Return the stored queries of a collection: id, text, and the text in other words."""
     frozen: dict[str, list[list[str]]] = json.loads(FILE.read_text("utf-8"))
     return frozen[name]
 

@@ -1,12 +1,13 @@
-"""Figures of word vectors, by default the packaged: ``RESIFT_DATA=DIR python benchmarks/resift_en.py [DIR]``.
+"""Evaluate word vectors, by default the packaged vectors: ``RESIFT_DATA=DIR python benchmarks/resift_en.py [DIR]``.
 
-$RESIFT_DATA holds ``sts<year>.tsv.gz`` (columns task, score, sentence1, sentence2) and BEIR collections.
-STS: Spearman x 100, the mean of a year's tasks weighted by their pairs; "all" weights the years so too.
-Retrieval: nDCG@10 x 100, all documents ranked by the similarity alone.
-"mean" is the weighted mean and cosine. The rest are fuzzy Jaccard of each dimension's maximum over the words,
-never below 0: SFBoW with the identity universe (Muffo et al. 2021). "weighted": of rows times their weights;
-"count": times the word's count in the text (their eq. 6); "both signs": of rows beside their negatives;
-"dynamax": the universe is the two texts' words (weighted rows), those without a row too.
+$RESIFT_DATA contains ``sts<year>.tsv.gz`` (columns task, score, sentence1, sentence2) and BEIR collections. Values for
+STS are Spearman correlations x 100, averaged over the tasks of a year with their numbers of pairs as weights ("all":
+over all years). Values for retrieval are nDCG@10 x 100 of all documents ranked by the similarity.
+
+"mean" is the cosine of weighted means. All rows named "max" are SFBoW with the identity universe (Muffo et al. 2021):
+the fuzzy Jaccard similarity of the maximum over the words, at least 0, in each dimension. "weighted" multiplies word
+vectors by their weights, "count" by the word's number of occurrences (their eq. 6). "both signs" concatenates word
+vectors with their negatives. "dynamax" is DynaMax of weighted word vectors, including words without a vector.
 """
 
 import gzip
@@ -33,20 +34,20 @@ WAYS = ("mean", "max", "max weighted", "max count", "max weighted count", "max w
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a gzip file."""
+    """Return the lines of a gzip file."""
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as handle:
         return [line.rstrip("\r\n") for line in handle]
 
 
 def bags(vectors: WordVectors, texts: list[str]) -> Iterator[tuple[Floats, Floats]]:
-    """The rows of each text's words, each once, and how often each occurs."""
+    """Yield the row numbers of each text's distinct words, and their numbers of occurrences."""
     ids, offsets = vectors.ids(texts)
     for start, end in pairwise(offsets):
         yield np.unique(ids[start:end], return_counts=True)
 
 
 def pool(vectors: WordVectors, way: str, texts: list[str]) -> Floats:
-    """A row a text, by one of WAYS."""
+    """Return the vectors of texts (n, K) by one of WAYS."""
     rows = vectors.rows() * (1 if way in ("max", "max count") else vectors.weights[:, None])
     if way == "mean":
         sums = np.stack([counts @ rows[ids] for ids, counts in bags(vectors, texts)])
@@ -59,7 +60,10 @@ def pool(vectors: WordVectors, way: str, texts: list[str]) -> Floats:
 
 
 def similar(way: str, left: Floats, right: Floats) -> Floats:
-    """Each row of ``left`` with each of ``right``; Jaccard by sum(min) = (sum a + sum b - |a - b|) / 2."""
+    """Return the similarities of all rows of ``left`` with all rows of ``right``.
+
+    The Jaccard similarity uses sum(min(a, b)) = (sum(a) + sum(b) - sum(|a - b|)) / 2.
+    """
     if way == "mean":
         return np.asarray(left @ right.T)
     total, apart = left.sum(axis=1)[:, None] + right.sum(axis=1), cdist(left, right, "cityblock")
@@ -67,13 +71,13 @@ def similar(way: str, left: Floats, right: Floats) -> Floats:
 
 
 def jaccard(left: Floats, right: Floats) -> Floats:
-    """Fuzzy Jaccard of rows with rows."""
+    """Return the fuzzy Jaccard similarity of rows at the same position."""
     union = np.maximum(left, right).sum(axis=-1)
     return np.asarray(np.minimum(left, right).sum(axis=-1) / np.maximum(union, 1e-12))
 
 
 def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
-    """Spearman x 100 of a year's pairs, and how many there are."""
+    """Return Spearman x 100 of a year, and its number of pairs."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
         scores = DynaMax(vectors).pairs(left, right)
@@ -87,7 +91,7 @@ def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
 
 
 def ndcg(folder: Path, vectors: WordVectors, way: str, k: int = 10) -> float:
-    """nDCG@k x 100, the mean over a collection's queries."""
+    """Return the mean nDCG@k x 100 of a collection."""
     documents = [json.loads(line) for line in lines(folder / "corpus.jsonl.gz")]
     queries = [json.loads(line) for line in lines(folder / "queries.jsonl.gz")]
     grades: dict[str, dict[str, float]] = defaultdict(dict)

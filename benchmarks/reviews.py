@@ -1,21 +1,21 @@
-"""Reviews beside asreview and buscarpy: what they find, when they stop, and what a batch takes.
+"""Compare reviews with asreview and buscarpy: ranking, stopping, and the time of a batch.
 
     pip install asreview==2.2 buscarpy==0.0.2
     RESIFT_DATA=DIR python benchmarks/reviews.py ranking | test | stopping | vectors | large | other | time
 
-    ranking   WSS@95 and RRF@10 of simulated reviews, batches of ten, seeds 0 to 4, of Resift and of asreview's default
-              model, ELAS u4, on the same priors
-    test      the largest difference of 1,000 probabilities of generated reviews from those of buscarpy
-    stopping  100 simulated reviews: how many reached a recall of 95 % where they stop, and which part they read, by
-              Resift's rule and by buscarpy's on the same order, asked after each batch
-    vectors   WSS@95 and RRF@10 of Resift, seeds 0 and 1, without and with a ridge regression on the packaged vectors
-              that has turns where it tells held-back judgements apart better than words and stems do
-    large     WSS@95 and RRF@10 of Resift, one seed, in memory, and of an index (OPENSEARCH_URL, or embedded) of which
-              200 documents at a time are in memory, found by words alone and by vectors too
-    other     those of Resift and of ELAS u4 where nothing was tuned: seeds 0 to 2 of the five queries of MEDLINE and of
-              CISI that have most relevant documents
-    time      milliseconds from ten judgements to the next batch of ten, generated documents of 150 words: the median of
-              ten, and the slowest; and of one judgement alone
+    ranking   WSS@95 and RRF@10 of simulated reviews in batches of ten (seeds 0 to 4), for Resift and for ELAS u4, the
+              default model of asreview, with the same first judgements
+    test      largest difference between 1,000 p-values of Resift and of buscarpy, for generated reviews
+    stopping  100 simulated reviews: how many had reached a recall of 95 % when they stopped, and the share of documents
+              that was read, by the stopping rules of Resift and of buscarpy for the same order of documents
+    vectors   WSS@95 and RRF@10 of Resift (seeds 0 and 1), without and with an additional ridge regression on the
+              packaged vectors, used if it predicts held-out judgements better than words and stems
+    large     WSS@95 and RRF@10 of Resift (seed 0), with all documents in memory, and with 200 documents in memory at a
+              time from an index (OPENSEARCH_URL, or embedded), retrieved lexically and also by vectors
+    other     WSS@95 and RRF@10 of Resift and of ELAS u4 (seeds 0 to 2) on data without tuning: the five queries of
+              MEDLINE and of CISI with the most relevant documents
+    time      milliseconds from ten judgements to the next batch of ten (median and maximum of ten), with generated
+              documents of 150 words, and milliseconds of a single judgement
 
 `ranking` and `other` need asreview, `test` and `stopping` buscarpy.
 """
@@ -46,7 +46,11 @@ SETS, BATCH, TARGET = {"tar-nudging": 34, "tar-wilson": 33, "tar-kitchenham": 33
 
 
 class ElasU4(DocumentSet):
-    """The same documents as asreview's default model ranks them."""
+    """A document set ranked by ELAS u4, the default model of asreview.
+
+    Args:
+        collection: Collection with the documents.
+    """
 
     def __init__(self, collection: Collection) -> None:
         import pandas as pd
@@ -66,7 +70,12 @@ class ElasU4(DocumentSet):
 
 
 class WithVectors(DocumentSet):
-    """The same documents, ranked by their ``vectors`` (N, K) too where held-back judgements say that these help."""
+    """A document set that is also ranked by vectors if they predict held-out judgements better than words.
+
+    Args:
+        collection: Collection with the documents.
+        vectors: Vectors of the documents, (N, K).
+    """
 
     def __init__(self, collection: Collection, vectors: np.ndarray) -> None:
         super().__init__(collection.document_ids, collection.documents)
@@ -92,7 +101,7 @@ class WithVectors(DocumentSet):
         return [order[at] for at in np.argsort(turn, kind="stable")]
 
     def _direction(self, rows: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Ridge regression in which both classes weigh the same."""
+        """Return the direction (K,) of a ridge regression with equal weights of both classes."""
         known, weights = self._vectors[rows], np.where(targets, 1 / targets.sum(), 1 / (~targets).sum())
         gram = (known * weights[:, None]).T @ known + 0.02 * np.eye(known.shape[1])
         return np.linalg.solve(gram, known.T @ (weights * np.where(targets, 1.0, -1.0)))
@@ -100,13 +109,13 @@ class WithVectors(DocumentSet):
 
 @cache
 def resift_ranks(name: str) -> tuple[Collection, DocumentSet]:
-    """A set of $RESIFT_DATA, and its documents as Resift ranks them."""
+    """Return a collection of $RESIFT_DATA, and its document set."""
     collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
     return collection, DocumentSet(collection.document_ids, collection.documents)
 
 
 def ranking() -> None:
-    """Both systems on the same priors."""
+    """Print the ranking quality of Resift and of ELAS u4."""
     print(f"{'':16}{'Resift':>14}{'ELAS u4':>14}")
     for name in SETS:
         (collection, ours), cells = resift_ranks(name), []
@@ -117,7 +126,7 @@ def ranking() -> None:
 
 
 def vectors() -> None:
-    """Without and with vectors."""
+    """Print the ranking quality without and with vectors."""
     from resift import open as open_library
 
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +140,7 @@ def vectors() -> None:
 
 
 def large() -> None:
-    """A set in memory, and the same in parts."""
+    """Print the ranking quality with all documents in memory, and with a part of them."""
     from resift import open as open_library
     from resift.contracts.documents import Document
     from resift.reviews import large as parts
@@ -161,7 +170,7 @@ def large() -> None:
 
 
 def other() -> None:
-    """Both systems on queries with many relevant documents."""
+    """Print the ranking quality of Resift and of ELAS u4 on queries with many relevant documents."""
     for name in ("medline", "cisi"):
         collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
         systems = (DocumentSet(collection.document_ids, collection.documents), ElasU4(collection))
@@ -175,7 +184,7 @@ def other() -> None:
 
 
 def test() -> None:
-    """Probabilities beside buscarpy's, of rankings from random ones to those far better."""
+    """Print the largest difference of p-values from those of buscarpy, for rankings of different quality."""
     from buscarpy import calculate_h0, generate_dataset
 
     rng, differences = np.random.default_rng(0), []
@@ -183,13 +192,14 @@ def test() -> None:
         total, target = int(rng.integers(20, 2000)), float(rng.choice([0.8, 0.9, 0.95, 0.99]))
         order = generate_dataset(total, rng.uniform(0.01, 0.3), rng.uniform(1, 30), seed)["relevant"].to_numpy()
         read = order[: rng.integers(1, total)].astype(int)
-        theirs = float(np.nan_to_num(calculate_h0(read, total, target)))  # nan: more than there were, which is sure
+        # NaN stands for a p-value of 0
+        theirs = float(np.nan_to_num(calculate_h0(read, total, target)))
         differences.append(abs(theirs - p_value(read.astype(bool).tolist(), total, target)))
     print(f"{len(differences)} reviews: {max(differences):.1e}")
 
 
 def stops(run: tuple[str, int]) -> tuple[str, dict[str, tuple[bool, float]]]:
-    """Of a simulated review: whether the target was reached, and which part was read, by each of the two rules."""
+    """Simulate a review, and return for each rule whether the target was reached, and the percentage that was read."""
     from buscarpy import calculate_h0
 
     name, seed = run
@@ -205,7 +215,7 @@ def stops(run: tuple[str, int]) -> tuple[str, dict[str, tuple[bool, float]]]:
 
 
 def stopping() -> None:
-    """Both rules on the same orders."""
+    """Print the results of both stopping rules for the same orders of documents."""
     runs = [(name, seed) for name, seeds in SETS.items() for seed in range(seeds)]
     with Pool() as pool:
         found = pool.map(stops, runs, chunksize=1)
@@ -217,8 +227,12 @@ def stopping() -> None:
 
 
 def batch_times(total: int) -> tuple[list[float], list[float]]:
-    """Milliseconds from each of ten batches' judgements to the next, of ``total`` generated documents; and those of ten
-    single judgements after a fifth of all documents were judged."""
+    """Measure a review of ``total`` generated documents.
+
+    Returns:
+        Milliseconds from the judgements of a batch to the next batch, for ten batches, and milliseconds of ten single
+        judgements after a fifth of all documents were judged.
+    """
     rng = np.random.default_rng(0)
     words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in map(str, range(500))])
     drawn = np.minimum(rng.zipf(1.2, (total, 150)) - 1, len(words) - 1)
@@ -248,12 +262,12 @@ def batch_times(total: int) -> tuple[list[float], list[float]]:
 
 
 def times() -> None:
-    """A next batch, the ranking's features apart, which are counted once."""
+    """Print the times of batches and judgements, without the features, which are computed once."""
     for total in (5_000, 100_000):
         found, single = batch_times(total)
         print(
-            f"{total:7} documents, 1,000 of them read: {np.median(found):.0f} ms, at most {max(found):.0f} ms;"
-            f" a judgement after {total // 5:,} more: {np.median(single):.0f} ms, at most {max(single):.0f} ms",
+            f"{total:7} documents, 1,000 of them read: {np.median(found):.0f} ms, maximum {max(found):.0f} ms;"
+            f" a judgement after {total // 5:,} more: {np.median(single):.0f} ms, maximum {max(single):.0f} ms",
             flush=True,
         )
 

@@ -1,10 +1,10 @@
-"""What a larger index costs: ``python benchmarks/scale.py [--documents 10000,100000,1000000] [--nodes 1]``.
+"""Measure large indices: ``python benchmarks/scale.py [--documents 10000,100000,1000000] [--nodes 1]``.
 
-Parts, by ``--only``: ``index`` (attaching, bytes, searches with 1, 4 and 16 clients at each size), ``vectors`` (bytes
-and nDCG of float, half and byte numbers), ``memory`` (a worker over many searches) and ``replicas`` (two rerankers over
-one index of sessions). Prints one JSON object a line, and draws docs/plots/scale-*.png; ``--redraw FILE`` draws from
-such lines of an earlier run. Nodes are its own, of 1 GiB heap each. RESIFT_DATA names real texts; without it they are
-made. Needs the extra ``bench``.
+``--only`` selects parts: ``index`` (time of attaching, bytes, and searches with 1, 4 and 16 clients at each size),
+``vectors`` (bytes and nDCG of float, half and byte vectors), ``memory`` (memory of a worker over many searches) and
+``replicas`` (two services with the same session index). Prints a JSON object per line, and draws
+docs/plots/scale-*.png. ``--redraw FILE`` draws the plots from the lines of an earlier run. The benchmark starts its own
+nodes with 1 GiB heap each. Texts come from RESIFT_DATA, or are generated if it is not set. Needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SESSIONS = "resift_sessions_scale"
 
 @contextlib.contextmanager
 def target(nodes: int, heap: str) -> Iterator[Target]:
-    """A cluster of so many nodes with everything installed, and a reranker of two workers."""
+    """Start a cluster and a service with two workers, and install Resift."""
     folder = Path(tempfile.mkdtemp(prefix="resift-scale-"))
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -63,9 +63,9 @@ def target(nodes: int, heap: str) -> Iterator[Target]:
 
 
 def index(there: Target, sizes: Sequence[int], clients: Sequence[int], seconds: float) -> Iterator[dict[str, Any]]:
-    """Each size, and on paper what a hundred million would take."""
+    """Yield the measurements of each size, and an extrapolation to a hundred million documents."""
     points: Points = []
-    # a node that has just begun takes several times as long; what it does first is not counted
+    # warm-up, because a new node is several times slower
     scale_index.measure(there, short_documents(min(sizes)), clients[:1], 1.0)
     for size in sizes:
         documents = short_documents(size)
@@ -76,20 +76,21 @@ def index(there: Target, sizes: Sequence[int], clients: Sequence[int], seconds: 
 
 
 def on_paper(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
-    """What PAPER documents would take if attaching goes on growing as between the two largest sizes: not measured.
+    """Extrapolate time and bytes to PAPER documents from the growth between the two largest sizes.
 
-    Not latencies: nobody keeps so many in one shard, and each shard answers as one of its size does.
+    Latencies are not extrapolated, because an index of this size has several shards, and the latency of a shard depends
+    on its own size.
     """
     times = [point["attach seconds"] for point in (smaller, larger)]
     power = math.log(times[1] / times[0]) / math.log(larger["documents"] / smaller["documents"])
     factor = PAPER / larger["documents"]
     gigabytes = {name: round(larger[name] * PAPER / 1e9) for name in ("text bytes a document", "bytes a document")}
-    # never better than in proportion: what is left of fixed costs shrinks with the size
+    # at least proportional growth, because the share of fixed costs decreases with the size
     return {"on paper": PAPER, "attach hours": round(times[1] * factor ** max(1.0, power) / 3600, 1), "GB": gigabytes}
 
 
 def draw(points: Points, folder: Path) -> None:
-    """Curves over the number of documents: one figure of attaching, one of searching by the number of clients."""
+    """Draw plots of attaching and of searching against the number of documents."""
     points = [point for point in points if "documents" in point]
     if not points:
         return
@@ -121,7 +122,7 @@ def draw(points: Points, folder: Path) -> None:
 
 
 def draw_memory(points: Points, folder: Path) -> None:
-    """Memory of the workers over searches."""
+    """Draw a plot of the workers' memory against the number of searches."""
     points = [point for point in points if "MiB of a worker" in point]
     if not points:
         return
@@ -133,17 +134,17 @@ def draw_memory(points: Points, folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, print and draw."""
+    """Measure the selected parts, print the results, and draw the plots."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", default="10000,100000,1000000")
     parser.add_argument("--clients", default="1,4,16")
-    parser.add_argument("--seconds", type=float, default=5, help="of searching, for each way and number of clients")
-    parser.add_argument("--searches", type=int, default=20_000, help="of the part memory")
+    parser.add_argument("--seconds", type=float, default=5, help="duration of each search measurement")
+    parser.add_argument("--searches", type=int, default=20_000, help="number of searches in the part memory")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--heap", default="1g")
     parser.add_argument("--only", default="index,vectors,memory,replicas")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs/plots", help="where plots are drawn")
-    parser.add_argument("--redraw", type=Path, help="lines that an earlier run printed")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/plots", help="folder for the plots")
+    parser.add_argument("--redraw", type=Path, help="file with the output of an earlier run")
     options = parser.parse_args()
     if options.redraw:
         draw(read(options.redraw), options.out)
@@ -164,7 +165,7 @@ def main() -> None:
 
 
 def serve(there: Target, parts: Sequence[str], searches: int, out: Path) -> None:
-    """The parts that measure rerankers."""
+    """Run the parts that measure services."""
     rows = scale_serving.filled(there.engine, there.folder)
     if "replicas" in parts:
         other = ServiceProcess(there.folder, there.reranker.engine, SESSIONS)

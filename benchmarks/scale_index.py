@@ -1,4 +1,4 @@
-"""An index of so many documents, as a user has it: attached, its bytes, and searches with so many clients at a time."""
+"""Measure an index of a given size: time of attaching, bytes, and searches with concurrent clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAYS = {
 
 @dataclass
 class Target:
-    """A cluster with everything installed, and the reranker that its pipelines ask."""
+    """A cluster with an installation of Resift, and the service that its pipelines call."""
 
     folder: Path
     urls: list[str]
@@ -43,7 +43,7 @@ class Target:
 def measure(
     target: Target, documents: Sequence[tuple[str, str]], clients: Sequence[int], seconds: float
 ) -> dict[str, Any]:
-    """Make the index, attach it, search it, and drop it."""
+    """Create an index, attach it, search it, and drop it."""
     client, nodes = target.engine.client, len(target.urls)
     texts = {name: {"type": "text", "analyzer": "english"} for name in FIELDS}
     settings = {"number_of_shards": nodes, "number_of_replicas": min(1, nodes - 1)}
@@ -81,7 +81,7 @@ def _lines(documents: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
 
 
 def _attach(target: Target) -> None:
-    """Have ``resift attach`` do it, as a user does."""
+    """Attach the index with the command ``resift attach``."""
     options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", ",".join(target.urls)]
     command = [sys.executable, "-m", "resift", "attach", INDEX, "--vectors", *options]
     done = subprocess.run(command, cwd=target.folder, capture_output=True, text=True)
@@ -90,7 +90,7 @@ def _attach(target: Target) -> None:
 
 
 def _searched(target: Target, clients: Sequence[int], seconds: float) -> dict[str, dict[str, float]]:
-    """p50 in ms of each way with so many clients at a time, all ways in turn."""
+    """Return the median time in ms of each way of searching, by number of clients."""
     ids = [hit["_id"] for hit in _plain(Client(target.urls[0]), "space shuttle launch", "_none")["hits"]["hits"][:10]]
     marks = {"session": SESSION, "index": INDEX, "relevant": ids[:6], "irrelevant": ids[6:]}
     target.reranker.ask("/v1/feedback", marks)
@@ -102,7 +102,7 @@ def _searched(target: Target, clients: Sequence[int], seconds: float) -> dict[st
 
 
 def _concurrent(target: Target, way: str, clients: int, seconds: float) -> list[float]:
-    """Milliseconds of each search of so many clients during so many seconds; the first of each is not counted."""
+    """Search with concurrent clients for some seconds, and return the milliseconds of all but each client's first."""
     end = time.monotonic() + seconds
 
     def one(number: int) -> list[float]:

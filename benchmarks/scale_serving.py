@@ -1,4 +1,4 @@
-"""A reranker that runs long, and several of them over one index of sessions."""
+"""Measure the memory of a service over many searches, and two services with the same session index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 2**20
 
 
 def filled(engine: OpenSearchEngine, folder: Path, count: int = 3000) -> list[tuple[str, str]]:
-    """An index of messages, which is dropped by its name; and the messages."""
+    """Index messages as INDEX, and return the messages."""
     rows = messages(count)
     records = (Record("m", n, str(n), {"title": title, "text": text}) for n, (title, text) in enumerate(rows))
     Indexer(engine, load_model(), INDEX, DeadLetters(folder / "dead.jsonl")).run(records, ["title", "text"])
@@ -32,8 +32,10 @@ def filled(engine: OpenSearchEngine, folder: Path, count: int = 3000) -> list[tu
 
 
 def memory(reranker: ServiceProcess, rows: list[tuple[str, str]], searches: int) -> Iterator[dict[str, Any]]:
-    """MiB of a worker that it shares with nobody, after so many searches for other words, a tenth of them in a session
-    of their own with two marks."""
+    """Yield the private memory of each worker in MiB after increasing numbers of searches.
+
+    Each search has other words. A tenth of the searches has a new session with two marks.
+    """
     client = Client(reranker.url)
     words = [title for title, _ in rows if len(title.split()) > 1]
     done = 0
@@ -51,13 +53,13 @@ def memory(reranker: ServiceProcess, rows: list[tuple[str, str]], searches: int)
 
 
 def private(process: int) -> float:
-    """MiB of a process that it shares with nobody."""
+    """Return the private memory of a process in MiB."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 
 
 def replicas(two: list[ServiceProcess], rounds: int = 100) -> dict[str, Any]:
-    """Marks at one reranker, searched at the other at once; and marks in one session at both at the same time."""
+    """Measure two services: searches at a service right after marks at the other, and concurrent marks in a session."""
     clients = [Client(one.url) for one in two]
     unknown, marked, searched = 0, [], []
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""What vectors cost in an index, by how their numbers are kept: bytes of disk, and the quality of what is found."""
+"""Measure disk usage and retrieval quality of vectors in different number formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from resift_lab.evaluation.registry import build_system
 
 INDEX, FIELD = "scale-kinds", "resift_vector"
 _GRAPH = {"method": {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}}
-# A field without a method in an index with index.knn is one of faiss, which ends a node that lacks its libraries.
+# kind: mapping of the vector field, and whether index.knn is set. With index.knn, a field without a method uses faiss,
+# which crashes a node without its native libraries.
 KINDS: dict[str, tuple[dict[str, Any] | None, bool]] = {
     "no vectors": (None, False),
     "float, a field of resift attach": ({}, False),
@@ -38,27 +39,27 @@ KINDS: dict[str, tuple[dict[str, Any] | None, bool]] = {
 
 
 def as_bytes(vectors: Floats) -> Floats:
-    """Vectors (N, K) of length 1 as whole numbers from -127 to 127, all by one factor."""
+    """Return unit vectors (N, K) scaled by a common factor and rounded to integers from -127 to 127."""
     return np.clip(np.rint(vectors * byte_factor(vectors)), -127, 127).astype(np.float32)
 
 
 def byte_factor(vectors: Floats) -> float:
-    """What components are multiplied with: the largest in a thousand becomes 127, and those beyond are cut."""
+    """Return the factor that maps the 0.9999 quantile of absolute components to 127. Larger components are clipped."""
     return float(127 / np.quantile(np.abs(vectors), 0.9999))
 
 
 def as_half(vectors: Floats) -> Floats:
-    """Vectors rounded to sixteen bits a number."""
+    """Return the vectors rounded to 16-bit floats."""
     return vectors.astype(np.float16).astype(np.float32)
 
 
 def of_digits(digits: int) -> Callable[[Floats], Floats]:
-    """Vectors rounded to so many digits behind the point, which take less room in ``_source``."""
+    """Return a function that rounds vectors to decimal digits, which saves space in ``_source``."""
     return lambda vectors: vectors.round(digits)
 
 
 def as_is(vectors: Floats) -> Floats:
-    """The vectors."""
+    """Return the vectors unchanged."""
     return vectors
 
 
@@ -78,7 +79,7 @@ KEPT = {
 
 
 def bytes_of_kinds(url: str, documents: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Bytes a document of an index of each kind, merged into one segment, or why OpenSearch does not take it."""
+    """Yield the bytes per document of each kind of index (merged to a segment), or OpenSearch's reason for refusing."""
     engine, model = OpenSearchEngine(url, timeout=300), load_model()
     for name, (field, graph) in KINDS.items():
         try:
@@ -126,19 +127,19 @@ def _bytes(
 
 
 def _json(document: Document, whole: bool) -> str:
-    """A document as Resift writes it; or with ``whole`` numbers, without the decimal point that byte vectors refuse."""
+    """Return the JSON of a document, with integers if ``whole``, because byte vectors must not have a decimal point."""
     if whole and document.vector is not None:
         return json.dumps({**document.source, FIELD: document.vector.astype(int).tolist()})
     return stored_json(document, FIELD)
 
 
 def store_bytes(client: OpenSearch, index: str) -> int:
-    """Bytes of the primary shards on disk, merged into one segment each."""
+    """Merge each primary shard to a segment, and return their bytes on disk."""
     client.indices.refresh(index=index)
     client.indices.forcemerge(index=index, max_num_segments=1, request_timeout=3600)
     client.indices.refresh(index=index)
     stats = client.indices.segments(index=index)["indices"][index]["shards"]
-    # of segments, as statistics of the store lag behind by ten seconds; those that were merged are still listed
+    # from the list of segments, because store statistics lag by ten seconds; merged segments are listed too
     primaries = [
         copy["segments"].values() for copies in stats.values() for copy in copies if copy["routing"]["primary"]
     ]
@@ -152,7 +153,7 @@ def _reason(error: TransportError) -> str:
 
 
 def quality(data: Path) -> Iterator[dict[str, Any]]:
-    """nDCG@10 of the served search with the vectors of the documents as they are, and rounded."""
+    """Yield nDCG@10 of searches with original and with rounded document vectors."""
     for name in ("cranfield", "cisi"):
         if not (data / name).is_dir():
             continue

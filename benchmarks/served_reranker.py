@@ -1,4 +1,4 @@
-"""``resift serve`` in processes of its own, which a benchmark kills, freezes, and reads the figures of."""
+"""Processes of ``resift serve`` that a benchmark can kill, freeze, and query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ _LINE = re.compile(r"^(resift_\w+?_total)\{(.*)\} ([\d.e+]+)$", re.MULTILINE)
 
 @dataclass
 class ServiceProcess:
-    """``resift serve`` over the cluster ``engine``, which keeps its sessions in ``sessions``, an index of it."""
+    """A process of ``resift serve``.
+
+    Attributes:
+        folder: Folder for logs.
+        engine: Address of the cluster.
+        sessions: Name of the session index.
+        workers: Number of worker processes.
+        port: Port.
+        process: The main process, None before :meth:`start`.
+    """
 
     folder: Path
     engine: str
@@ -36,11 +45,11 @@ class ServiceProcess:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Address of the service."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, or start it again, and wait until it answers."""
+        """Start the service (again), and wait until it responds."""
         options = ["--port", str(self.port), "--engine", self.engine, "--workers", str(self.workers)]
         settings = {"RESIFT_STORE": self.engine, "RESIFT_SESSION_INDEX": self.sessions}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RESIFT_")}
@@ -59,39 +68,43 @@ class ServiceProcess:
                 if self.ask("/healthz", timeout=5)[0] == 200:
                     return
             time.sleep(0.1)
-        raise RuntimeError(f"the reranker at {self.url} does not answer")
+        raise RuntimeError(f"the service at {self.url} does not respond")
 
     def signal(self, number: int) -> None:
-        """Send a signal to all of its processes."""
+        """Send a signal to all processes of the service."""
         if self.process is not None:
             os.killpg(self.process.pid, number)
 
     def freeze(self) -> None:
-        """Have it answer nothing and close no connection."""
+        """Stop all processes, so that the service neither responds nor closes connections."""
         self.signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Go on after :meth:`freeze`."""
+        """Continue after :meth:`freeze`."""
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End all of its processes at once."""
+        """Kill all processes."""
         if self.process is not None and self.process.poll() is None:
             self.signal(signal.SIGKILL)
             self.process.wait()
 
     def kill_worker(self) -> None:
-        """End one of its processes, as a machine that is out of memory does; the others go on."""
+        """Kill a worker process, as Linux does when memory runs out."""
         os.kill(self.processes()[0], signal.SIGKILL)
 
     def processes(self) -> list[int]:
-        """The numbers of the processes that answer."""
+        """Return the ids of the worker processes."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(number) for number in children.read_text().split()]
 
     def ask(self, path: str, body: Any = None, timeout: float = 30) -> tuple[int, Any]:
-        """Status and answer, JSON where it is such, on a connection of its own; a body is posted."""
+        """Send a request on a new connection: POST with a body, otherwise GET.
+
+        Returns:
+            The status and the response, parsed if it is JSON.
+        """
         parts = urlsplit(self.url)
         with contextlib.closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=timeout)) as one:
             text = None if body is None else json.dumps(body)
@@ -102,7 +115,7 @@ class ServiceProcess:
         return answer.status, json.loads(raw) if is_json else raw.decode()
 
     def counted(self, metric: str, **labels: str) -> int:
-        """What /metrics has counted under a name and some labels, for all of its processes together."""
+        """Return the sum of a counter of /metrics over all processes, for the given labels."""
         wanted = {f'{name}="{value}"' for name, value in labels.items()}
         rows = _LINE.findall(self.ask("/metrics")[1])
         return round(sum(float(value) for name, had, value in rows if name == metric and wanted <= set(had.split(","))))

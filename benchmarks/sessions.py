@@ -1,9 +1,10 @@
-"""What sessions cost: bytes stored, a million of them in a file, and searches in a session against plain ones.
+"""Measure sessions: stored bytes, a million sessions in a file, and searches in a session.
 
     OPENSEARCH_URL=http://127.0.0.1:9200 RESIFT_DATA=… python benchmarks/sessions.py [bytes] [million] [searches]
 
-Indexes the training part of 20 Newsgroups ($RESIFT_DATA/20ng.train.jsonl.gz) as resift-benchmark-20ng unless it is
-there. Prints one JSON object a line; times are milliseconds in one thread, and only their ratios hold elsewhere.
+Indexes the train split of 20 Newsgroups ($RESIFT_DATA/20ng.train.jsonl.gz) as resift-benchmark-20ng unless the index
+exists. Prints a JSON object per line. Times are milliseconds in a single thread. Only their ratios are comparable
+between machines.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def print_line(what: str, **values: Any) -> None:
-    """One line of JSON."""
+    """Print a line of JSON."""
     print(json.dumps({"what": what, **values}), flush=True)
 
 
 def percentiles(milliseconds: Sequence[float], digits: int) -> dict[str, float]:
-    """Median and 95th percentile."""
+    """Return the median and the 95th percentile."""
     p50, p95 = np.percentile(milliseconds, [50, 95])
     return {"p50": round(float(p50), digits), "p95": round(float(p95), digits)}
 
 
 def timed(work: Callable[[int], Any], times: int) -> dict[str, float]:
-    """Median and 95th percentile of so many calls, in milliseconds."""
+    """Call a function repeatedly, and return the median and the 95th percentile in milliseconds."""
     taken = []
     for i in range(times):
         started = time.perf_counter()
@@ -67,7 +68,7 @@ def timed(work: Callable[[int], Any], times: int) -> dict[str, float]:
 
 
 def ten_judgements(number: int) -> list[Judgement]:
-    """Ten judgements of documents whose ids look like those of 20 Newsgroups."""
+    """Return ten judgements of documents with ids like in 20 Newsgroups."""
     rng = np.random.default_rng(number)
     groups = ("comp.sys.mac.hardware", "rec.sport.hockey", "sci.space", "talk.politics.mideast", "alt.atheism")
     names = [f"{groups[rng.integers(5)]}/{rng.integers(10_000, 200_000)}" for _ in range(10)]
@@ -75,7 +76,7 @@ def ten_judgements(number: int) -> list[Judgement]:
 
 
 def bytes_stored(url: str, count: int = 20_000) -> None:
-    """Bytes that a session of ten judgements, five steps of two, takes in each store, indexes included."""
+    """Print the bytes that a session with ten judgements in five steps uses in each store, including indexes."""
     with tempfile.TemporaryDirectory() as folder:
         index = f"resift_sessions_{uuid.uuid4().hex[:8]}"
         print_bytes(SqliteSessionStore(f"{folder}/sessions.db"), count, sqlite_bytes)
@@ -83,7 +84,7 @@ def bytes_stored(url: str, count: int = 20_000) -> None:
 
 
 def print_bytes(store: Any, count: int, size_of: Callable[[Any], int]) -> None:
-    """Fill a store with sessions, measure it by ``size_of``, and close it."""
+    """Fill a store with sessions, print its size by ``size_of``, and close it."""
     sessions = Sessions(store)
     for i in range(count):
         judgements, id = ten_judgements(i), "last" if i == count - 1 else uuid.uuid4().hex
@@ -100,14 +101,14 @@ def print_bytes(store: Any, count: int, size_of: Callable[[Any], int]) -> None:
 
 
 def sqlite_bytes(store: SqliteSessionStore) -> int:
-    """The file's size, with the write-ahead log written into it."""
+    """Return the size of the file after a checkpoint of the write-ahead log."""
     with closing(sqlite3.connect(store.path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Path(store.path).stat().st_size
 
 
 def opensearch_bytes(store: OpenSearchSessionStore) -> int:
-    """The size of the store's index, merged into one segment; it is deleted then."""
+    """Return the size of the store's index, merged to a segment, and delete the index."""
     indices, index = store.client.indices, store.index
     indices.forcemerge(index=index, max_num_segments=1)
     indices.refresh(index=index)
@@ -117,7 +118,7 @@ def opensearch_bytes(store: OpenSearchSessionStore) -> int:
 
 
 def a_million(count: int = 10**6) -> None:
-    """Times of a file of a million sessions, half of them expired."""
+    """Print times for a file with a million sessions, half of them expired."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteSessionStore(f"{folder}/sessions.db")
         sessions = Sessions(store)
@@ -138,14 +139,14 @@ def a_million(count: int = 10**6) -> None:
 
 
 def newsgroups() -> list[dict[str, Any]]:
-    """The training part of 20 Newsgroups."""
+    """Return the train split of 20 Newsgroups."""
     path = Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
 def fill(engine: OpenSearchEngine, model: Model, rows: Sequence[dict[str, Any]]) -> None:
-    """Index the documents, unless the index is there."""
+    """Index the documents, unless the index exists."""
     if engine.client.indices.exists(index=INDEX):
         return
     engine.create(INDEX, ["text"], model)
@@ -160,7 +161,7 @@ def fill(engine: OpenSearchEngine, model: Model, rows: Sequence[dict[str, Any]])
 
 @contextmanager
 def counted_requests(engine: OpenSearchEngine) -> Iterator[list[int]]:
-    """A list of one number, to which each request to the cluster adds 1."""
+    """Yield a list with a single number, which counts the requests to the cluster."""
     transport, count = engine.client.transport, [0]
     perform = transport.perform_request
 
@@ -177,13 +178,13 @@ def counted_requests(engine: OpenSearchEngine) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class Searcher:
-    """The reranker's API with a query for each of some documents; session ``s<i>`` belongs to query ``i``."""
+    """A client of the service with a list of queries. Query ``i`` has the session ``s<i>``."""
 
     client: Any
     queries: list[str]
 
     def search(self, i: int, **options: Any) -> list[dict[str, Any]]:
-        """The hits of query ``i``; ``session=True`` stands for its session."""
+        """Return the hits of query ``i``. ``session=True`` stands for the query's session."""
         if "session" in options:
             options["session"] = f"s{i}"
         body = {"index": INDEX, "query": self.queries[i], "size": 10, **options}
@@ -191,7 +192,7 @@ class Searcher:
         return hits
 
     def mark(self, i: int, label: str, labels: dict[str, str]) -> None:
-        """Judge the first hits in the query's session: relevant are those of ``label``."""
+        """Judge the first hits of query ``i`` in its session. Hits with the label ``label`` are relevant."""
         ids = [hit["_id"] for hit in self.search(i)]
         right = [id for id in ids if labels[id] == label]
         marks = {"relevant": right[:5], "irrelevant": [id for id in ids if id not in right][:5]}
@@ -199,7 +200,7 @@ class Searcher:
 
 
 def searches(url: str) -> None:
-    """Times of plain searches and of searches in a session, and their requests to the cluster."""
+    """Print times and numbers of cluster requests of plain searches and of searches in a session."""
     engine, model, rows = OpenSearchEngine(url), load_model(), newsgroups()
     fill(engine, model, rows)
     labels = {row["id"]: row["label"] for row in rows}
@@ -215,7 +216,7 @@ def searches(url: str) -> None:
 
 
 def print_times(searcher: Searcher, engine: OpenSearchEngine) -> None:
-    """Milliseconds and requests of each way of searching, all ways in turn for each query."""
+    """Print milliseconds and requests of each way of searching, measured in turn for each query."""
     taken: dict[str, list[float]] = {name: [] for name in WAYS}
     requests: dict[str, list[int]] = {name: [] for name in WAYS}
     with counted_requests(engine) as count:
