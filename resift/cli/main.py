@@ -63,7 +63,7 @@ def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -
 )
 @click.version_option(__version__, prog_name="resift")
 def main() -> None:
-    """Meaning at BM25's cost and session feedback for OpenSearch.
+    """Relevance feedback for OpenSearch: a session's marks and clicks improve its next searches.
 
     Exit status: 0 for success, 1 if something failed, 2 for invalid arguments, 3 if the command finished but reported a
     problem, 130 after Ctrl-C.
