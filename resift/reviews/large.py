@@ -32,18 +32,22 @@ _VECTORS = 300  # number of the latest judged documents from which the query vec
 
 
 class LargeSet(DocumentSet):
-    """The documents of an index that a query matches, of which MAX_LOADED are in memory at a time.
+    """A set of documents that is too large for memory. Only part of it is loaded at a time.
 
-    The engine retrieves documents with the classifier's strongest words and, if the index has an HNSW index, with a
-    vector that separates relevant from irrelevant documents. It retrieves again when there are half as many more
-    relevant documents, and when half of the loaded documents are read.
+    The set consists of the documents of an index that a query matches. The engine retrieves up to MAX_LOADED documents
+    that are likely to be relevant. It searches for the words with the largest weights in the classifier. If the vectors
+    have an HNSW index, it also searches with a query vector that is learned from the judged documents.
+
+    Documents are retrieved again after the number of relevant documents has grown by half, and after half of the loaded
+    documents have been read.
 
     Args:
         engine: The engine.
         index: The name of the index.
         fields: The text fields.
         query: The query clause that selects the documents, or None for all documents.
-        topic: The query clause that retrieves the first documents.
+        topic: The query clause for the subject of the review. It retrieves the first documents, before any document is
+            judged.
     """
 
     def __init__(self, engine: Engine, index: str, fields: Sequence[str], query: Body | None, topic: Body) -> None:
@@ -63,7 +67,15 @@ class LargeSet(DocumentSet):
         return self._loaded.text(id) if id in self._loaded.places else dict(self._stored(ids=[id])).get(id, "")
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Return the ids of the loaded documents that are not ``read``, likeliest relevant first."""
+        """Rank the loaded documents that nobody has read, after loading other documents if necessary.
+
+        Args:
+            labels: Whether each judged document is relevant, by document id.
+            read: The ids of the documents that were read.
+
+        Returns:
+            The ids of the unread documents, most likely relevant first.
+        """
         unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}
         if (
@@ -75,11 +87,11 @@ class LargeSet(DocumentSet):
         return self._loaded.ranked(labels, read)
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words of a document that contribute most to its rank."""
+        """Return the at most ``count`` words that contribute most to the rank of a document."""
         return self._loaded.reasons(id, labels, count)
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the ids of documents that exist in the set."""
+        """Return the given ids whose documents belong to the set."""
         for batch in batched([id for id in ids if id not in self._existing], _ID_BATCH):
             query = self._within_set(filter=[{"ids": {"values": batch}}])
             body = {"query": query, "size": len(batch), "_source": False}
@@ -87,14 +99,14 @@ class LargeSet(DocumentSet):
         return self._existing.intersection(ids)
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random unread documents."""
+        """Draw random unread documents. Return their ids, and the number of all unread documents."""
         unread = self._within_set(must_not=[{"ids": {"values": list(read)}}])
         seed = secrets.randbelow(2**31)
         drawn = self._engine.sample_matches(self._index, unread, count, source=False, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:
-        """Return the judged documents, and the documents that the engine retrieves as similar to them."""
+        """Load the judged documents, and the unjudged documents that are most similar to the relevant documents."""
         texts = {id: self._loaded.text(id) for id in labels if id in self._loaded.places}
         texts |= self._stored(ids=[id for id in labels if id not in texts])
         sample = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
@@ -108,7 +120,10 @@ class LargeSet(DocumentSet):
         return DocumentSet(list(texts), list(texts.values()))
 
     def _knn_clause(self, labels: Mapping[str, bool]) -> Body | None:
-        """Return a k-NN clause with a vector that is learned from the latest judged documents, or None."""
+        """Return a k-NN clause whose query vector is learned from the latest judged documents.
+
+        Returns None if the index has no HNSW index, or if none of these documents is relevant.
+        """
         info, judged = self._engine.info(self._index), list(labels)[-_VECTORS:]
         if info.dim is None or not info.has_hnsw or not any(labels[id] for id in judged):
             return None
@@ -122,7 +137,14 @@ class LargeSet(DocumentSet):
         return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._query}}}
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
-        """Yield the best documents that match ``clauses``, at most ``most``, until their texts exceed MAX_TEXT."""
+        """Yield the id and text of the best documents of the set that match some clauses.
+
+        Stops after ``most`` documents, or when the texts together exceed MAX_TEXT.
+
+        Args:
+            most: The maximum number of documents.
+            clauses: The clauses of a ``bool`` query by kind, such as "should" or "must_not".
+        """
         remaining = MAX_TEXT
         for id, text in islice(self._stored(query=self._within_set(**clauses)), most):
             remaining -= len(text) + DOCUMENT_OVERHEAD
@@ -139,11 +161,11 @@ class LargeSet(DocumentSet):
 
 
 def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the readable text of a document: the texts of its fields without HTML tags, one field per line.
+    """Return the text of a document for display, without HTML tags and with one field per line.
 
     Args:
-        source: The source of the document.
-        fields: The fields. If empty, all fields are returned in one line.
+        source: The fields of the document (its ``_source``).
+        fields: The names of the fields to return. If empty, all fields are returned in a single line.
     """
     selections = [[name] for name in fields] or [[]]
     values = (plain_text(document_text(source, selection)).strip() for selection in selections)

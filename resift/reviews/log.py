@@ -26,9 +26,9 @@ def check_review_id(id: str) -> str:
 class ReviewLog:
     """The events of a review, in a store that several processes may share.
 
-    A chunk of events is an object in the store, which is only overwritten if its version has not changed. If two
-    writers conflict, one of them fails, reads the other's events and decides again. Events that :meth:`append` returned
-    are stored durably.
+    Events are stored in chunks of up to 250. A writer overwrites a chunk only if the chunk has not changed since the
+    writer read it. Of two simultaneous writers, the second one fails, reads the new events, and computes its own events
+    again. When :meth:`append` returns, its events are stored.
 
     Args:
         store: The store.
@@ -36,7 +36,7 @@ class ReviewLog:
 
     Attributes:
         id: The id of the review.
-        events: The events that were read so far.
+        events: All events that this object has read so far, in order.
     """
 
     def __init__(self, store: SessionStore, id: str) -> None:
@@ -53,7 +53,7 @@ class ReviewLog:
         return None if stored is None else stored.body["events"][0]
 
     def refresh(self) -> list[Event]:
-        """Read new events of all writers, and return all events.
+        """Read the events that were added since the last call, by any writer, and return all events.
 
         Raises:
             NotFound: If the review was deleted.
@@ -72,17 +72,21 @@ class ReviewLog:
             self._chunk, self._version = self._chunk + 1, None
 
     def append(self, decide: Callable[[], Sequence[Event]], index: str = "") -> list[Event]:
-        """Append the events that ``decide`` returns. It is called after all existing events were read.
+        """Append the events that a function returns.
+
+        The function is called after all existing events have been read, so it can depend on them.
 
         Args:
-            decide: The function that returns the new events. It is called again if another writer was faster.
-            index: The name of the reviewed index, for the first event.
+            decide: A function without arguments that returns the new events. It is called again if another writer
+                stored events in the meantime.
+            index: The name of the reviewed index. It is only needed for the first event of a review.
 
         Returns:
-            The new events, which are stored.
+            The new events.
 
         Raises:
             SessionsUnavailable: If the store cannot be written, or too many processes write at the same time.
+            NotFound: If the review was deleted in the meantime.
         """
         for _ in range(_ATTEMPTS):
             self.refresh()

@@ -41,17 +41,18 @@ _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if 
 
 
 class DocumentSet:
-    """The documents of a review.
+    """The documents of a review, and their ranking by relevance.
 
     Args:
         ids: The ids of the documents.
-        texts: Their texts.
-        first: The ids of the hits of a search for the review's topic, best first.
+        texts: The texts of the documents, in the same order as ``ids``.
+        first: The ids of the documents to rank first while no document has been judged relevant, best first. They are
+            the hits of a search for the review's topic.
 
     Attributes:
         ids: The ids of the documents.
         total: The number of documents.
-        places: The position of each id in ``ids``.
+        places: A dictionary from each document id to its position in ``ids``.
     """
 
     def __init__(self, ids: Sequence[str], texts: Sequence[str], first: Sequence[str] = ()) -> None:
@@ -65,14 +66,14 @@ class DocumentSet:
         self._cached_ranking: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the ids of documents that exist in the set."""
+        """Return the given ids whose documents belong to the set."""
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random unread documents.
+        """Draw random unread documents without replacement.
 
         Args:
-            count: The number of documents.
+            count: The number of documents to draw. Fewer are drawn if fewer are unread.
             read: The ids of the documents that were read.
 
         Returns:
@@ -87,12 +88,12 @@ class DocumentSet:
         return self._texts[self.places[id]] if id in self.places else ""
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Return the ids of the unread documents, likeliest relevant first.
+        """Return the ids of the unread documents, most likely relevant first.
 
-        Before any document is judged relevant, the documents are in the order of the search for the topic.
+        Before any document is judged relevant, the hits of the search for the review's topic come first.
 
         Args:
-            labels: Whether each judged document is relevant.
+            labels: Whether each judged document is relevant, by document id.
             read: The ids of the documents that were read.
         """
         known = ({id: label for id, label in labels.items() if id in self.places}, frozenset(read))
@@ -101,14 +102,16 @@ class DocumentSet:
         return self._cached_ranking[1]
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the words and pairs of words of a document that contribute most to its relevance.
-
-        Returns an empty list while no document is known to be relevant.
+        """Return the words and pairs of words that contribute most to the score of a document.
 
         Args:
             id: The id of the document.
-            labels: Whether each judged document is relevant.
-            count: The maximum number of words and pairs.
+            labels: Whether each judged document is relevant, by document id.
+            count: The maximum number of words and pairs of words.
+
+        Returns:
+            The words and pairs of words, largest contribution first. Empty if no document has been judged relevant, or
+            if the document is not in the set.
         """
         known = {judged: label for judged, label in labels.items() if judged in self.places}
         if id not in self.places or not self._can_learn(known):
@@ -121,14 +124,15 @@ class DocumentSet:
         return [str(self._counts[1][row.indices[place]]) for place in best if contributions[place] > 0]
 
     def strongest(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
-        """Return the words that contribute most to the relevance of all relevant documents together.
+        """Return the words that best characterize the relevant documents.
 
         Args:
-            labels: Whether each judged document is relevant.
+            labels: Whether each judged document is relevant, by document id.
             count: The maximum number of words.
 
         Returns:
-            The contribution of each word, in proportion to the strongest word.
+            A dictionary from each word to its contribution to the scores of all relevant documents, divided by the
+            largest contribution. Empty if no document has been judged relevant.
         """
         if not self._can_learn(labels):
             return {}
@@ -143,9 +147,10 @@ class DocumentSet:
 
     @cached_property
     def _counts(self) -> tuple[Any, NDArray[Any]]:
-        """Return the counts of words and pairs of words in each document, and the words and pairs.
+        """Return how often each word and each pair of words occurs in each document, and the words and pairs.
 
-        The counts are a sparse matrix (N, M), and the words and pairs an array (M,).
+        The counts are a sparse matrix of shape (n_documents, n_features). The words and pairs are an array of shape
+        (n_features,).
         """
         with needs_extra("review", "A review"):
             from sklearn.feature_extraction.text import CountVectorizer
@@ -155,12 +160,12 @@ class DocumentSet:
 
     @cached_property
     def _words(self) -> _NaiveBayes:
-        """Return the classifier over M words and pairs of words."""
+        """Return the classifier whose features are words and pairs of words."""
         return _NaiveBayes(_tf_idf(self._counts[0]))
 
     @cached_property
     def _stems(self) -> _NaiveBayes:
-        """Return the classifier over S stems."""
+        """Return the classifier whose features are word stems."""
         from scipy.sparse import csr_matrix
 
         counts, names = self._counts
@@ -171,7 +176,7 @@ class DocumentSet:
         return _NaiveBayes(_tf_idf(counts @ joined))
 
     def _training(self, labels: Mapping[str, bool]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return the positions (n,) of the judged documents, and whether they are relevant (n,)."""
+        """Return the position of each judged document, and whether it is relevant, as arrays of shape (n_judged,)."""
         return np.array([self.places[id] for id in labels], np.intp), np.array(list(labels.values()), bool)
 
     def _order(self, labels: Mapping[str, bool], read: Collection[str]) -> list[str]:
@@ -193,17 +198,18 @@ class DocumentSet:
         return [self.ids[place] for place in unread[order]]
 
     def _can_learn(self, labels: Mapping[str, bool]) -> bool:
-        """Return whether a document is known to be relevant, and another is irrelevant or unjudged."""
+        """Return whether at least one document was judged relevant, and at least one other was not."""
         return any(labels.values()) and (len(labels) < len(self.ids) or not all(labels.values()))
 
 
 class _Unjudged(NamedTuple):
-    """The unjudged documents as irrelevant examples.
+    """Feature sums of the unjudged documents, which serve as irrelevant examples with a small weight.
 
     Attributes:
-        sums: The weighted sums of their features (m,).
-        total: The sum over all features.
-        number: Their total weight, in irrelevant documents.
+        sums: The weighted sum of each feature over the unjudged documents, of shape (n_features,). It may contain only
+            the features that occur in judged documents.
+        total: The weighted sum of all features over the unjudged documents.
+        number: The total weight of the unjudged documents. A document that was judged irrelevant has the weight 1.
     """
 
     sums: NDArray[np.float32]
@@ -212,10 +218,12 @@ class _Unjudged(NamedTuple):
 
 
 class _NaiveBayes:
-    """A multinomial naive Bayes classifier. It has no prior, because that would not change the order of the documents.
+    """A multinomial naive Bayes classifier for relevant and irrelevant documents.
+
+    It has no class prior, because a prior would not change the order of the documents.
 
     Args:
-        features: The features (N, M) of all documents, a sparse matrix.
+        features: The features of all documents, a sparse matrix of shape (n_documents, n_features).
     """
 
     def __init__(self, features: Any) -> None:
@@ -223,25 +231,33 @@ class _NaiveBayes:
         self._sums = _summed(features)
 
     def weights(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the weight (M,) of each feature.
+        """Return the weight of each feature, an array of shape (n_features,).
 
-        The weight is the logarithm of the ratio of the feature's probabilities in relevant and in other documents.
+        The weight is ln(p / q), where p is the probability of the feature in relevant documents, and q its probability
+        in irrelevant and unjudged documents.
 
         Args:
-            rows: The positions (n,) of the judged documents.
-            targets: Whether they are relevant (n,).
+            rows: The positions of the judged documents, of shape (n_judged,).
+            targets: Whether each judged document is relevant, of shape (n_judged,).
         """
         known = self.features[rows]
         return self._weights(known, targets, self._unjudged(known))
 
     def scores(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the score of each document (N,): the sum of its features' weights."""
+        """Return the score of each document, of shape (n_documents,): its features multiplied by their weights.
+
+        Args:
+            rows: The positions of the judged documents, of shape (n_judged,).
+            targets: Whether each judged document is relevant, of shape (n_judged,).
+        """
         return np.asarray(self.features @ self.weights(rows, targets))
 
     def cross_validate(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> float:
-        """Return the area under the ROC curve of a cross-validation on the judged documents.
+        """Return the area under the ROC curve (0 to 1) from a cross-validation on the judged documents.
 
-        There must be at least two relevant and two irrelevant documents.
+        Args:
+            rows: The positions of the judged documents, of shape (n_judged,).
+            targets: Whether each judged document is relevant. At least two must be relevant and two irrelevant.
         """
         from sklearn.metrics import roc_auc_score
 
@@ -258,7 +274,7 @@ class _NaiveBayes:
         return float(roc_auc_score(targets, scores))
 
     def _unjudged(self, known: Any) -> _Unjudged:
-        """Return all documents except the ``known`` documents (n, M) as irrelevant examples."""
+        """Return the feature sums of all documents except those whose features are in the rows of ``known``."""
         number = self.features.shape[0] - known.shape[0]
         count = min(_UNJUDGED_WEIGHT, _MAX_DOCUMENT_WEIGHT * number)
         sums = (self._sums - _summed(known)) * (count / max(number, 1))
@@ -280,7 +296,7 @@ class _NaiveBayes:
 
 
 def _summed(rows: Any) -> NDArray[np.float32]:
-    """Return the sum (M,) of the rows of a sparse matrix (n, M)."""
+    """Return the column sums of a sparse matrix, an array of shape (n_columns,)."""
     return np.asarray(rows.T @ np.ones(rows.shape[0], np.float32))
 
 
@@ -292,10 +308,14 @@ def _ranks(scores: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _tf_idf(counts: Any) -> Any:
-    """Return the TF-IDF features of ``counts`` (N, M).
+    """Return the TF-IDF features of documents, a sparse matrix with the shape of ``counts``.
 
-    A feature is (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), and each row is normalized to length 1 (l2). Words that
-    occur in nearly all documents are left out.
+    A feature is (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), where tf is the word's count in the document, df the number
+    of documents that contain the word, and N the number of documents. Each row is normalized to length 1 (l2). Words
+    that occur in more than 95 % of the documents are left out.
+
+    Args:
+        counts: The word counts, a sparse matrix of shape (n_documents, n_features).
     """
     from sklearn.feature_extraction.text import TfidfTransformer
 

@@ -22,19 +22,22 @@ _Author = tuple[str, str]  # the name of a person or model, and the source of th
 
 
 class _State:
-    """The state that results from the events of a review.
+    """The state of a review, computed from the events in its log.
 
-    A decision is the event of a judgement, with its author (``by``), its time in Unix seconds (``at``) and its
-    ``source``.
+    A decision is the log event of a judgement. It contains the author (``by``), the time in Unix seconds (``at``), and
+    whether the author is a person or a model (``source``).
 
     Attributes:
-        decisions: The decisions on each document, by author. The latest decision is the last.
-        labels: For each source, whether each judged document is relevant according to the latest decision. The
-            documents are in the order in which they were first judged.
-        assigned: For each document that was given to a person and not judged yet, the person and the time.
-        undone: The documents whose judgement was undone, latest first.
-        samples: For each control sample, its documents and the number of unread documents when it was drawn.
-        history: For each author, the judged documents and the author's earlier decision, for undoing.
+        decisions: The decisions on each document id, by author. The latest decision is the last.
+        labels: For persons and for models (PERSON, MODEL), whether each judged document is relevant according to the
+            latest decision. The documents are in the order in which they were first judged.
+        assigned: For each document that was assigned to a person and not judged yet, the name of the person, and the
+            time of the assignment in Unix seconds.
+        undone: The ids of the documents whose judgement was undone, latest first.
+        samples: For each random control sample, the ids of its documents, and the number of unread documents when the
+            sample was drawn.
+        history: For each author, the ids of the documents that the author judged, in order. Each comes with the
+            author's earlier decision on the document, or None, which :meth:`add` restores when a judgement is undone.
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class _State:
         self.history: dict[_Author, list[tuple[str, Event | None]]] = {}
 
     def add(self, event: Event) -> None:
-        """Update the state with the next event, without processing the earlier events again."""
+        """Update the state with the next event of the log."""
         author = (event["by"], event.get("source", PERSON))
         if event["kind"] == "judge":
             self._judge(event, author)
@@ -90,25 +93,28 @@ class _State:
 
     @property
     def read(self) -> dict[str, bool]:
-        """Return whether each document that persons judged is relevant, in the order of reading."""
+        """Return the documents that persons have judged, in the order of reading, with True for relevant documents."""
         return self.labels[PERSON]
 
     @property
     def known(self) -> dict[str, bool]:
-        """Return whether each judged document is relevant. Judgements of persons override judgements of models."""
+        """Return all judged documents, with True for relevant documents.
+
+        A judgement of a person overrides the judgement of a model.
+        """
         return {**self.labels[MODEL], **self.read}
 
 
 class Review:
-    """A review of a set of documents, which several people and processes may share.
+    """A review of a set of documents. Several people and processes may work on the same review.
 
-    Judgements of models improve the ranking only. A person must still read their documents, and they do not count for
-    the recall.
+    Judgements come from people or from models. Judgements of models only improve the ranking: people must still read
+    the documents that models have judged, and the recall is estimated from the judgements of people.
 
     Args:
         log: The log of the review.
-        documents: The documents.
-        first_event: The event that started the review.
+        documents: The documents to review.
+        first_event: The log event that started the review, which contains its settings.
         clock: A function that returns the time in Unix seconds.
     """
 
@@ -126,7 +132,7 @@ class Review:
         self._missing: set[str] = set()  # judged documents that are not in the set (any more)
 
     def state(self) -> _State:
-        """Read new events and return the current state."""
+        """Read new events from the log, and return the updated state."""
         events = self._log.refresh()
         for event in events[self._added :]:
             self._state.add(event)
@@ -136,17 +142,22 @@ class Review:
         return self._state
 
     def next(self, count: int | None = None, by: str = "", source: str = PERSON) -> list[str]:
-        """Assign the next documents to a person or model, likeliest relevant first, and return their ids.
+        """Assign the next documents to a person or a model.
 
-        Documents are ranked by all judgements. A document that was assigned to a person is not assigned to others for
-        eight hours. The person's own open documents come first, and among them documents whose judgement was undone. A
-        model gets documents that neither persons nor models have judged, and its documents stay available to people.
+        The documents are ranked according to all judgements so far. For eight hours, a document that was assigned to a
+        person is not assigned to other people. Documents that the person was assigned but has not judged yet come
+        first, starting with documents whose judgement the person has undone.
+
+        A model gets documents that neither people nor models have judged. These documents remain available to people.
 
         Args:
             count: The number of documents, 1 to 1000. Fewer are returned if fewer remain. The default is a tenth of the
-                documents that were read, at least 10 and at most 100.
+                number of documents that were read, at least 10 and at most 100.
             by: The name of the person or model.
             source: PERSON or MODEL.
+
+        Returns:
+            The ids of the documents, most likely relevant first.
 
         Raises:
             BadInput: If ``count`` is out of range.
@@ -175,12 +186,13 @@ class Review:
             return batch
 
     def sample(self, count: int, by: str = "") -> list[str]:
-        """Assign random unread documents to a person, and return their ids.
+        """Assign random unread documents to a person as a control sample, and return their ids.
 
-        Such a control sample estimates the number of missed documents without assumptions about the ranking.
+        The judgements of the sample show how many relevant documents are still unread, without assumptions about the
+        quality of the ranking (see :meth:`controls`).
 
         Args:
-            count: The number of documents, 1 to 1000.
+            count: The number of documents, 1 to 1000. Fewer are drawn if fewer are unread.
             by: The name of the person.
 
         Raises:
@@ -202,10 +214,10 @@ class Review:
     def judge(
         self, relevant: Iterable[str] = (), irrelevant: Iterable[str] = (), by: str = "", source: str = PERSON
     ) -> Progress:
-        """Store judgements, which take effect at once, and return the progress.
+        """Store judgements and return the progress of the review.
 
-        Earlier judgements of the same documents by the same author are replaced. If an error is raised, nothing is
-        stored.
+        The judgements replace earlier judgements of the same documents by the same author. If one of the ids is
+        invalid, none of the judgements is stored.
 
         Args:
             relevant: The ids of relevant documents.
@@ -273,12 +285,13 @@ class Review:
             return [place for place, relevant in enumerate(self.state().read.values(), 1) if relevant]
 
     def controls(self) -> list[dict[str, int]]:
-        """Return the result of each control sample.
+        """Return the results of the random control samples that :meth:`sample` has drawn.
 
         Returns:
-            For each sample, the number of documents that were drawn, read and relevant, and the number of unread
-            documents when it was drawn. Once all documents of the sample are read, also the confidence interval
-            ("least", "most") of the number of relevant documents among the unread documents.
+            A dictionary for each sample: the number of documents in the sample ("drawn"), how many of them were read
+            ("read") and judged relevant ("relevant"), and the number of unread documents when the sample was drawn
+            ("unread"). When all documents of the sample have been read, "least" and "most" are the limits of a 95 %
+            confidence interval for the number of relevant documents among the unread documents.
         """
         with self._lock:
             state, results = self.state(), []
@@ -291,9 +304,10 @@ class Review:
             return results
 
     def conflicts(self) -> dict[str, dict[str, bool]]:
-        """Return the documents that persons judged differently, with each person's judgement.
+        """Return the documents about which people disagree.
 
-        The latest judgement counts.
+        Returns:
+            For each such document id, the latest judgement of each person by name: True means relevant.
         """
         with self._lock:
             conflicts = {}
@@ -310,7 +324,7 @@ class Review:
             return len(state.known) - len(state.read)
 
     def audit(self) -> list[Event]:
-        """Return all events in order."""
+        """Return copies of all events in the log, in order."""
         with self._lock:
             return [dict(event) for event in self._log.refresh()]
 
@@ -319,8 +333,8 @@ class Review:
 
         Args:
             format: "csv" (all decisions), "ris" (the relevant documents) or "qrels" (TREC's format of judgements).
-            may_read: A function that returns which of the judged documents' ids the caller may read. Texts of other
-                documents are left out.
+            may_read: A function that receives document ids and returns the ids of the documents that the caller may
+                read. The texts of other documents are left out.
 
         Raises:
             BadInput: If the format is unknown.
@@ -344,11 +358,11 @@ class Review:
             return file.getvalue()
 
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
-        """Return the words of each document that contribute most to its rank.
+        """Return the words that contribute most to the rank of each document, by document id.
 
         Args:
             ids: The ids of the documents.
-            count: The maximum number of words of each document.
+            count: The maximum number of words for each document.
         """
         with self._lock:
             labels = self.state().known

@@ -33,10 +33,10 @@ class ReviewSettings:
     """Settings of a review.
 
     Attributes:
-        topic: The subject in words. The best hits for it are read first.
-        query: A query clause that selects the documents. By default the whole index is reviewed.
-        fields: The fields of a document that are read, by default all text fields.
-        target: The recall at which the review may stop.
+        topic: The subject of the review in words. The best hits of a search for it are read first.
+        query: An OpenSearch query clause that selects the documents. By default the whole index is reviewed.
+        fields: The names of the fields to read. If empty, all text fields are read.
+        target: The recall at which the review may stop, between 0 and 1.
     """
 
     topic: str = ""
@@ -46,11 +46,13 @@ class ReviewSettings:
 
 
 class Reviews:
-    """The reviews in a store. Instances are thread-safe, and several processes may share the store.
+    """Starts, opens, lists and deletes reviews, which are stored in a session store.
+
+    Instances are thread-safe, and several processes may share the store.
 
     Args:
-        engine: The engine.
-        open_store: A function that opens the store when it is first needed.
+        engine: The engine that contains the documents.
+        open_store: A function that opens the session store. It is called when the store is first needed.
     """
 
     def __init__(self, engine: Engine, open_store: Callable[[], SessionStore]) -> None:
@@ -65,7 +67,7 @@ class Reviews:
         Args:
             id: The id of the review.
             index: The name of the index.
-            settings: The settings of a new review.
+            settings: The settings of a new review. They are ignored if the review exists.
             by: The name of the person who starts the review.
 
         Raises:
@@ -102,8 +104,8 @@ class Reviews:
 
         Args:
             id: The id of the review.
-            anew: Whether to read the documents again. Otherwise they are as they were when this process first opened
-                the review.
+            anew: Whether to read the documents from the engine again. Otherwise, the documents that this process has
+                read earlier may be reused.
 
         Raises:
             NotFound: If the review does not exist.
@@ -162,7 +164,15 @@ class Reviews:
 
 
 def _shortened(topic: str, fields: int) -> str:
-    """Return the topic, or its first content words if it has more words than an engine accepts."""
+    """Shorten a topic that has more words than an engine accepts in a query.
+
+    Args:
+        topic: The topic.
+        fields: The number of searched fields. 0 means that the number is unknown.
+
+    Returns:
+        The unchanged topic, or its first different words without function words such as "the".
+    """
     words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
     if len(words) <= limit:
         return topic

@@ -51,12 +51,12 @@ Object = tuple[str, str]  # the id of an object, and the field that contains the
 
 @dataclass(frozen=True)
 class ClickGrade:
-    """The grade of a document according to a user's actions.
+    """The relevance grade of a search hit, derived from a user's actions.
 
     Attributes:
-        grade: The grade, -1 to 1.
+        grade: The grade from -1 (irrelevant) to 1 (relevant).
         at: The time of the action in Unix seconds.
-        source: "skip" for a hit that was skipped, or "click" for any action.
+        source: "click" if the user acted on the hit, or "skip" if the user passed it over and clicked a lower hit.
     """
 
     grade: float
@@ -65,14 +65,16 @@ class ClickGrade:
 
 
 class Clicks:
-    """Reads the UBI log and derives the judgements of clients. Instances are thread-safe.
+    """Derives relevance judgements from the clicks and other events in the UBI (User Behavior Insights) log.
+
+    Instances are thread-safe.
 
     Args:
         log: The UBI log.
-        engine: The engine, which knows the documents of the objects.
-        actions: The grade of each action.
-        seconds: The age in seconds after which events no longer count.
-        count: A function that is called with an outcome and its number of events, for metrics.
+        engine: The engine. It looks up the documents to which the events refer.
+        actions: The grade (-1 to 1) of each action, for example ``{"purchase": 1.0, "click": 0.5}``.
+        seconds: The age in seconds after which events are ignored.
+        count: A function that updates metrics. It is called with the name of an outcome and a number of events.
         clock: A function that returns the time in Unix seconds.
     """
 
@@ -98,15 +100,19 @@ class Clicks:
         self._refused: TtlCache[bool] = TtlCache(1, _UNKNOWN_OBJECT_SECONDS)
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """Return the judgements of an index's documents that follow from the latest events of a client or a session.
-
-        Returns an empty list if the log may not be read. A search waits for this call, so it raises EngineUnavailable
-        after half a second. Other errors of the engine are raised as well.
+        """Return the judgements that follow from the latest events of a client or a session, oldest first.
 
         Args:
-            client: The client id or session id.
-            index: The name of the index.
+            client: The client id or session id in the log.
+            index: The name of the index. Events that refer to documents of other indices are ignored.
             headers: The HTTP headers of the caller.
+
+        Returns:
+            At most MAX_JUDGEMENTS judgements. Empty if the engine refuses to read the log (status 403).
+
+        Raises:
+            EngineUnavailable: If the log does not respond within half a second.
+            EngineError: If the engine responds with another error.
         """
         if self._refused.get("log"):
             return []
@@ -133,7 +139,7 @@ class Clicks:
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-        """Return the known queries of the events, by id."""
+        """Return the logged queries to which the events refer, by query id."""
         ids = sorted({event.query_id for event in events if event.query_id})
         keys = {id: id for id in ids if not self._unknown_queries.get(id)}
         queries = get_or_fetch(self._queries, keys, self.log.queries)
@@ -142,7 +148,7 @@ class Clicks:
         return queries
 
     def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
-        """Return the document ids of objects. Objects without exactly one document in the index are left out."""
+        """Return the document id of each object that identifies exactly one document of the index."""
         keys = {object: (index, str(headers), *object) for object in sorted(objects)}
         keys = {object: key for object, key in keys.items() if not self._unknown_objects.get(key)}
         ids = get_or_fetch(self._documents, keys, lambda new: document_ids(self.engine, index, new, headers))
@@ -154,15 +160,15 @@ class Clicks:
 def graded_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
 ) -> list[tuple[str, Object, ClickGrade]]:
-    """Return the grades of objects that follow from events.
+    """Derive grades from events. The events may belong to several queries.
 
     Args:
-        events: The events.
-        queries: The known queries by id.
-        actions: The grade of each action.
+        events: The events from the UBI log.
+        queries: The logged queries, by query id.
+        actions: The grade (-1 to 1) of each action. Events with other actions are ignored.
 
     Returns:
-        Tuples of the query's text, the object and its grade.
+        A tuple for each graded hit: the text of the query, the object that identifies the hit, and the grade.
     """
     events_by_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
     for event in events:
@@ -187,8 +193,8 @@ def judgements_from(
 
     Args:
         graded: The result of :func:`graded_objects`.
-        ids: The document id of each object. Other objects are left out.
-        index: The name of the index.
+        ids: The document id of each object. Objects without a document id are ignored.
+        index: The name of the index that contains the documents.
     """
     return [
         Judgement(index, ids[object], grade.grade, text[:MAX_QUERY], grade.at, source=grade.source)
@@ -198,15 +204,17 @@ def judgements_from(
 
 
 def document_ids(engine: Engine, index: str, objects: Collection[Object], headers: Headers = None) -> dict[Object, str]:
-    """Return the ids of the documents that objects identify.
-
-    Objects without exactly one document are left out.
+    """Look up the documents to which objects in the UBI log refer.
 
     Args:
         engine: The engine.
         index: The name of the index.
-        objects: Pairs of an object's id and the field that contains it, or "" for ``_id``.
+        objects: Pairs of a value and the name of the document field that contains it. If the name is "", the value is
+            the document id itself.
         headers: The HTTP headers of the caller.
+
+    Returns:
+        The document id of each object. Objects that match no document or several documents are left out.
     """
     ids: dict[Object, str] = {}
     for field in sorted({field for _, field in objects}):
@@ -236,7 +244,7 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
 
 
 def read_actions(parts: Iterable[str]) -> dict[str, float]:
-    """Parse settings of the form ``ACTION=GRADE``. Return the grade of each action.
+    """Parse settings of the form ``ACTION=GRADE``, and return a dictionary from actions to grades.
 
     Raises:
         BadInput: If a setting has another form, or a grade is not between -1 and 1.
@@ -261,17 +269,23 @@ def read_actions(parts: Iterable[str]) -> dict[str, float]:
 def click_grades(
     events: Sequence[UbiEvent], actions: Actions = ACTIONS, shown: Sequence[str] = ()
 ) -> dict[str, ClickGrade]:
-    """Return the grade of each object that follows from the events of a single query.
+    """Derive the grades of hits from the events of a single query.
 
-    The action with the largest grade counts, and the latest if there are several. Its grade becomes grade ** p, where p
-    is the probability that the user looks at this position. An action of grade 1 therefore counts the same at all
-    positions. The grade of a skipped hit is the grade of IMPRESSION times p. Objects without a graded action are left
-    out.
+    If a user acted on a hit several times, the action with the largest absolute grade counts. A positive grade becomes
+    grade ** p, where p is the estimated probability that a user looks at the position of the hit. Clicks on lower hits
+    therefore get higher grades, and an action of grade 1 counts the same at all positions.
+
+    A hit counts as skipped if the user did not act on it but clicked a lower hit. Its grade is p times the grade of
+    IMPRESSION in ``actions``. All other hits are left out.
 
     Args:
         events: The events of the query.
-        actions: The grade of each action.
-        shown: The objects of the hit list in order, if known. Objects with an IMPRESSION event count as shown, too.
+        actions: The grade (-1 to 1) of each action.
+        shown: The object ids of the displayed hits in order, if the log contains them. Hits with an event that contains
+            their position are added.
+
+    Returns:
+        The grade of each hit, by object id.
     """
     ranks = _ranks(events, shown)
     graded: dict[str, ClickGrade] = {}
@@ -294,7 +308,7 @@ def click_grades(
 
 
 def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
-    """Return the position, from 0, of each object whose position is known."""
+    """Return the position in the hit list, from 0, of each object whose position is known."""
     # UBI's specification says "nth", but the sample in it counts from 0.
     first = 0 if any(event.ordinal == 0 for event in events) else 1
     ranks: dict[str, int] = {}
@@ -306,5 +320,5 @@ def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
 
 
 def _examination_probability(rank: int) -> float:
-    """Return the estimated probability that a user looks at the hit at a position, from 0."""
+    """Return the estimated probability that a user looks at the hit at position ``rank``, counted from 0."""
     return float((rank + 1) ** -POSITION_BIAS)

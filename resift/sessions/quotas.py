@@ -13,14 +13,15 @@ _DAY = 86_400  # seconds
 
 
 class Quotas:
-    """Counts what each API key stores during a day (UTC), and enforces limits. Instances are thread-safe.
+    """Limits how much data each API key may store in a day (UTC). Instances are thread-safe.
 
-    Each process counts separately. Requests without a key are not limited, because they come from the same machine.
+    Each process counts separately. Requests without an API key are not limited, because they come from the same
+    machine.
 
     Args:
-        marks: The maximum number of marks of a key in a day. 0 means no limit.
-        sessions: The maximum number of new sessions.
-        bytes: The maximum number of bytes.
+        marks: The maximum number of relevance marks per key and day. 0 means no limit.
+        sessions: The maximum number of new sessions per key and day. 0 means no limit.
+        bytes: The maximum number of stored bytes per key and day. 0 means no limit.
         clock: A function that returns the time in Unix seconds.
     """
 
@@ -34,14 +35,14 @@ class Quotas:
         self._lock = threading.Lock()
 
     def check(self, key: str | None, *kinds: str) -> None:
-        """Check that a key has not reached its limit of any of these kinds.
+        """Check that an API key has not reached its daily limits.
 
         Args:
-            key: The name of the key, or None.
-            kinds: Names of limits: "marks", "sessions" or "bytes".
+            key: The name of the key, or None for a request without a key, which is not limited.
+            kinds: The names of the limits to check: "marks", "sessions" or "bytes".
 
         Raises:
-            QuotaExceeded: If a limit is reached.
+            QuotaExceeded: If the key has reached one of these limits.
         """
         now = int(self.clock())
         with self._lock:
@@ -57,6 +58,6 @@ class Quotas:
             )
 
     def count(self, key: str | None, **amounts: int) -> None:
-        """Add amounts that a key has stored, by kind."""
+        """Add the given amounts of "marks", "sessions" or "bytes" to the daily totals of an API key."""
         with self._lock:
             self._used.update({(key, kind): amount for kind, amount in amounts.items() if key})

@@ -31,10 +31,13 @@ _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
 
 class Samples:
-    """Vectors of random documents, cached for ten minutes for callers with the same headers. Thread-safe.
+    """Draws vectors of random documents from an index. Instances are thread-safe.
+
+    The vectors are cached for ten minutes, separately for each combination of HTTP headers, because callers may be
+    allowed to read different documents.
 
     Args:
-        engine: The engine.
+        engine: The engine that contains the documents.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -42,15 +45,18 @@ class Samples:
         self._cache: TtlCache[Background] = TtlCache(_CACHED_SAMPLES, _SECONDS)
 
     def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
-        """Return the vectors of at most 300 random documents. Empty if the engine returns none, or refuses.
+        """Return the vectors of at most 300 random documents.
 
         Args:
-            info: The index.
+            info: The description of the index.
             headers: The HTTP headers of the caller.
-            field: The field of the vectors, by default the field of the vectors that Resift gave to the documents.
+            field: The vector field to read, by default the index's own vector field.
+
+        Returns:
+            The vectors. Empty if no document has a vector, or if the engine refuses the request.
 
         Raises:
-            EngineUnavailable: The engine cannot be reached.
+            EngineUnavailable: If the engine cannot be reached.
         """
         if field is None and info.dim is None:
             return _NO_BACKGROUND
@@ -71,12 +77,12 @@ class Samples:
 
 
 class WordSelector:
-    """Selects the expansion words of a query. Thread-safe.
+    """Selects expansion words, which are added to a query to match more documents. Instances are thread-safe.
 
-    The counts of words are cached for ten minutes for callers with the same headers.
+    The document counts of the words are cached for ten minutes, separately for each combination of HTTP headers.
 
     Args:
-        engine: The engine.
+        engine: The engine that counts the documents.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -84,16 +90,23 @@ class WordSelector:
         self._cache: TtlCache[float] = TtlCache(_CACHED_WORDS, _SECONDS)
 
     def select(self, feedback: Feedback | None, info: IndexInfo, headers: Headers = None) -> dict[str, float]:
-        """Return at most 25 expansion words and their weights, heaviest first.
+        """Select at most 25 expansion words.
 
-        The words with the largest weight · idf · log(1 + n) are selected, where n documents contain the word. Their
-        weights are at least a tenth of the largest weight. A word in a single document, for example a serial number, is
-        never selected, because it finds no other document. If the engine refuses to count, only the weights decide.
+        The candidates are the words that a session has learned from its judgements. The words with the largest
+        weight · idf · log(1 + n) are selected, where n is the number of documents that contain the word. Words with
+        less than a tenth of the largest weight are left out. A word that occurs in a single document, such as a serial
+        number, is never selected, because it cannot match further documents.
+
+        If the engine refuses to count the documents, or the index has fewer than 100 documents, the words with the
+        largest weights are selected.
 
         Args:
-            feedback: What a session learned, or None.
-            info: The index.
+            feedback: The candidate words and weights that a session has learned, or None for no candidates.
+            info: The description of the index.
             headers: The HTTP headers of the caller.
+
+        Returns:
+            The weights of the selected words, in the order of the candidates.
 
         Source:
             A selection value after Robertson (1990), "On term selection for query expansion".
@@ -108,7 +121,10 @@ class WordSelector:
         return {word: candidates[word] * info.tuning.words for word in selected}
 
     def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
-        """Return idf · log(1 + n) of each word. All are 1 if the engine refuses to count, or has few documents."""
+        """Return idf · log(1 + n) of each word, where n is the number of documents that contain the word.
+
+        All values are 1 if the engine refuses to count, or if the index has fewer than 100 documents.
+        """
         clauses = [text_clause(word, info.fields) for word in words]
         total, counts = 0, list[int]()
         try:

@@ -56,28 +56,30 @@ _STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 
 
 class SessionCaller:
-    """The caller of the session functions if there are no API keys. A subclass supports keys.
+    """The caller of a request, who may use all sessions. A subclass restricts callers with API keys.
 
     Attributes:
-        name: The name of the caller's key, or None.
+        name: The name of the caller's API key, or None if the service has no keys.
     """
 
     name: str | None = None
 
     def may_use(self, owner: str | None) -> bool:
-        """Return whether the caller may use a session of the key with the name ``owner``."""
+        """Return whether the caller may use sessions that were created with the API key named ``owner``."""
         return True
 
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A session.
+    """A session: the relevance judgements of a user's search task.
+
+    Judgements that were added together form a step, which can be undone as a whole.
 
     Attributes:
         id: The id of the session.
-        created: The time of its first step in Unix seconds.
+        created: The time of creation in Unix seconds.
         expires: The expiry time in Unix seconds.
-        judgements: The judgements in order.
+        judgements: All judgements, oldest first, including judgements that later judgements replace.
         owner: The name of the API key that created the session, or None if it was created without a key.
     """
 
@@ -94,11 +96,14 @@ class StoredSession:
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """Return the judgements in force, at most one for each document."""
+        """Return the judgements that count, at most one for each document. See :func:`effective_judgements`."""
         return effective_judgements(self.judgements)
 
     def with_step(self, judgements: Sequence[Judgement]) -> StoredSession:
-        """Return the session with an additional step. If it exceeds MAX_JUDGEMENTS, its oldest steps are dropped."""
+        """Return a copy of the session with additional judgements, which form a new step.
+
+        If the session would then have more than MAX_JUDGEMENTS judgements, its oldest steps are dropped.
+        """
         number = self.judgements[-1].step + 1 if self.judgements else 1
         extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
         while len(extended) > MAX_JUDGEMENTS:
@@ -108,7 +113,7 @@ class StoredSession:
         return replace(self, judgements=tuple(extended))
 
     def without_last_step(self) -> StoredSession:
-        """Return the session without its last step. Raise BadInput if it has no step."""
+        """Return a copy of the session without its last step. Raise BadInput if the session has no step."""
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
         last = self.judgements[-1].step
@@ -116,10 +121,11 @@ class StoredSession:
 
 
 def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Return the judgements in force, in the order in which their documents were first judged.
+    """Return the judgements that count: at most one for each document, in the order of first judgement.
 
-    The latest judgement of a document counts. However, a click or a skip does not replace a mark or a model's score,
-    and a skip does not replace a click, because they are weaker evidence.
+    The latest judgement of a document usually counts. But clicks and skipped hits do not replace a mark or a model's
+    score, and a skipped hit does not replace a click, because they are weaker evidence. Judgements with grade 0, which
+    withdraw earlier judgements, are left out.
 
     >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25, source="skip")]
     >>> clicks = [Judgement("i", document, 0.5, source="click") for document in "ab"]
@@ -136,20 +142,24 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
 
 
 class Sessions:
-    """The sessions in a store.
+    """Reads and changes the sessions in a session store.
 
-    Sessions of other callers appear not to exist (SessionNotFound), and their ids cannot be used for new sessions.
+    A caller can only use the sessions of its own API key. Sessions of other callers appear not to exist, and their ids
+    cannot be used for new sessions.
 
-    Every method raises SessionsUnavailable if the store does not answer, BadInput if an id is malformed, and
-    SessionDamaged if the stored data is not a valid session. A damaged session can be deleted. Methods that return
-    several sessions leave it out.
+    A damaged session can be deleted. Methods that return several sessions leave out damaged sessions.
 
     Args:
-        store: The store.
-        hours: The time after which an unused session expires.
+        store: The session store.
+        hours: The number of hours after which an unused session expires.
         clock: A function that returns the time in Unix seconds.
-        caller: A function that returns the current caller.
-        quotas: Limits on the storage of each key.
+        caller: A function that returns the caller of the current request.
+        quotas: Daily limits on the storage of each API key. By default there are no limits.
+
+    Raises:
+        SessionsUnavailable: By every method, if the store does not respond.
+        BadInput: By every method, if a session id is malformed.
+        SessionDamaged: By every method, if the stored data is not a valid session.
     """
 
     def __init__(
@@ -168,19 +178,21 @@ class Sessions:
         self._purged = -_PURGE_SECONDS
 
     def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> StoredSession:
-        """Add a step of judgements to a session, and return the session. The first step creates the session.
+        """Add judgements to a session, and return the changed session. A missing session is created.
+
+        The judgements form a step, which :meth:`undo` removes as a whole.
 
         Args:
             id: The id of the session.
             query: The query for which the documents were judged. The first MAX_QUERY characters are stored.
-            judgements: The judgements. Their query and time are replaced.
+            judgements: The judgements. Their query is set to ``query``, and their time to the current time.
 
         Raises:
             SessionNotFound: If the id belongs to another caller's session.
-            QuotaExceeded: If the caller's key has reached a daily limit.
-            SessionBusy: If other writers were always faster.
-            BadInput: As :func:`check_judgements`.
-            TextTooLong: As :func:`check_judgements`.
+            QuotaExceeded: If the caller's API key has reached a daily limit.
+            SessionBusy: If other writers changed the session during every attempt.
+            BadInput: If there are too many judgements, or an id or index name is not Unicode text.
+            TextTooLong: If a document id or index name is too long.
         """
         check_judgements(judgements)
         query = query[:MAX_QUERY]
@@ -192,25 +204,26 @@ class Sessions:
         return self._change(id, change, len(judgements))
 
     def undo(self, id: str) -> StoredSession:
-        """Undo the last step of a session, and return the session.
+        """Remove the judgements that were added last, and return the changed session.
 
         Raises:
             SessionNotFound: If the session does not exist.
-            BadInput: If the session has no step.
-            SessionBusy: If other writers were always faster.
+            BadInput: If the session has no judgements.
+            SessionBusy: If other writers changed the session during every attempt.
         """
         return self._change(id, StoredSession.without_last_step)
 
     def find(self, id: str, any_owner: bool = False, wait: bool = False) -> StoredSession | None:
-        """Return a session and postpone its expiry, or return None.
+        """Return a session and postpone its expiry.
 
-        None means that the session does not exist, has expired or belongs to another caller.
+        Returns None if the session does not exist, has expired or belongs to another caller.
 
         Args:
             id: The id of the session.
-            any_owner: Whether to ignore the owner. In requests through a search pipeline the caller is the cluster
-                itself.
-            wait: Whether to wait as long as the store takes. A search does not wait for its session.
+            any_owner: Whether to return sessions of other callers, too. This is needed for requests from a search
+                pipeline of OpenSearch, where the caller is the cluster and not the user.
+            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after a short timeout, so
+                that searches are not delayed.
         """
         try:
             session, stored = self._read(id, any_owner, wait)
@@ -228,11 +241,15 @@ class Sessions:
         return session
 
     def peek(self, id: str) -> StoredSession | None:
-        """Return a session without postponing its expiry, or None if it does not exist or has expired."""
+        """Return a session without postponing its expiry, or None if it does not exist or has expired.
+
+        Raises:
+            SessionNotFound: If the session belongs to another caller.
+        """
         return self._read(id)[0]
 
     def get(self, id: str) -> StoredSession:
-        """Return a session. Raise SessionNotFound if it does not exist."""
+        """Return a session and postpone its expiry. Raise SessionNotFound if the session does not exist."""
         session = self.find(id, wait=True)
         if session is None:
             raise _not_found(id)
@@ -246,7 +263,14 @@ class Sessions:
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[tuple[str, Judgement]]:
-        """Yield the effective judgements of an index's documents in all sessions, with the session ids."""
+        """Yield the judgements that count for documents of an index, in the sessions of all callers.
+
+        Args:
+            index: The name of the index.
+
+        Yields:
+            Pairs of the session id and a judgement (see :func:`effective_judgements`).
+        """
         for session in self._scanned(index):
             judgements = session.effective_judgements
             yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
@@ -273,10 +297,19 @@ class Sessions:
     def _read(
         self, id: str, any_owner: bool = False, wait: bool = True
     ) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Return the session and its stored record. Each is None if it does not exist.
+        """Read a session.
 
-        The session is also None if it has expired. Raises SessionNotFound for a session of another caller, even if it
-        is damaged.
+        Args:
+            id: The id of the session.
+            any_owner: Whether to return sessions of other callers, too.
+            wait: Whether to wait for a slow store.
+
+        Returns:
+            The session, or None if it does not exist or has expired; and the stored record, or None if there is none.
+
+        Raises:
+            SessionNotFound: If the session belongs to another caller, even if the stored data is damaged.
+            SessionDamaged: If the stored data is not a valid session.
         """
         stored = self.store.read(check_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
@@ -286,9 +319,10 @@ class Sessions:
         return _decoded(id, stored), stored
 
     def _read_or_taken(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Return the result of :meth:`_read` for an id under which a session may be created.
+        """Return the result of :meth:`_read` for a session that will be created if it does not exist.
 
-        The SessionNotFound error says that the id cannot be used.
+        Raises:
+            SessionNotFound: If the id belongs to another caller's session, with the advice to use another id.
         """
         try:
             return self._read(id)
@@ -298,12 +332,16 @@ class Sessions:
     def _change(
         self, id: str, change: Callable[[StoredSession], StoredSession], marks: int | None = None
     ) -> StoredSession:
-        """Change a session with ``change`` until it is written, and return it.
+        """Read a session, change it and write it. Repeat this if another writer changed the session in between.
 
         Args:
             id: The id of the session.
-            change: The function that returns the changed session.
-            marks: The number of marks that are added. The session is then created if it does not exist.
+            change: A function that receives the session and returns the changed session.
+            marks: The number of judgements that ``change`` adds, or None if it adds none. Unless this is None, a
+                missing session is created.
+
+        Returns:
+            The changed session.
         """
         key = self.caller().name
         for attempt in range(_ATTEMPTS):
@@ -379,9 +417,14 @@ def _not_found(id: str) -> SessionNotFound:
 
 
 def _encoded(session: StoredSession, version: Any) -> SessionRecord:
-    """Return the record of a session.
+    """Convert a session to a record for the store.
 
-    It stores each query and index name once, and times as milliseconds since the session was created.
+    The record contains each query and each index name only once. Times are milliseconds since the session was created.
+
+    Args:
+        session: The session.
+        version: The version that the record must still have in the store when it is overwritten, or None if the store
+            must not contain the session yet.
     """
     queries = list(dict.fromkeys(judgement.query for judgement in session.judgements))
     indices = list(dict.fromkeys(judgement.index for judgement in session.judgements))
@@ -406,15 +449,16 @@ def _encoded(session: StoredSession, version: Any) -> SessionRecord:
 
 
 class _Body(msgspec.Struct):
-    """The stored JSON of a session. Sessions of earlier versions lack the sources and the owner.
+    """The JSON in which a session is stored. Sessions that version 0.1 stored have no sources and no owner.
 
     Attributes:
         at: The time of creation in Unix seconds.
-        q: The queries.
-        j: The judgements: step, milliseconds since creation, indices into the lists of queries and index names,
-            document and grade.
-        s: The source of each judgement, as an index into SOURCES.
-        o: The owner.
+        q: The different queries.
+        j: The judgements. Each consists of the number of the step, the time in milliseconds since creation, the
+            position of the query in ``q``, the position of the index name in the record's index names, the document id
+            and the grade.
+        s: The source of each judgement, as a position in SOURCES.
+        o: The name of the API key that created the session, or None.
     """
 
     at: Time

@@ -43,15 +43,17 @@ STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial of the searches of an index.
+    """An experiment that compares search results with and without sessions on an index.
+
+    For a share of the clients, both kinds of results are interleaved. Clicks show which results are better.
 
     Attributes:
         index: The name of the index.
         id: The id of the trial.
         share: The share of the clients that take part, 0 to 1.
-        started: The start in Unix seconds.
-        checked: The time of the last evaluation in Unix seconds.
-        verdict: The reason why the trial ended, or "" while it runs.
+        started: The time of the start in Unix seconds.
+        checked: The time of the last evaluation in Unix seconds, or 0 before the first evaluation.
+        verdict: The reason why the trial ended, or "" while it is running.
     """
 
     index: str
@@ -62,26 +64,33 @@ class Trial:
     verdict: str = ""
 
     def includes(self, client: str, now: float) -> bool:
-        """Return whether a client takes part at the time ``now``. The answer does not change during a trial."""
+        """Return whether a client takes part in the trial.
+
+        The result is the same for all searches of a client during the trial.
+
+        Args:
+            client: The client id.
+            now: The current time in Unix seconds.
+        """
         digest = hashlib.blake2b(f"{self.id}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
         running = not self.verdict and now < self.started + _MAX_DURATION
         return running and int.from_bytes(digest, "big") / 2**64 < self.share
 
     @property
     def application(self) -> str:
-        """Return the name of the application under which the UBI log stores the trial's pages."""
+        """Return the application name with which the interleaved pages of the trial are stored in the UBI log."""
         return f"resift-trial-{self.id}"
 
 
 @dataclass(frozen=True)
 class ShownPage:
-    """A page of interleaved hits.
+    """A page of interleaved hits that was shown to a client during a trial.
 
     Attributes:
-        client: The client who saw the page.
-        at: The time in Unix seconds.
-        teams: For each document, whether the session (True) or the plain results (False) contributed it. None if both
-            did.
+        client: The id of the client.
+        at: The time of the search in Unix seconds.
+        teams: For each document id on the page, True if the results with the session contributed the document, False if
+            the plain results contributed it, or None if it belongs to neither side.
     """
 
     client: str
@@ -89,7 +98,7 @@ class ShownPage:
     teams: Mapping[str, bool | None]
 
     def query(self, trial: Trial, text: str) -> dict[str, Any]:
-        """Return the page as a document of the UBI log of queries."""
+        """Return the page as a JSON object for the UBI log of queries."""
         teams = {name: [id for id, team in self.teams.items() if team is value] for name, value in _TEAMS.items()}
         return {
             "application": trial.application,
@@ -103,7 +112,7 @@ class ShownPage:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> ShownPage:
-        """Return the page in a document that :meth:`query` returned."""
+        """Create a page from a JSON object that :meth:`query` returned."""
         teams = source["query_attributes"]["teams"]
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
         return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, team_by_id)
@@ -114,13 +123,13 @@ _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams i
 
 @dataclass(frozen=True)
 class Preference:
-    """A mean preference with a confidence interval.
+    """The mean preference of clients for results with or without sessions, with a confidence interval.
 
-    The interval is valid at any time: a trial may be evaluated repeatedly and stopped early.
+    The interval remains valid if a trial is evaluated repeatedly and stopped early.
 
     Attributes:
-        outcomes: The number of outcomes.
-        mean: The mean of the outcomes, -1 to 1.
+        outcomes: The number of clients with an outcome.
+        mean: The mean outcome, from -1 (plain results are better) to 1 (results with sessions are better).
         low: The lower limit of the interval.
         high: The upper limit of the interval.
     """
@@ -133,14 +142,14 @@ class Preference:
 
 @dataclass(frozen=True)
 class TrialReport:
-    """The state of a trial.
+    """The results of a trial so far.
 
     Attributes:
         trial: The trial.
         searches: The number of interleaved searches.
         clients: The number of clients with interleaved searches.
-        preferred: The preference of the clients who clicked a hit of a single team, from -1 (plain results) to 1
-            (sessions).
+        preferred: The mean preference of the clients, from -1 (plain results) to 1 (results with sessions). It is based
+            on clicks on hits that only one of the two sides contributed.
     """
 
     trial: Trial
@@ -150,7 +159,7 @@ class TrialReport:
 
     @property
     def verdict(self) -> str:
-        """Return the reason why the trial has ended or should end now, or "" while it should continue."""
+        """Return the reason why the trial has ended or should end now, or "" if it should continue."""
         preferred = self.preferred
         conditions = {
             SESSIONS: preferred.low > 0,
@@ -162,7 +171,7 @@ class TrialReport:
         return self.trial.verdict or next(reasons, "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as a dictionary of JSON values."""
         return {**asdict(self), "error": ERROR_RATE, "verdict": self.verdict}
 
     def __str__(self) -> str:
@@ -180,13 +189,14 @@ class TrialReport:
 
 
 class Trials:
-    """The trials in a session store, at most one running for each index.
-
-    Every method raises SessionsUnavailable if the store does not answer.
+    """Starts and changes trials, which are stored in a session store. An index has at most one running trial.
 
     Args:
         store: The session store.
         clock: A function that returns the time in Unix seconds.
+
+    Raises:
+        SessionsUnavailable: By every method, if the store does not respond.
     """
 
     def __init__(self, store: SessionStore, clock: Callable[[], float] = time.time) -> None:
@@ -194,18 +204,26 @@ class Trials:
         self.clock = clock
 
     def find(self, index: str, wait: bool = True) -> Trial | None:
-        """Return the running or latest trial of an index, or None."""
-        return self._read(index, wait)[0]
-
-    def start(self, index: str, share: float) -> Trial:
-        """Start a trial.
+        """Return the running trial of an index, or else its latest trial.
 
         Args:
             index: The name of the index.
-            share: The share of the clients, above 0 and at most 1.
+            wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after a short timeout.
+
+        Returns:
+            The trial, or None if the store contains no valid trial of the index.
+        """
+        return self._read(index, wait)[0]
+
+    def start(self, index: str, share: float) -> Trial:
+        """Start a trial on an index.
+
+        Args:
+            index: The name of the index.
+            share: The share of the clients that take part, above 0 and at most 1.
 
         Raises:
-            BadInput: If a trial is running, or ``share`` is out of range.
+            BadInput: If a trial of the index is already running, or ``share`` is out of range.
         """
         if not 0 < share <= 1:
             expected = "a share above 0 and at most 1, such as 0.1"
@@ -219,9 +237,14 @@ class Trials:
         return trial
 
     def change(self, trial: Trial, **fields: Any) -> Trial | None:
-        """Change fields of a running trial and return it.
+        """Store new values for some attributes of a trial.
 
-        Returns None, without any change, if the trial was changed meanwhile.
+        Args:
+            trial: The trial as it was read from the store.
+            fields: The new values by attribute name.
+
+        Returns:
+            The changed trial. None, without any change in the store, if another process has changed the trial.
         """
         current, stored = self._read(trial.index)
         changed = replace(trial, **fields)
@@ -246,16 +269,18 @@ def _key(index: str) -> str:
 
 
 def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
-    """Return the state of a trial at the time ``now``, according to the UBI log.
-
-    Raises the errors of the log and the engine.
+    """Evaluate a trial with the interleaved pages and clicks in the UBI log.
 
     Args:
         trial: The trial.
         log: The UBI log.
-        engine: The engine, which knows the documents of the objects.
+        engine: The engine. It looks up the documents that were clicked.
         actions: The grade of each action. Actions with a positive grade count as clicks.
-        now: The time in Unix seconds.
+        now: The current time in Unix seconds.
+
+    Raises:
+        EngineUnavailable: If the log or the engine cannot be reached.
+        EngineError: If the engine responds with an error.
     """
     queries = log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
     shown = [ShownPage.read(query) for query in queries]
@@ -272,19 +297,22 @@ def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, no
 
 
 def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
-    """Return the outcome of each client that has decided by ``now``.
+    """Return the preference of each client for results with sessions (1) or plain results (-1).
 
-    The outcome is the share of a client's clicks on the session's hits minus the share on plain hits, -1 to 1. Each
-    client counts once, because clicks of the same client are dependent. The visit that counts starts with the first
-    page on which the client clicked a hit of a single team. Visits that may still get clicks are left out.
+    The preference is the share of the client's clicks on hits from the results with sessions minus the share of clicks
+    on hits from the plain results. Clicks on hits that belong to neither side are ignored.
+
+    Each client counts once, because clicks of the same client depend on each other. Only one visit of a client counts,
+    namely the pages within VISIT_SECONDS of the first page with a click that is not ignored. Visits that may still
+    receive clicks are left out.
 
     Args:
         shown: The interleaved pages.
-        clicks: Tuples of client, document and time.
-        now: The time in Unix seconds.
+        clicks: Tuples of the client id, the document id and the time in Unix seconds.
+        now: The current time in Unix seconds.
 
     Returns:
-        The outcomes in the order of the visits.
+        The preferences, in the chronological order of the visits.
     """
     pages: dict[str, list[ShownPage]] = defaultdict(list)
     for shown_page in sorted(shown, key=lambda page: page.at):
@@ -306,9 +334,15 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
 
 
 def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
-    """Return the page on which a document was clicked, or None.
+    """Return the page on which a client clicked a document, or None if no page matches.
 
-    This is the last page before the click or, if the client's clock is behind, the next page.
+    This is the last page with the document that was shown before the click. If there is none, it is the first page
+    after the click, because the client's clock may be slow.
+
+    Args:
+        document: The id of the document.
+        at: The time of the click in Unix seconds.
+        pages: The pages that were shown to the client, in chronological order.
     """
     having = [page for page in pages if document in page.teams]
     before = [page for page in having if page.at <= at <= page.at + VISIT_SECONDS]
@@ -316,19 +350,20 @@ def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage 
 
 
 def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bool | None]:
-    """Interleave two rankings by team draft. The result is as long as the longer ranking.
+    """Interleave two rankings by team-draft interleaving.
 
-    Both rankings take turns in picking their best remaining hit. The ranking that starts a round is drawn at random.
-    Hits at the beginning that are the same in both rankings belong to no team, because clicks on them tell nothing and
-    would only add noise.
+    Both rankings take turns in picking their best remaining hit. In each round, both rankings pick a hit, and the
+    ranking that picks first is drawn at random. If both rankings begin with the same hits, these hits are assigned to
+    neither ranking, because clicks on them do not show which ranking is better.
 
     Args:
-        first: The first ranking.
-        second: The second ranking.
+        first: The hits of the first ranking, best first.
+        second: The hits of the second ranking, best first.
         seed: The seed of the random draws.
 
     Returns:
-        For each hit, best first, whether the ``second`` ranking picked it. None if the hit belongs to no team.
+        The interleaved hits, best first, as many as the longer ranking has. The value of each hit is False if the first
+        ranking picked it, True if the second ranking picked it, or None for hits that are assigned to neither.
 
     Source: Radlinski, Kurup and Joachims (2008).
 
@@ -349,15 +384,16 @@ def team_draft(first: Sequence[K], second: Sequence[K], seed: str) -> dict[K, bo
 
 
 def preference(outcomes: Sequence[float]) -> Preference:
-    """Return the mean of outcomes with a confidence interval that is valid at any time (a confidence sequence).
+    """Return the mean outcome with a confidence interval that is valid at any time (a confidence sequence).
 
-    For each possible mean, a gambler bets against it. Means against which a gambler multiplies the wealth by 1 /
-    ERROR_RATE are excluded for good. By Ville's inequality, the true mean is ever excluded with a probability of at
-    most ERROR_RATE, no matter when one looks and stops. The only assumption is that the mean of each outcome, given the
-    earlier outcomes, is the same.
+    The interval is computed by betting. For each possible mean, one gambler bets that the true mean is larger, and
+    another that it is smaller. If one of them multiplies the initial wealth by 2 / ERROR_RATE, the possible mean is
+    excluded from the interval for good. By Ville's inequality, the true mean is excluded with a probability of at most
+    ERROR_RATE, no matter how often the interval is computed. The only assumption is that each outcome has the same
+    expected value, given the earlier outcomes.
 
     Args:
-        outcomes: The outcomes (n,), -1 to 1, in chronological order.
+        outcomes: The outcomes of the clients, -1 to 1, in chronological order.
 
     Source: hedged betting of Waudby-Smith and Ramdas (2024), "Estimating means of bounded random variables by betting",
     section 4.2, with the bets of equation 26.
@@ -380,7 +416,7 @@ def preference(outcomes: Sequence[float]) -> Preference:
 
 
 def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the bet on each of the values (n,), which only depends on the values before it."""
+    """Return the size of the bet on each value, of shape (n_values,). It only depends on the earlier values."""
     count = np.arange(1, len(values) + 1)
     mean = (0.5 + values.cumsum()) / (count + 1)
     variance = (0.25 + ((values - mean) ** 2).cumsum()) / (count + 1)
