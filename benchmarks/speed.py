@@ -1,9 +1,9 @@
-"""Speed side by side with peers: ``python benchmarks/speed.py [--quick] [--floors SHARE] [--json FILE]``.
+"""Compare speed with other packages: ``python benchmarks/speed.py [--quick] [--floors SHARE] [--json FILE]``.
 
-Prints ratios first, in rounds that take turns, with medians and quartiles, and exits with 1 where a ratio is below its
-floor times SHARE; ``--quick`` is of those that have a floor. What cannot be measured here (a peer or an OpenSearch that
-is not installed) is named, and fails nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of
-tests/support/node.py. Needs the extra ``bench``.
+Prints ratios of speed or time, as medians and quartiles over alternating rounds. The exit status is 1 if a ratio is
+worse than its limit ("floor") times SHARE. ``--quick`` measures only ratios with a limit. If a package or OpenSearch is
+not installed, the comparison is reported as not measured and does not fail. OpenSearch runs at OPENSEARCH_URL, or in a
+node of tests/support/node.py. Needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,16 @@ QUERY = "fire of the army in sydney"
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: at least ``floor`` (the aim is ``reach``), or at most where it is a cost; ``note``: of what."""
+    """The result of a comparison.
+
+    Attributes:
+        name: Name of the comparison.
+        found: Median and quartiles of the ratio.
+        floor: Limit of the ratio, 0 without a limit. A lower limit, or an upper limit for a cost.
+        reach: Target of the ratio.
+        note: Absolute values.
+        cost: Whether smaller ratios are better.
+    """
 
     name: str
     found: Spread
@@ -47,7 +56,7 @@ class Row:
     cost: bool = False
 
     def state(self, share: float) -> str:
-        """below the floor | ok | reached, a floor being ``share`` of itself."""
+        """Return "BELOW", "ok" or "reached", or "" without a limit. The limit is relaxed by the factor ``share``."""
         value, sign = self.found.median, -1 if self.cost else 1
         if not self.floor:
             return ""
@@ -67,14 +76,14 @@ Rows = Iterator[Row]
 
 
 def warm_up(model: Model, texts: Sequence[str]) -> None:
-    """Load the compiled loops, which the first row would count otherwise, and say so where there are none."""
+    """Load the compiled loops before measuring, and print a message if they are not available."""
     model.encode([*texts[:500]])
     if load_loops(LOOPS_MODULE) is None:
-        print("the loops are not compiled: ours is numpy")
+        print("compiled loops are not available: Resift uses NumPy")
 
 
 def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Batches, one thread, against each peer; every peer is timed in turn with ours."""
+    """Compare encoding of batches in a single thread, in alternation with each other package."""
     cases: list[tuple[str, Callable[[], peers.Encode], float, float]] = [
         ("batch encode / model2vec, words", lambda: peers.model2vec(model)[0], 10, 25),
         ("batch encode / model2vec, word pieces", lambda: peers.model2vec_wordpiece(model), 10, 25),
@@ -95,7 +104,7 @@ def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
 
 
 def threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Two threads against one, and all with their defaults, by the clock: in rounds with two cores to themselves."""
+    """Compare two threads with one thread by wall-clock time, in rounds during which two cores are free."""
     name = "two threads / one"
     with unless_missing(name):
         if len(os.sched_getaffinity(0)) < 2:
@@ -113,7 +122,7 @@ def threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
 
 
 def undisturbed(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Seconds of each way in each round of those before and after which two cores were free."""
+    """Return the seconds of each function in each round, for rounds before and after which two cores are free."""
     found: list[list[float]] = [[] for _ in ways]
     for _ in range(1 + 4 * rounds):
         free = free_cores()
@@ -127,7 +136,7 @@ def undisturbed(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[
 
 
 def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """One query, the mean of a hundred calls in each round."""
+    """Compare encoding of a query, as the mean of a hundred calls in each round."""
     name = "one query: model2vec / ours"
     with unless_missing(name):
         _, static = peers.model2vec(model)
@@ -146,7 +155,7 @@ def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
 
 
 def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """A session's mask from ten documents, ten steps of Adam, beside torch's autograd; ten masks a turn."""
+    """Compare learning a mask (ten documents, ten steps of Adam) with torch's autograd, ten masks per round."""
     name = "mask update: torch autograd / ours"
     with unless_missing(name):
         peers.needs("torch")
@@ -162,7 +171,7 @@ def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
 
 
 def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Indexing on a real OpenSearch; ratios of time, the less the better."""
+    """Compare indexing in OpenSearch. Ratios are of time, so smaller ratios are better."""
     with unless_missing("indexing on OpenSearch"):
         url = opensearch_url()
         if not quick:
@@ -175,7 +184,7 @@ def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
 
 
 def searches(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Searching on a real OpenSearch, with so many messages and with many more, shorter documents."""
+    """Compare searching in OpenSearch, on 6,000 messages and on 400,000 short documents."""
     with unless_missing("searching on OpenSearch"):
         url, some = opensearch_url(), messages(6000)
         with set_up(url, model, some) as setup:
@@ -193,16 +202,16 @@ def searches(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
 
 
 def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], rounds: int, quick: bool) -> Rows:
-    """Ways of searching beside a plain one, warm and cold: a floor is half as much again as the aim."""
+    """Compare ways of searching with a plain search, warm and cold. The limit is 1.5 times the target."""
     few = len(documents) < 10_000
     aims = {"search": 1.2, "session": 1.9, "pipeline": 2.4, "pipeline session": 2.7}
     aims |= {} if few else {"session": 1.6, "pipeline": 2.5, "pipeline session": 2.0}
-    # without a graph OpenSearch compares all vectors for its hybrid, which nobody would ask of so many
+    # no hybrid search on many documents, because without an HNSW index it would compare all vectors
     known = [way for way in search.WAYS if way != "hybrid" or few]
     ways = ["plain", *(aims if quick else known)]
     measured = {"warm": lambda: search.warm(setup, rounds, ways)}
     if not quick:
-        # asked for the first time, a body would have to be rewritten first
+        # without the ways "direct…", which need a body that was rewritten before
         firsts = [way for way in ways if not way.startswith("direct")]
         measured["cold"] = lambda: search.cold(setup, max(5, rounds // 3), firsts, documents)
     for state, measure in measured.items():
@@ -214,7 +223,7 @@ def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], round
 
 
 def pipeline_rows(parts: dict[str, list[float]]) -> Rows:
-    """What vectors cost that OpenSearch's ingest pipeline asks for; ``parts`` are seconds of a thousand documents."""
+    """Yield the costs of vectors from the ingest pipeline. ``parts`` are seconds for a thousand documents."""
     for way, what in engine.PARTS.items():
         note = " / ".join(f"{np.median(parts[one]) * 1000:.0f}" for one in (way, "text")) + " µs a document"
         yield Row(f"64-d: {what} / text only", ratio(parts[way], parts["text"]), 0, 0, note, True)
@@ -222,7 +231,7 @@ def pipeline_rows(parts: dict[str, list[float]]) -> Rows:
 
 @contextmanager
 def unless_missing(name: str) -> Iterator[None]:
-    """Print that ``name`` was not measured if something is missing for it, and go on."""
+    """Print that ``name`` was not measured, if the block raises Missing."""
     try:
         yield
     except peers.Missing as error:
@@ -234,7 +243,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--floors", type=float, default=1.0, metavar="SHARE")
-    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose name holds it: encoding, engines, …")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="parts whose name contains TEXT: encoding, engines, …"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -243,7 +254,7 @@ def main() -> None:
     model = load_model()
     warm_up(model, texts)
     print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
-    print(f"{'ratio':58} {'median (quartiles)':32} {'floor':9} {'reach':9}")
+    print(f"{'ratio':58} {'median (quartiles)':32} {'limit':9} {'target':9}")
     rows: list[Row] = []
     for part in (encoding, threads, queries, masks, searches, engines):
         for row in part(model, texts, rounds, options.quick) if options.only in part.__name__ else ():
@@ -254,7 +265,7 @@ def main() -> None:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     below = [row.name for row in rows if row.state(options.floors) == "BELOW"]
     if below:
-        sys.exit(f"below the floor: {', '.join(below)}")
+        sys.exit(f"worse than the limit: {', '.join(below)}")
 
 
 if __name__ == "__main__":

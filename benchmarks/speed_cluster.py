@@ -1,4 +1,4 @@
-"""A real OpenSearch with documents, and rerankers beside it, as the speed benchmarks search them."""
+"""Setup of the speed benchmarks: OpenSearch with documents, a Resift service and a proxy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SESSION, MARKED = "bench", "space shuttle launch"
 
 
 def opensearch_url() -> str:
-    """The URL of the OpenSearch that OPENSEARCH_URL names, or of a node that ends with this process."""
+    """Return OPENSEARCH_URL, or start a node that ends with this process, and return its URL."""
     if os.environ.get("OPENSEARCH_URL"):
         return os.environ["OPENSEARCH_URL"]
     import node
@@ -52,17 +52,17 @@ def opensearch_url() -> str:
 
 @dataclass
 class Client:
-    """One keep-alive connection, as any client has it; the answer's bytes are read and parsed."""
+    """An HTTP client with a keep-alive connection, which parses JSON responses."""
 
     url: str
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     def get(self, path: str) -> Any:
-        """The JSON answer; anything but 200 is an error."""
+        """Send a GET request and return the JSON response. Raises RuntimeError if the status is not 200."""
         return self._answer("GET", path, None)
 
     def post(self, path: str, body: Any) -> Any:
-        """The same of a request with a body."""
+        """Send a POST request and return the JSON response. Raises RuntimeError if the status is not 200."""
         return self._answer("POST", path, json.dumps(body))
 
     def _answer(self, method: str, path: str, body: str | None) -> Any:
@@ -79,10 +79,17 @@ class Client:
 
 @dataclass
 class Setup:
-    """A cluster with documents, its pipelines, a reranker of one worker, and ``SESSION``, which has marks of ten hits.
+    """A cluster with documents and pipelines, a service, and the session ``SESSION`` with ten marks.
 
-    The marks have no query, so that they count for every query, as most of them do for queries about the same.
-    ``proxy`` is a reranker that does nothing (:mod:`speed_proxy`).
+    The marks have no query, so that they count for all queries.
+
+    Attributes:
+        url: URL of the cluster.
+        reranker: URL of the service.
+        proxy: URL of a server that rewrites nothing (:mod:`speed_proxy`).
+        index: Name of the index.
+        name: Name of the installation.
+        pid: Process id of the service.
     """
 
     url: str
@@ -93,49 +100,49 @@ class Setup:
     pid: int
 
     def plain(self, client: Client, query: str, pipeline: str = "", **options: Any) -> Any:
-        """BM25 alone, or what a search pipeline makes of it with these ``options``."""
+        """Search lexically, or through a search pipeline with these options."""
         body = {**hits_body(query), **({"ext": {"ml_inference": options}} if options else {})}
         return client.post(f"/{self.index}/_search{pipeline and '?search_pipeline='}{pipeline}", body)
 
     def search(self, client: Client, query: str, **options: Any) -> Any:
-        """The same hits by ``/v1/search`` with these ``options``."""
+        """Search with ``/v1/search`` and these options."""
         return client.post("/v1/search", {"index": self.index, "query": hits_body(query), **options})
 
     def pipeline(self, client: Client, query: str, **options: Any) -> Any:
-        """The same hits by the index's own search pipeline."""
+        """Search through the index's search pipeline with these options."""
         return self.plain(client, query, f"resift-{self.index}", **options)
 
     def rewrite(self, client: Client, query: str, **options: Any) -> Any:
-        """What the pipeline asks the reranker for."""
+        """Send the request ``/v1/rewrite`` that the pipeline sends to the service."""
         body = {**hits_body(query), "ext": {"ml_inference": options}}
         return client.post("/v1/rewrite", {"index": self.index, "body": body})
 
     def hybrid(self, client: Client, query: str, vector: Sequence[float]) -> Any:
-        """OpenSearch's own hybrid of BM25 and k-NN, the query's vector given."""
+        """Run OpenSearch's hybrid search of BM25 and k-NN with the vector of the query."""
         two = [hits_body(query)["query"], {"knn": {"resift_vector": {"vector": vector, "k": HITS}}}]
         body = {**hits_body(query), "query": {"hybrid": {"queries": two}}}
         return client.post(f"/{self.index}/_search?search_pipeline={self.name}-hybrid", body)
 
     def mark(self, session: str, query: str) -> None:
-        """Ten marks of the first hits of a query, with no query: six are relevant."""
+        """Mark the first ten hits of a query in a session, without a query. Six marks are relevant."""
         ids = [hit["_id"] for hit in self.plain(Client(self.url), query)["hits"]["hits"][:10]]
         marks = {"relevant": ids[:6], "irrelevant": ids[6:]}
         Client(self.reranker).post("/v1/feedback", {"session": session, "index": self.index, **marks})
 
 
 def hits_body(query: str) -> dict[str, Any]:
-    """A search for a hundred hits with their titles."""
+    """Return the body of a search for a hundred hits with their titles."""
     return {"query": {"multi_match": {"query": query, "fields": FIELDS}}, "size": HITS, "_source": ["title"]}
 
 
 def records(documents: Sequence[tuple[str, str]]) -> Iterator[Record]:
-    """Documents of a title and a text each."""
+    """Yield records with titles and texts."""
     for number, (title, text) in enumerate(documents):
         yield Record("bench", number, str(number), {"title": title, "text": text})
 
 
 def with_first_lines(texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Texts with their first lines as titles."""
+    """Return each text with its first non-empty line as title."""
     return [(next((line for line in text.splitlines() if line.strip()), "")[:80], text) for text in texts]
 
 
@@ -143,7 +150,15 @@ def with_first_lines(texts: Sequence[str]) -> list[tuple[str, str]]:
 def set_up(
     url: str, model: Model, documents: Sequence[tuple[str, str]], workers: int = 1, graph: bool = True
 ) -> Iterator[Setup]:
-    """Everything made, and removed at the end. ``graph``: whether k-NN has one, which takes long to build."""
+    """Create everything for a benchmark, and remove it afterwards.
+
+    Args:
+        url: URL of the cluster.
+        model: The embedding model.
+        documents: Titles and texts.
+        workers: Number of worker processes of the service.
+        graph: Whether to build an HNSW index, which is slow.
+    """
     name, folder = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-"))
     engine, index = OpenSearchEngine(url, timeout=120), f"{name}-docs"
     with contextlib.ExitStack() as undone:
@@ -173,7 +188,7 @@ def set_up(
 
 
 def serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:
-    """The process of a server in Python that ends with ``undone``."""
+    """Start a Python server that ends with ``undone``, wait until it responds, and return its process id."""
     with log.open("w") as file:
         command = [sys.executable, *options, "--port", str(port)]
         server = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
@@ -193,4 +208,4 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
             if connection.getresponse().status == 200:
                 return time.perf_counter() - start
         time.sleep(0.02)
-    raise RuntimeError(f"the reranker did not start: {log.read_text()[-500:]}")
+    raise RuntimeError(f"the server did not start: {log.read_text()[-500:]}")

@@ -1,4 +1,4 @@
-"""What the speed benchmarks run on: 20 Newsgroups without headers, or documents like them made from a seed."""
+"""Texts of the speed benchmarks: 20 Newsgroups without headers, or similar generated documents."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from resift import load_vectors
 
 SENTENCE = 14
 UNKNOWN = 0.12
-# Words of a short document, of which the newsgroups make some 400,000.
+# Words in a short document. The newsgroups give about 400,000 short documents.
 PIECE = 12
 
 
 def documents(count: int) -> tuple[list[str], str]:
-    """Texts and what they are."""
+    """Return texts, and their description."""
     corpus = _corpus()
     if corpus is None:
-        return _made(min(count, 4000)), "documents made like 20 Newsgroups (no RESIFT_DATA)"
+        return _generate(min(count, 4000)), "generated documents, similar to 20 Newsgroups (no RESIFT_DATA)"
     return [text.partition("\n\n")[2] for text in corpus[:count]], "20 Newsgroups without headers"
 
 
 def messages(count: int) -> list[tuple[str, str]]:
-    """Subjects and texts of messages; of documents that are made, the first words are the subject."""
+    """Return subjects and texts of messages. The subject of a generated document is its first words."""
     corpus = _corpus()
     if corpus is None:
-        return [(" ".join(text.split()[:5]), text) for text in _made(count)]
+        return [(" ".join(text.split()[:5]), text) for text in _generate(count)]
     return [_message(text) for text in corpus[:count]]
 
 
 def pieces(count: int) -> list[tuple[str, str]]:
-    """Messages cut into short documents, each with the message's subject."""
+    """Return short documents, which are pieces of messages with the message's subject."""
     return list(islice(_cut(messages(20_000)), count))
 
 
@@ -55,7 +55,7 @@ def _message(text: str) -> tuple[str, str]:
 
 
 def _corpus() -> list[str] | None:
-    """RESIFT_DATA/20ng.*.jsonl.gz with headers, in an order drawn from a seed; None where they are not there."""
+    """Return the texts in RESIFT_DATA/20ng.*.jsonl.gz with headers, in random order, or None without these files."""
     folder = Path(os.environ.get("RESIFT_DATA", ""))
     files = [folder / f"20ng.{split}.jsonl.gz" for split in ("train", "test")]
     if not all(file.is_file() for file in files):
@@ -67,8 +67,8 @@ def _corpus() -> list[str] | None:
     return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
 
 
-def _made(count: int) -> list[str]:
-    """Lengths, frequencies of words, share of unknown words, capitals and punctuation as in 20 Newsgroups."""
+def _generate(count: int) -> list[str]:
+    """Generate texts with similar lengths, word frequencies, unknown words and punctuation as 20 Newsgroups."""
     rng, words = np.random.default_rng(0), load_vectors().words
     chance = 1 / (np.arange(len(words)) + 3.0)
     texts = []

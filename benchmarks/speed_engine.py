@@ -1,4 +1,4 @@
-"""Indexing beside a plain client on a real OpenSearch, and what a worker takes of memory."""
+"""Measure indexing in OpenSearch, compared with a plain client, and the memory of a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARTS = {
 
 
 def memory(setup: Setup) -> float:
-    """MiB of a worker that it shares with nobody: what one more worker costs."""
+    """Return the private memory of a worker in MiB, which is the cost of an additional worker."""
     children = Path(f"/proc/{setup.pid}/task/{setup.pid}/children")
     if not children.exists():
         raise Missing("no /proc here")
@@ -42,15 +42,18 @@ def memory(setup: Setup) -> float:
 
 
 def small_model(dim: int) -> Model:
-    """The packaged words in their first ``dim`` dimensions: what counts is the time."""
+    """Return the packaged model with its first ``dim`` dimensions, for time measurements only."""
     table = load_model().table
     return build_model("mean", WordVectors(table.words, np.ascontiguousarray(table.rows()[:, :dim]), table.weights))
 
 
 def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> tuple[list[float], list[float]]:
-    """Seconds of indexing the texts with vectors by ``resift index``'s code, and without by opensearch-py's helper.
+    """Measure indexing with vectors by the code of ``resift index``, and without vectors by opensearch-py's helper.
 
-    Both want a second core: of twice as many rounds the half counts that had most of it, before and after.
+    Both need a second core. Twice as many rounds run, and the half with the most free cores before and after is used.
+
+    Returns:
+        Seconds per round, with vectors and without.
     """
     engine, model, found = OpenSearchEngine(url, timeout=120), small_model(dim), []
     documents = with_first_lines(texts)
@@ -74,10 +77,13 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
 
 
 def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> dict[str, list[float]]:
-    """Seconds of indexing by opensearch-py's helper, and of the parts that the ingest pipeline adds to it.
+    """Measure indexing by opensearch-py's helper, and the parts that the ingest pipeline adds.
 
-    Indexed are the text alone, vectors that the client fills in, and text through the pipeline. The other PARTS are
-    what the pipeline asks for, as many texts at a time as it does, when a client asks.
+    Documents are indexed without vectors, with vectors from the client, and through the pipeline. The other PARTS are
+    the requests of the pipeline, sent by a client with the same batch size.
+
+    Returns:
+        Seconds per round of each part.
     """
     documents, model = with_first_lines(texts), small_model(dim)
     rows = list(records(documents))
@@ -95,7 +101,7 @@ def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64)
 def pipeline_ways(
     setup: Setup, client: OpenSearch, model: Model, rows: Sequence[Record]
 ) -> dict[str, Callable[[], float]]:
-    """The ways of :func:`pipeline_seconds`: functions that do the work and say how many seconds it took."""
+    """Return the functions that :func:`pipeline_seconds` measures. Each returns the seconds that its work takes."""
     lines = [f"{row.source['title']}\n{row.source['text']}\n" for row in rows]
     batches = [lines[i : i + 128] for i in range(0, len(lines), 128)]
     vectors = model.encode(lines)
@@ -126,5 +132,5 @@ def pipeline_ways(
 
 
 def text_only_index() -> dict[str, Any]:
-    """The body that creates an index of the same texts without vectors."""
+    """Return the body that creates an index without vectors."""
     return {"mappings": {"properties": {name: {"type": "text", "analyzer": "english"} for name in FIELDS}}}

@@ -1,9 +1,9 @@
-"""How speed grows: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots] [--redraw FILE]``.
+"""Measure scaling: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots] [--redraw FILE]``.
 
-Encoding over documents and over dimensions, with the machine's limits drawn in; scoring over hits; and, where an
-OpenSearch can be had, ``/v1/search`` over hits and over concurrent clients. Prints one JSON object a point;
-``--redraw`` draws from such lines of an earlier run. What a million sessions cost is in benchmarks/sessions.py. Needs
-the extra ``bench``.
+Measures encoding against the number of documents and of dimensions (with the limits of the machine), scoring against
+the number of hits, and ``/v1/search`` against the number of concurrent clients if OpenSearch is available. Prints a
+JSON object per point. ``--redraw`` draws the plots from the output of an earlier run. Needs the extra ``bench``. For a
+million sessions see benchmarks/sessions.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Points = list[dict[str, Any]]
 
 
 def over_documents(model: Model, texts: Sequence[str], most: int) -> Iterator[dict[str, Any]]:
-    """Documents a second of a stream of so many, and the most memory the process has had, MiB."""
+    """Yield documents per second and peak memory in MiB, for streams of increasing length."""
     model.encode(texts[:1000])
     for count in (10**power for power in range(3, 7) if 10**power <= most):
         stream = itertools.islice(itertools.cycle(texts), count)
@@ -41,7 +41,7 @@ def over_documents(model: Model, texts: Sequence[str], most: int) -> Iterator[di
 
 
 def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
-    """Documents a second with tables of random numbers; limits: all bytes read at the memory's speed, and the scan."""
+    """Yield documents per second for tables of random numbers, and the limits by memory bandwidth and by scanning."""
     words, rng = model.table.words, np.random.default_rng(0)
     ids, offsets = model.table.ids(texts[:2000])
     tokens, memory = len(ids) / (len(offsets) - 1), bandwidth()
@@ -60,13 +60,13 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
 
 
 def bandwidth() -> float:
-    """Bytes a second that one thread reads from memory."""
+    """Return the memory bandwidth of a thread in bytes per second."""
     block = np.ones(2**26, np.float32)
     return block.nbytes / min(processor_seconds(block.max) for _ in range(7))
 
 
 def over_hits(model: Model) -> Iterator[dict[str, Any]]:
-    """Microseconds of comparing a query with so many vectors, masked or not, by both similarities."""
+    """Yield the microseconds of comparing a query with vectors, with and without a mask, by both similarities."""
     rng = np.random.default_rng(0)
     for hits in (10, 30, 100, 300, 1000, 3000, 10_000):
         query, mask = rng.random((2, model.dim), np.float32)
@@ -86,14 +86,14 @@ def _thrice(function: Any, *arguments: Any) -> None:
 
 
 def over_clients(setup: Setup, most: int) -> Iterator[dict[str, Any]]:
-    """p50 and p99 of searches in a session, ms, and searches a second."""
+    """Yield p50 and p99 of searches in a session in ms, and searches per second."""
     for clients in (2**power for power in range(7) if 2**power <= most):
         p50, p99, rate = search.concurrent(setup, clients, max(10, 200 // clients))
         yield {"clients": clients, "p50 ms": round(p50, 1), "p99 ms": round(p99, 1), "a second": round(rate)}
 
 
 def printed(points: Iterator[dict[str, Any]]) -> Points:
-    """The points, printed as they come."""
+    """Print the points as they arrive, and return them."""
     found = []
     for point in points:
         print(json.dumps(point), flush=True)
@@ -102,14 +102,18 @@ def printed(points: Iterator[dict[str, Any]]) -> Points:
 
 
 def read(file: Path) -> Points:
-    """The points that an earlier run printed; other lines are passed over."""
+    """Read the points from the output of an earlier run. Other lines are ignored."""
     return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.startswith("{")]
 
 
 def draw(points: Points, file: Path, x: str, titles: dict[str, dict[str, str]], start: bool = False) -> None:
-    """Lines over ``x``, axes logarithmic: a panel for each title and unit, with its lines' keys and names.
+    """Draw lines against ``x`` with logarithmic axes.
 
-    With ``start`` the other axis is linear and begins at 0. A line whose name begins with "limit" is dotted.
+    Args:
+        points: The points. file: File of the plot. x: Key of the x axis. titles: For each panel its title, with the
+        keys and labels of its lines. Labels that start with "limit" are drawn
+            as dotted lines.
+        start: Whether the y axis is linear and starts at 0.
     """
     points = [point for point in points if x in point and all(key in point for keys in titles.values() for key in keys)]
     if not points:
@@ -132,7 +136,7 @@ def draw(points: Points, file: Path, x: str, titles: dict[str, dict[str, str]], 
 
 
 def draw_all(points: Points, out: Path) -> None:
-    """The plots that the points allow."""
+    """Draw the plots for which there are points."""
     rate = "documents encoded a second, one thread"
     both = {rate: {"a second": ""}, "most memory that was used, MiB": {"peak MiB": ""}}
     draw(points, out / "speed-documents.png", "documents", both, start=True)
@@ -149,7 +153,7 @@ def draw_all(points: Points, out: Path) -> None:
 
 
 def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """All points, as they come."""
+    """Measure and yield all points."""
     texts, _ = documents(18_846)
     model = load_model()
     yield from over_documents(model, texts, options.documents)
@@ -163,13 +167,13 @@ def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, print and draw."""
+    """Measure and print the points, and draw the plots."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("docs/plots"))
-    parser.add_argument("--redraw", type=Path, help="lines that an earlier run printed")
+    parser.add_argument("--redraw", type=Path, help="file with the output of an earlier run")
     options = parser.parse_args()
     draw_all(read(options.redraw) if options.redraw else printed(measured(options)), options.out)
 

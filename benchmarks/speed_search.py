@@ -1,4 +1,4 @@
-"""Ways of searching beside a plain search, on a real OpenSearch, warm and cold."""
+"""Measure ways of searching in OpenSearch, warm and cold."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Way = Callable[[str, str], object]
 
 
 def ways_of(setup: Setup) -> dict[str, Way]:
-    """Functions of a query and a session, which each have a connection of their own."""
+    """Return functions that search for a query in a session, by the names in WAYS."""
     plain, ours, proxy, model = Client(setup.url), Client(setup.reranker), Client(setup.proxy), load_model()
 
     @cache
@@ -65,7 +65,7 @@ def ways_of(setup: Setup) -> dict[str, Way]:
         "direct session": lambda query, session: plain.post(f"/{setup.index}/_search", rewritten(query, session)),
         "proxy": lambda query, _: setup.plain(proxy, query),
         "direct proxy": lambda query, session: proxy.post(f"/{setup.index}/_search", rewritten(query, session)),
-        # no session, and no weight for the similarity
+        # without a session and with the weight 0 for the similarity, a search is not rewritten
         "untouched": lambda query, _: setup.pipeline(plain, query, alpha=0),
         "pipeline": lambda query, _: setup.pipeline(plain, query),
         "pipeline session": lambda query, session: setup.pipeline(plain, query, session=session),
@@ -75,7 +75,7 @@ def ways_of(setup: Setup) -> dict[str, Way]:
 
 
 def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
-    """p50 in ms of each way in each round, the same queries in the same session in turn."""
+    """Return the median time in ms of each way in each round, with the same queries in the same session."""
     functions, names = ways_of(setup), [*ways]
     found: dict[str, list[float]] = {way: [] for way in names}
     order = random.Random(0)
@@ -91,8 +91,10 @@ def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float
 
 
 def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[str, str]]) -> dict[str, list[float]]:
-    """The same of first searches: each for words that were not searched before, in a session with ten marks that has
-    not searched before, after the cluster's caches were cleared."""
+    """Return the median time in ms of each way in each round, for first searches.
+
+    Each search has new words and a new session with ten marks, and runs after the cluster's caches were cleared.
+    """
     functions, names, client = ways_of(setup), [*ways], Client(setup.url)
     found: dict[str, list[float]] = {way: [] for way in names}
     order, texts = random.Random(1), [words for one in documents if len(words := _long_words(one)) >= 3]
@@ -102,7 +104,7 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
             query, session = " ".join(order.sample(order.choice(texts), 3)), f"cold-{turn}-{number}"
             order.shuffle(names)
             for way in names:
-                # a session for each way: the first to search in it would be the only one that is cold
+                # a session for each way, because only the first search in a session is cold
                 mine = f"{session}-{way}".replace(" ", "-")
                 words = order.choice(texts)
                 setup.mark(mine, " ".join(order.sample(words, min(len(words), 10))))
@@ -114,12 +116,12 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
 
 
 def _long_words(document: tuple[str, str]) -> list[str]:
-    """Words of a title and a text that say what it is about, as most of five letters or more do."""
+    """Return the distinct words of a title and a text with at least five letters."""
     return sorted({word for word in tokenize(" ".join(document)[:1000]) if len(word) > 4})
 
 
 def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
-    """p50 and p99 in ms of ``/v1/search`` in a session with so many clients at a time, and searches a second."""
+    """Return p50 and p99 in ms of ``/v1/search`` in a session with concurrent clients, and searches per second."""
 
     def one(number: int) -> list[float]:
         client = Client(setup.reranker)

@@ -1,6 +1,6 @@
-"""Timing that holds on a machine that others use too: short rounds in turn, ratios of each round, their median.
+"""Timing on shared machines: medians of ratios over short, alternating rounds.
 
-Encoders that run in one thread are timed by the processor's seconds, which do not count waiting for a turn.
+Encoders in a single thread are timed by processor time, which does not include waiting for a core.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of some values."""
+        """Return median and quartiles of some values."""
         low, median, high = np.percentile(values, [25, 50, 75])
         return cls(float(median), float(low), float(high))
 
 
 def seconds(work: Callable[..., Any], *arguments: Any) -> float:
-    """How long one call takes."""
+    """Call a function, and return the elapsed time in seconds."""
     start = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - start
 
 
 def processor_seconds(work: Callable[..., Any], *arguments: Any) -> float:
-    """How long one call keeps the processor busy, all threads together."""
+    """Call a function, and return the processor time of all threads in seconds."""
     start = time.process_time()
     work(*arguments)
     return time.process_time() - start
 
 
 def free_cores(blocks: Sequence[bytes] = (bytes(2**25),) * 2) -> float:
-    """How much sooner two threads hash two blocks than one does: 2 where two cores are free just now."""
+    """Estimate the number of free cores, up to 2, by the speed-up of hashing two blocks in two threads."""
     with ThreadPoolExecutor(2) as pool:
-        both = [seconds(lambda: list(pool.map(hashlib.sha256, blocks))) for _ in range(2)][1]  # the first one wakes up
+        # the first call starts the threads and is not used
+        both = [seconds(lambda: list(pool.map(hashlib.sha256, blocks))) for _ in range(2)][1]
     return sum(seconds(hashlib.sha256, block) for block in blocks) / both
 
 
@@ -58,13 +59,20 @@ def rates(
     share: float = 0.1,
     clock: Callable[..., float] = processor_seconds,
 ) -> dict[str, list[float]]:
-    """Texts a second of each function in each round. All functions have a turn in every round, with a slice of the
-    texts that is moved on by each and takes about ``share`` seconds by the ``clock``."""
+    """Return texts per second of each function in each round.
+
+    Args:
+        functions: The encoders, by name. All of them are called in each round.
+        texts: Texts. Each round uses another slice.
+        rounds: Number of rounds.
+        share: Approximate seconds of a call, which determine the size of the slices.
+        clock: Function that measures a call.
+    """
     sizes, found = {}, {name: [] for name in functions}
     for name, function in functions.items():
         size = 1
         function([*texts[:2]])
-        if clock(function, [*texts[:2]]) < share / 4:  # what is made at the first large batch is not to be timed
+        if clock(function, [*texts[:2]]) < share / 4:  # warm-up, because the first large batch can be slow
             function([*texts[:200]])
         while (taken := clock(function, [*texts[:size]])) < share and size < len(texts):
             size = min(len(texts), int(size * min(8, max(2, share / max(taken, 1e-6)))))
@@ -78,5 +86,5 @@ def rates(
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Quotients round by round."""
+    """Return median and quartiles of the ratios ``ours`` / ``theirs`` per round."""
     return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])

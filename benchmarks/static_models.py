@@ -1,8 +1,9 @@
-"""A static model of others beside its own package and the packaged vectors: ``python benchmarks/static_models.py DIR``.
+"""Compare a converted model2vec model with the original: ``python benchmarks/static_models.py DIR``.
 
-DIR is a folder of model2vec. $RESIFT_DATA holds collections in BEIR's layout. "difference": the largest one between our
-cosines and model2vec's, of all pairs of 500 documents, whole. "speed": documents a second of one thread, as a ratio to
-resift-en's in the same rounds, its median and quartiles; ours is the table that --corpus makes.
+DIR is a folder of model2vec. $RESIFT_DATA contains collections in BEIR's layout. "difference" is the largest difference
+between cosines of Resift and of model2vec, over all pairs of 500 documents. "speed" is the ratio of documents per
+second to resift-en in the same rounds, in a single thread (median and quartiles). "ours" is the table converted with
+--corpus.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from resift_lab.evaluation.data import read_collection
 from resift_lab.vectors.convert import convert
 
 if __name__ == "__main__":
-    # in float32, for the sums of a model in float16 lose digits there
+    # in float32, because sums of float16 vectors in model2vec are imprecise
     theirs = StaticModel.from_pretrained(sys.argv[1], max_length=None, quantize_to="float32")
     for name in ("cranfield", "cisi"):
         texts = read_collection(Path(os.environ["RESIFT_DATA"], name)).documents

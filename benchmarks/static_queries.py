@@ -1,18 +1,19 @@
-"""Static queries for a transformer's documents: ``RESIFT_DATA=DIR python benchmarks/static_queries.py TEACHER``.
+"""Evaluate static query models: ``RESIFT_DATA=DIR python benchmarks/static_queries.py TEACHER``.
 
-TEACHER is a sentence-transformers folder. Prints nDCG@10 × 100 on four collections, mean and standard deviation of
-three seeds (``--seeds N``), of a search with BM25 as it is served, and of the vectors alone:
+TEACHER is a sentence-transformers folder. Prints nDCG@10 x 100 on four collections, as mean and standard deviation over
+three seeds (``--seeds N``), of searches with BM25 and vectors, and of vectors alone:
 
-- BM25 by itself;
-- static queries learned from files (``resift train queries --corpus``);
-- static queries learned from an index, whose documents' vectors are known (``--index``);
-- the teacher's own queries, weighed as static ones.
+- BM25 alone.
+- Static queries trained on files (``resift train queries --corpus``).
+- Static queries trained on an index with document vectors (``--index``).
+- The teacher's own queries, with the weights of static queries.
 
-``--prefix TEXT`` stands before queries, ``--document-prefix TEXT`` before documents. ``--feedback`` prints instead, for
-static queries learned from an index, documents that nobody marked after ten marks and one (docs/results/feedback.md).
+``--prefix TEXT`` is prepended to queries, ``--document-prefix TEXT`` to documents. ``--feedback`` instead prints
+nDCG@10 without the marked documents, after ten marks and after a single mark, for static queries trained on an index
+(docs/results/feedback.md).
 
-The teacher runs in bfloat16; what it encoded is kept in .resift/static-queries. The recipe was chosen on Cranfield and
-CISI, with all-MiniLM-L6-v2 and bge-small-en-v1.5.
+The teacher runs in bfloat16, and its vectors are cached in .resift/static-queries. The parameters were chosen on
+Cranfield and CISI, with all-MiniLM-L6-v2 and bge-small-en-v1.5.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MEMORY = Path(".resift/static-queries")
 
 
 def teacher_of(folder: str) -> tuple[str, Encode]:
-    """The teacher's name, and what encodes texts by it."""
+    """Return the name of a teacher, and a function that encodes texts."""
     model = load_sentence_transformer(folder).bfloat16()
 
     def encode(texts: Sequence[str]) -> Floats:
@@ -61,7 +62,14 @@ def teacher_of(folder: str) -> tuple[str, Encode]:
 
 @dataclass
 class Taken:
-    """A collection as the teacher sees it: ``documents`` and ``queries`` (·, D)."""
+    """A collection with the teacher's vectors.
+
+    Attributes:
+        collection: The collection.
+        documents: Vectors of the documents, (N, D).
+        queries: Vectors of the queries, (Q, D).
+        asking: Teacher with the prefix of queries.
+    """
 
     collection: Collection
     documents: Floats
@@ -70,7 +78,7 @@ class Taken:
 
     @classmethod
     def read(cls, name: str, called: str, encode: Encode, options: argparse.Namespace) -> Taken:
-        """From $RESIFT_DATA; the teacher encodes what it has not yet."""
+        """Read a collection from $RESIFT_DATA, and encode texts that are not in the teacher's cache."""
         collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
         asking, telling = (
             Teacher(called, encode, MEMORY, prefix) for prefix in (options.prefix, options.document_prefix)
@@ -78,19 +86,19 @@ class Taken:
         return cls(collection, telling.vectors(collection.documents), asking.vectors(collection.queries), asking)
 
     def static(self, seed: int, documents: Floats | None) -> StaticQueries:
-        """Learned from parts of the documents, and from the ``documents``' vectors if they are given."""
+        """Train a static query model on passages of the documents, and on the document vectors unless they are None."""
         encoded = EncodedDocuments(self.collection.documents, documents)
         return train_queries(encoded, self.asking, load_model().table, QueryOptions(seed=seed))
 
     def taught(self, model: StaticQueries) -> Taught:
-        """As it is measured."""
+        """Return the system with queries by the model and documents by the teacher."""
         return Taught(
             lambda _: self.documents, Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
         )
 
 
 def systems(taken: Taken, seed: int) -> Iterator[tuple[str, System]]:
-    """What is compared, by name."""
+    """Yield the systems by name."""
     known = taken.static(seed, taken.documents)
     yield "static queries, from files", taken.taught(taken.static(seed, None))
     yield "static queries, from an index", taken.taught(known)
@@ -103,7 +111,7 @@ def systems(taken: Taken, seed: int) -> Iterator[tuple[str, System]]:
 
 
 def hybrid(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
-    """Each system's name, what was measured, and how much it is."""
+    """Yield nDCG@10 of each system: its name, the kind of search, and the value."""
     for name, system in systems(taken, seed):
         served, lexical, alone = run_hybrid(system, taken.collection, serve=ServedSearch)
         yield "BM25", "by itself", lexical.means()["ndcg@10"]
@@ -112,7 +120,7 @@ def hybrid(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
 
 
 def feedback(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
-    """The same after marks, for static queries learned from an index."""
+    """Yield nDCG@10 after marks, for static queries trained on an index."""
     name, system = "static queries, from an index", taken.taught(taken.static(seed, taken.documents))
     bench = FeedbackBench(system, taken.collection.documents, taken.collection.queries, ServedSearch)
     for marks, methods in ((10, (DEFAULT_METHOD, *BASELINES)), (1, (DEFAULT_METHOD,))):

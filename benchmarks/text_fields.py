@@ -1,13 +1,14 @@
-"""What a query text finds by its words alone: ``RESIFT_DATA=DIR python benchmarks/text_fields.py [boosts | phrases]``.
+"""Evaluate lexical search of several fields: ``RESIFT_DATA=DIR python benchmarks/text_fields.py [boosts | phrases]``.
 
-Prints nDCG@10 × 100 of a search by the queries' texts, without vectors, in an embedded engine: a title and a text
-joined to one field, then two fields, of which the best one counts and each other one by a part. The part that is served
-was chosen on these collections. What was tried and left out:
+Prints nDCG@10 x 100 of lexical searches in the embedded engine: title and text joined to a single field, and as two
+fields, where the score is that of the best field plus the tie breaker times the other score. The tie breaker of Resift
+was chosen on these collections. Two variants were tried and rejected:
 
-- ``boosts``: the title by another weight than the text, both added up or by the part that is served. The best of them
-  for a collection is the most that weights learned from its queries could bring.
+- ``boosts``: another weight for the title, with the sum of both scores or with the tie breaker of Resift. The best
+value
+  for a collection is an upper limit for weights learned from its queries.
 - ``phrases``: the first hundred hits get a fifth of the score of ``match_phrase`` for each two neighbouring content
-  words of the query. The embedded engine has no such clause, so it is computed here.
+  words of the query, computed here because the embedded engine has no such query.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from resift_lab.evaluation.protocol import graded_metrics
 from resift_lab.evaluation.served import RANKED, scores_of
 
 COLLECTIONS = ("cranfield", "cisi", "mtrag-govt")
-QUESTIONS, FIRST_QUESTIONS = "squad-train-part", 2000  # of its training block; its documents have no titles
+QUESTIONS, FIRST_QUESTIONS = "squad-train-part", 2000  # queries of the training block; documents have no titles
 PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
 TITLE_WEIGHTS = (0.25, 0.5, 1.0, 2.0)
 FIELDS = ("title", "text")
@@ -46,7 +47,12 @@ Ranking = tuple[np.ndarray, np.ndarray]  # positions of the documents, best firs
 
 
 class Index:
-    """Documents, a row of text fields each, in an embedded engine; ``fields`` are searched."""
+    """Documents in an embedded engine.
+
+    Args:
+        rows: Text fields of each document.
+        fields: Fields to search.
+    """
 
     def __init__(self, rows: Sequence[Mapping[str, str]], fields: Sequence[str]) -> None:
         self.fields, self.count = fields, len(rows)
@@ -56,19 +62,23 @@ class Index:
         self._engine.bulk("documents", [Document(str(place), dict(row), nothing) for place, row in enumerate(rows)])
 
     def ranking(self, query: str, fields: Sequence[str] = (), part: float = questions.TIE_BREAKER) -> Ranking:
-        """What a query finds in ``fields``; other fields than the best count by ``part``."""
+        """Return the ranking of a query in ``fields``, with ``part`` as tie breaker."""
         with patch.object(questions, "TIE_BREAKER", part):
             clause = questions.question_clause(query, fields or self.fields)
         found = self._engine.search("documents", {"query": clause, "size": RANKED, "_source": False}).hits
         return np.array([int(hit["_id"]) for hit in found], np.int64), np.array([hit["_score"] for hit in found])
 
     def figure(self, collection: Collection, fields: Sequence[str] = (), part: float = questions.TIE_BREAKER) -> float:
-        """Mean nDCG@10 × 100 of the collection's queries."""
+        """Return the mean nDCG@10 x 100 of the collection's queries."""
         return mean_of(collection, [self.ranking(query, fields, part)[0] for query in collection.queries])
 
 
 class Phrases:
-    """The scores of ``match_phrase`` for each two neighbouring content words of queries, by BM25 as Lucene has it."""
+    """Scores of ``match_phrase`` (Lucene's BM25) for each two neighbouring content words of queries.
+
+    Args:
+        documents: Texts of the documents.
+    """
 
     def __init__(self, documents: Sequence[str]) -> None:
         self._documents = [_places(text) for text in documents]
@@ -77,7 +87,7 @@ class Phrases:
         self._frequency = Counter(word for words in self._documents for word in set(words))
 
     def rescored(self, query: str, ranking: Ranking) -> np.ndarray:
-        """The documents of a ranking, the first hundred of them in the order that their phrases give them."""
+        """Return the documents of a ranking, with the first hundred reordered by their phrase scores."""
         rows, scores = ranking[0], ranking[1].copy()
         wanted = {phrase: self._weight(phrase) for phrase in list(dict.fromkeys(_phrases(query)))[:PHRASES]}
         for place, row in enumerate(rows[:PHRASE_WINDOW].tolist()):
@@ -92,7 +102,7 @@ class Phrases:
 
 
 def _places(text: str) -> list[str]:
-    """The term at each place of a text, "" where the analyser leaves a word out."""
+    """Return the term at each position of a text, "" for words that the analyzer removes."""
     return [_term(word) for word in terms_of(text, "standard")]
 
 
@@ -102,7 +112,7 @@ def _term(word: str) -> str:
 
 
 def _phrases(query: str) -> Iterator[tuple[str, ...]]:
-    """A query's terms from each content word to the next, what stands between them included."""
+    """Yield a phrase for each two neighbouring content words of a query, including the words between them."""
     words = terms_of(query, "standard")
     content = [place for place, word in enumerate(words) if word not in FUNCTION_WORDS and _term(word)]
     for first, last in pairwise(content):
@@ -119,20 +129,20 @@ def _occurrences(phrase: Sequence[str], words: Sequence[str]) -> int:
 
 
 def mean_of(collection: Collection, rankings: Sequence[np.ndarray]) -> float:
-    """Mean nDCG@10 × 100 of a ranking for each of a collection's queries."""
+    """Return the mean nDCG@10 x 100 of rankings, a ranking per query of the collection."""
     count = len(collection.documents)
     pairs = zip(rankings, collection.grades, strict=True)
     return 100 * float(np.mean([graded_metrics(scores_of(rows, count), grades)["ndcg@10"] for rows, grades in pairs]))
 
 
 def parts(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[float]:
-    """Both fields joined, then the best field and a part of the other."""
+    """Return the values of joined fields, and of two fields with each tie breaker."""
     index = Index(rows, FIELDS)
     return [Index(_joined(collection), ["text"]).figure(collection), *(index.figure(collection, (), p) for p in PARTS)]
 
 
 def boosts(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[float]:
-    """Title and text, the title by each weight: added up, then the best one and three tenths of the other."""
+    """Return the values of each weight of the title, with the sum of both scores and with Resift's tie breaker."""
     index = Index(rows, FIELDS)
     return [
         index.figure(collection, [f"title^{weight}", "text"], part)
@@ -142,7 +152,7 @@ def boosts(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[fl
 
 
 def phrases(collection: Collection, rows: Sequence[Mapping[str, str]]) -> list[float]:
-    """Without phrases, then with them."""
+    """Return the values without and with phrases."""
     index, stage = Index(_joined(collection), ["text"]), Phrases(collection.documents)
     rankings = [index.ranking(query) for query in collection.queries]
     rescored = [stage.rescored(*one) for one in zip(collection.queries, rankings, strict=True)]
@@ -161,9 +171,9 @@ TABLES: dict[str, tuple[Callable[[Collection, Sequence[Mapping[str, str]]], list
 
 
 def main(name: str = "parts") -> None:
-    """Print a table: a line for each collection."""
+    """Print a table with a line for each collection."""
     if "RESIFT_DATA" not in os.environ or name not in TABLES:
-        sys.exit(f"RESIFT_DATA names the folder with the evaluation data; tables are {', '.join(TABLES)}")
+        sys.exit(f"set RESIFT_DATA to the folder with the evaluation data, and select a table of {', '.join(TABLES)}")
     measure, columns = TABLES[name]
     print(f"{'nDCG@10':18}" + "".join(f"{column:>10}" for column in columns))
     for one in COLLECTIONS if name != "phrases" else (*COLLECTIONS, QUESTIONS):

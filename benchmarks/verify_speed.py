@@ -1,9 +1,9 @@
-"""How many documents a second ``resift verify`` checks and mends, and its parts: ``FILE.jsonl [--url URL] [--json]``.
+"""Measure ``resift verify``: ``python benchmarks/verify_speed.py FILE.jsonl [--url URL] [--json]``.
 
-Reading, encoding and writing take place side by side; each is measured alone too, in the same run, and so are plain
-bulk updates of as many bytes, three at a time, which are the cluster's own time. With a graph of the vectors and
-without, the medians of three rounds. Without a URL a node is started, which ends with this process. The indices are
-made for this, and dropped.
+Prints the documents per second that are checked and repaired, with and without an HNSW index, as medians of three
+rounds. ``resift verify`` reads, encodes and writes concurrently. Each of these parts is also measured alone. Plain bulk
+updates of the same size, three at a time, show the time of the cluster itself. Without a URL the benchmark starts a
+node. It creates its indices and drops them afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ FIELDS = ["title", "text"]
 
 @contextmanager
 def index_of(engine: OpenSearchEngine, model: Model, file: str, graph: bool) -> Iterator[str]:
-    """An index with the documents of a file, none of which has a vector; without a ``graph`` like one attached."""
+    """Create an index with the documents of a file without vectors, yield its name, and drop it afterwards.
+
+    Without ``graph``, the vector field has no HNSW index, as in attached indices.
+    """
     name = f"verify-speed-{uuid.uuid4().hex[:8]}"
     mapped = mappings(FIELDS, model)
     if not graph:
@@ -54,7 +57,16 @@ def index_of(engine: OpenSearchEngine, model: Model, file: str, graph: bool) -> 
 
 
 class Round:
-    """One after another, the whole and its parts; ``taken`` has documents a second of each."""
+    """Measurements of verifying and of its parts.
+
+    Args:
+        engine: Engine of the index.
+        model: The embedding model.
+        index: Name of the index.
+
+    Attributes:
+        taken: Documents per second of each part.
+    """
 
     def __init__(self, engine: OpenSearchEngine, model: Model, index: str) -> None:
         self.engine, self.model, self.index = engine, model, index
@@ -62,14 +74,14 @@ class Round:
         self.taken: dict[str, float] = {}
 
     def timed(self, name: str, work: Callable[[], int]) -> None:
-        """Note how fast a piece of work is; it says how many documents it was for."""
+        """Measure a function that returns its number of documents, and record documents per second."""
         started = time.perf_counter()
         count = work()
         self.taken[name] = count / (time.perf_counter() - started)
         self.engine.refresh(self.index)
 
     def run(self) -> dict[str, float]:
-        """All parts; the index has only right vectors before and after."""
+        """Measure all parts. All vectors in the index are correct before and after."""
         fields, encode = self.info.fields, self.model.encode
         self.timed("verify, every vector right", lambda: verify(self.engine, self.model, self.index).checked)
         self.timed("reading alone", lambda: sum(1 for _ in self.engine.scan(self.index, fields=fields)))
@@ -92,11 +104,11 @@ class Round:
         return self.taken
 
     def repair(self) -> int:
-        """Mend what is wrong; how many documents that were."""
+        """Repair the index, and return the number of repaired documents."""
         return verify(self.engine, self.model, self.index, repair=True).repaired
 
     def _send(self, bodies: list[str]) -> int:
-        """Bulk requests of any client's, as they are."""
+        """Send bulk requests, and return the number of documents."""
         with ThreadPoolExecutor(self.engine.writers) as pool:
             answers = list(pool.map(lambda body: self.engine.client.bulk(index=self.index, body=body), bodies))
         assert not any(answer["errors"] for answer in answers)
@@ -104,7 +116,7 @@ class Round:
 
 
 def _updates(ids: list[str], vectors: Sequence[Floats]) -> Iterator[str]:
-    """Bodies of bulk requests that put a vector into each document, whatever its version."""
+    """Yield bodies of bulk requests that write a vector to each document."""
     for some in batched(zip(ids, vectors, strict=True), BATCH):
         lines = []
         for id, vector in some:
@@ -114,7 +126,7 @@ def _updates(ids: list[str], vectors: Sequence[Floats]) -> Iterator[str]:
 
 
 def measure(engine: OpenSearchEngine, model: Model, index: str, rounds: int) -> dict[str, float]:
-    """Documents a second of the whole, and of each part alone: medians."""
+    """Return the median documents per second of verifying and of each part."""
     first = Round(engine, model, index)
     first.timed("repair, every vector missing", first.repair)
     found = [Round(engine, model, index).run() for _ in range(rounds)]
@@ -123,7 +135,7 @@ def measure(engine: OpenSearchEngine, model: Model, index: str, rounds: int) -> 
 
 
 def main() -> None:
-    """Measure, and print a line each."""
+    """Measure with and without an HNSW index, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file")
     parser.add_argument("--url")
