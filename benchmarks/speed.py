@@ -43,7 +43,7 @@ class Row:
         name: Name of the comparison.
         found: Median and quartiles of the ratio.
         floor: Limit of the ratio, 0 without a limit. A lower limit, or an upper limit for a cost.
-        reach: Target of the ratio.
+        reach: Aim for the ratio.
         note: Absolute values.
         cost: Whether smaller ratios are better.
     """
@@ -202,7 +202,7 @@ def searches(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
 
 
 def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], rounds: int, quick: bool) -> Rows:
-    """Compare ways of searching with a plain search, warm and cold. The limit is 1.5 times the target."""
+    """Compare ways of searching with a plain search, warm and cold. The floor is 1.5 times the aim."""
     few = len(documents) < 10_000
     aims = {"search": 1.2, "session": 1.9, "pipeline": 2.4, "pipeline session": 2.7}
     aims |= {} if few else {"session": 1.6, "pipeline": 2.5, "pipeline session": 2.0}
@@ -254,7 +254,7 @@ def main() -> None:
     model = load_model()
     warm_up(model, texts)
     print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
-    print(f"{'ratio':58} {'median (quartiles)':32} {'limit':9} {'target':9}")
+    print(f"{'ratio':58} {'median (quartiles)':32} {'floor':9} {'aim':9}")
     rows: list[Row] = []
     for part in (encoding, threads, queries, masks, searches, engines):
         for row in part(model, texts, rounds, options.quick) if options.only in part.__name__ else ():
@@ -265,7 +265,7 @@ def main() -> None:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     below = [row.name for row in rows if row.state(options.floors) == "BELOW"]
     if below:
-        sys.exit(f"worse than the limit: {', '.join(below)}")
+        sys.exit(f"worse than the floor: {', '.join(below)}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ fields, where the score is that of the best field plus the tie breaker times the
 was chosen on these collections. Two variants were tried and rejected:
 
 - ``boosts``: another weight for the title, with the sum of both scores or with the tie breaker of Resift. The best
-value
-  for a collection is an upper limit for weights learned from its queries.
+  value for a collection is an upper limit for weights learned from its queries.
 - ``phrases``: the first hundred hits get a fifth of the score of ``match_phrase`` for each two neighbouring content
   words of the query, computed here because the embedded engine has no such query.
 """
