@@ -119,7 +119,7 @@ def _phrases(query: str) -> Iterator[tuple[str, ...]]:
 
 
 def _occurrences(phrase: Sequence[str], words: Sequence[str]) -> int:
-    """How often a phrase is in a text; where its place is "", any word may stand."""
+    """Return the number of occurrences of a phrase in a text. "" in the phrase matches any word."""
     starts = (place for place, word in enumerate(words[: len(words) - len(phrase) + 1]) if word == phrase[0])
     return sum(
         all(not term or term == word for term, word in zip(phrase, words[start : start + len(phrase)], strict=True))
