@@ -14,21 +14,23 @@ from resift.ingest.readers import BadLine, Record
 
 
 class DeadLetters:
-    """A file of refused documents.
+    """A dead-letter file: a file of documents that could not be indexed, with the reasons.
 
-    Each line is a JSON object with the keys ``file``, ``line``, ``status``, ``reason`` and ``document``. The file can
-    be indexed as it is once its documents are corrected. It is created with the first entry, and only its owner may
-    read it. An existing file is never overwritten; a number is inserted into the new file's name instead.
+    Each line is a JSON object with the keys ``file``, ``line``, ``status``, ``reason`` and ``document``. After the
+    documents have been corrected, the file can be passed to ``resift index`` again.
 
-    If the file cannot be written any more, for example because the disk is full, all further entries go to standard
-    error. The entries in the file are complete.
+    The file is created when the first entry is written. Only its owner may read it. An existing file is never
+    overwritten; a number is inserted into the name of the new file instead.
+
+    If writing to the file fails, for example because the disk is full, this entry and all further entries are printed
+    to standard error. The file never contains an incomplete entry.
 
     Args:
         path: The path of the file.
 
     Attributes:
-        path: The path of the file, with a number if the original path existed.
-        failure: The reason why the file cannot be written any more, or None.
+        path: The path of the file. It contains a number if a file existed at the original path.
+        failure: The reason why writing to the file failed, or None if no write has failed.
 
     Raises:
         BadInput: If no file can be created at ``path``.
@@ -41,10 +43,10 @@ class DeadLetters:
         self._check()
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Write an entry. When this returns, the entry is in the file or on standard error.
+        """Write an entry to the file, or to standard error if the file cannot be written.
 
         Args:
-            record: The record, which tells where the document was read.
+            record: The record or line, which contains the file name and line number where the document was read.
             status: The HTTP status of the engine's response, or 400 for a line that is not a document.
             reason: The reason why the document was refused.
             document: The document as a dictionary with ``_id``, or the text of a line that is not a document.
@@ -91,7 +93,7 @@ class DeadLetters:
         """Close the file, if it is open.
 
         Raises:
-            BadInput: If some entries could not be written to the file.
+            BadInput: If some entries were printed to standard error because the file could not be written.
         """
         if self._file is not None:
             self._file.close()
@@ -106,7 +108,7 @@ class DeadLetters:
 
 
 def _create(path: Path) -> tuple[Path, TextIO]:
-    """Create a file and return its path and the open file. An existing path gets a number."""
+    """Create a new file, with a number in its name if ``path`` exists. Return its path and the open file."""
     first, number = path, 0
     while True:
         try:

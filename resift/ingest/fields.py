@@ -34,9 +34,13 @@ _MAX_TITLE = 15  # maximum of a title
 
 
 def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
-    """Return the first SAMPLE records, and an iterator over all records including these.
+    """Read the first SAMPLE (200) records without losing them for the caller.
 
-    The records are read only once, as a stream requires.
+    Args:
+        records: The records. They are read only once, so they may come from a stream.
+
+    Returns:
+        A list of the first records, and an iterator over all records, which starts with the first record again.
     """
     rest = iter(records)
     head = list(islice(rest, SAMPLE))
@@ -46,12 +50,13 @@ def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine],
 def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the names of the text fields, with fields that look like titles first.
 
-    A text field has several words in most documents, and its values differ. Identifiers, addresses, dates, codes and
-    numbers are not texts. Fields with a common name, such as ``title`` or ``description``, may be shorter. If no field
-    qualifies, all fields that contain words are returned. The names of inner fields contain dots.
+    A text field contains several words in most documents, and its values differ between documents. Identifiers,
+    addresses, dates, codes and numbers are not texts. Fields with a common name for texts, such as ``title`` or
+    ``description``, may contain fewer words. If no field meets these conditions, all fields that contain words are
+    returned. The name of a nested field contains dots, for example ``author.name``.
 
     Args:
-        documents: The sources of the first documents.
+        documents: The fields of the first documents.
 
     Raises:
         BadInput: If no field contains words.
@@ -97,15 +102,15 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _Field:
-    """Statistics of the values of a field.
+    """Statistics of a field's string values, which show whether the field contains texts.
 
     Attributes:
         name: The name of the field.
-        values: The number of values.
+        values: The number of values that were counted.
         with_words: The number of values that contain words rather than addresses, numbers or codes.
         prose: The number of values that look like prose.
-        words: The total number of words.
-        different: The different values.
+        words: The total number of words in all values.
+        different: The set of different values.
     """
 
     name: str
@@ -137,9 +142,10 @@ class _Field:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """Return the sort key among text fields.
+        """Return the key by which text fields are sorted.
 
-        Titles come first, then fields that are as short as titles, and outer before inner fields.
+        Fields with the name of a title come first, then fields that are as short as titles, then other fields. Nested
+        fields come after fields of the document itself.
         """
         return not self._is_called(TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
 

@@ -25,15 +25,16 @@ BATCH_BYTES = 4 * 2**20  # approximate maximum number of characters in a bulk re
 
 @dataclass
 class Report:
-    """The result of an indexing run.
+    """The result of an indexing run, or its progress while it is running.
 
     Attributes:
-        indexed: The number of documents that the engine acknowledged.
-        dead: The number of documents that are in the dead-letter file instead.
-        without_text: The number of documents without text in the index's fields. Lexical searches cannot find them.
+        indexed: The number of documents that the engine has indexed.
+        dead: The number of documents and invalid lines that were written to the dead-letter file.
+        without_text: The number of documents without text in the index's text fields. Lexical searches cannot find
+            these documents.
         retries: The number of times that a batch, or the rest of a batch, was sent again.
-        seconds: The duration so far.
-        last_read: The file and line of the last record that was read, or None.
+        seconds: The duration in seconds.
+        last_read: The file name and line number of the last record that was read, or None before the first record.
     """
 
     indexed: int = 0
@@ -45,19 +46,19 @@ class Report:
 
 
 class Indexer(BatchWriter):
-    """Indexes records together with their vectors. The index is created if it does not exist.
+    """Encodes documents as vectors and indexes them. The index is created if it does not exist.
 
-    Documents that the engine is too busy for are sent again, up to ``ATTEMPTS`` times in total. The wait before the
-    first retry is 0.5 s. It doubles with each retry, up to 30 s, and varies randomly by a quarter. After a ``stop`` is
-    requested, nothing is sent again.
+    Documents that the engine rejects temporarily, for example because it is overloaded, are sent up to ``ATTEMPTS``
+    times in total. The wait before the first retry is 0.5 s. It doubles with each retry, up to 30 s, and varies
+    randomly by up to 25 %. After ``stop`` has been requested, there are no retries.
 
     Args:
         engine: The engine.
         model: The model that encodes the documents.
         index: The name of the index.
-        dead_letters: The file for refused documents.
-        sleep: The function that waits, for tests.
-        stop: A request to stop early, which the source of the records shares.
+        dead_letters: The file for documents that cannot be indexed.
+        sleep: A function that waits for a number of seconds. Tests replace it.
+        stop: A request to stop early. The source of the records should check the same object.
 
     Raises:
         BadInput: If the model encodes queries only.
@@ -90,24 +91,24 @@ class Indexer(BatchWriter):
         analyzer: str = "english",
         progress: Callable[[Report], None] = lambda report: None,
     ) -> Report:
-        """Index all records. Each record that was read ends up in the index or in the dead-letter file.
+        """Index all records. Each record that was read is stored in the index or in the dead-letter file.
 
-        This also holds if an error or an interruption ends the run. A document may then be in both, which does no harm
-        when the dead-letter file is indexed. It is safe to run again.
+        This guarantee also holds if an error or an interruption ends the run. A document may then be in both places,
+        and the dead-letter file can still be indexed later. Indexing the same records again is safe.
 
         Args:
-            records: Documents, and lines that are not documents, as the readers yield them.
-            fields: The text fields of a new index. An existing index keeps its fields.
+            records: Documents, and lines that are not documents, as :class:`resift.ingest.readers.Files` yields them.
+            fields: The text fields of a new index. They are ignored if the index exists.
             analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
             progress: A function that is called with the report after each batch.
 
         Raises:
             ModelMismatch: If the index has vectors of another model.
-            EngineUnavailable: If the engine does not recover. The unread rest of a stream is then written to the
-                dead-letter file, because a stream cannot be read again.
+            EngineUnavailable: If the engine still cannot be reached after all retries. The unread rest of stdin or of a
+                pipe is then written to the dead-letter file, because it cannot be read again.
             EngineError: If the caller may not write to the index.
-            BadInput: If the dead-letter file cannot be written. Reading stops then.
-            Exception: Errors of reading ``records``, after all records that were read before are indexed.
+            BadInput: If the dead-letter file cannot be written. No further records are read.
+            Exception: Any error of reading ``records``, after all records that were read before have been indexed.
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
@@ -142,9 +143,9 @@ class Indexer(BatchWriter):
             self.engine.create(self.index, fields, self.model, analyzer)
 
     def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """Yield the documents among the records, and note each as open.
+        """Yield the documents among the records, and remember each document until its result is known.
 
-        Lines that are not documents become dead letters.
+        Lines that are not documents are written to the dead-letter file.
         """
         for record in records:
             self.report.last_read = record.file, record.line
@@ -164,9 +165,9 @@ class Indexer(BatchWriter):
             self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
 
     def _refuse_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
-        """Write the unread rest of a pipe to the dead-letter file.
+        """Write the documents of stdin or a pipe that were not read yet to the dead-letter file.
 
-        Files are left alone, because they can be read again.
+        Regular files are ignored, because they can be read again.
         """
         for record in reading:
             self._refuse(record, error.status, f"not sent: {error.message}")
@@ -214,7 +215,7 @@ class Indexer(BatchWriter):
         super()._wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
-        """Write an open document to the dead-letter file."""
+        """Write a document whose result was not known yet to the dead-letter file."""
         self._add_dead_letter(record, status, reason, {"_id": record.id, **record.source})
         with self._lock:
             self._open.pop(id(record), None)
@@ -228,10 +229,15 @@ class Indexer(BatchWriter):
 def _batches(
     records: Iterable[Record], fields: Sequence[str], refuse: Callable[[Record, int, str], None]
 ) -> Iterator[list[Record]]:
-    """Yield lists of at most BATCH records with about BATCH_BYTES characters of text.
+    """Group records into batches of at most BATCH records and about BATCH_BYTES characters of text.
 
-    Records whose text cannot be computed are passed to ``refuse``. An error of reading the records is raised after the
-    last batch.
+    If reading the records raises an error, the records that were read before are yielded first, and the error is raised
+    after them.
+
+    Args:
+        records: The records.
+        fields: The names of the text fields.
+        refuse: A function that is called with a record whose text cannot be computed, an HTTP status and the reason.
     """
     batch: list[Record] = []
     size = 0

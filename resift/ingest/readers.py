@@ -96,15 +96,16 @@ class Files:
         paths: The files to read; ``-`` is stdin.
         format: One of FORMATS. By default the file's ending decides, and stdin is read as JSON lines.
         id_column: The column that holds the documents' ids, by default ``_id`` or ``id``.
-        stop: A request to stop early, shared with the reader's caller.
+        stop: A request to stop early, which the caller can make.
 
     Attributes:
-        position: The number of bytes read so far, for progress bars. Streams do not count.
-        total: The total size of the files in bytes. Streams do not count.
+        position: The number of bytes that were read so far, for progress bars. Bytes from stdin and pipes are not
+            counted.
+        total: The total size of the files in bytes, without stdin and pipes.
         assumes_json: Whether stdin is read as JSON lines because no ``format`` was passed.
 
     Raises:
-        BadInput: If a file cannot be read, or if its ending does not tell its format and no ``format`` is passed.
+        BadInput: If a file cannot be read, or if no ``format`` is passed and the ending of a file name is unknown.
     """
 
     def __init__(
@@ -160,17 +161,17 @@ def is_stream(file: str) -> bool:
 
 
 def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN) -> Iterator[Record | BadLine]:
-    """Yield the documents of a stream.
+    """Yield the documents of a stream. A line that cannot be read yields a BadLine, and reading continues.
 
-    A line that cannot be read gives a BadLine, and reading continues. The id of a document is in its field ``_id`` or
-    ``id``, or in ``id_column``. A document without an id gets a hash of its content as id, so that reading a file again
-    gives the same ids. A line of a dead-letter file gives the document in it.
+    The id of a document is the value of ``id_column``, by default of its field ``_id`` or ``id``. If a document has no
+    id, its id is a hash of its content, so that reading a file again yields the same ids. From a line of a dead-letter
+    file, the refused document is returned.
 
     Args:
-        stream: Bytes in UTF-8, plain or compressed with gzip, which the first two bytes show.
+        stream: A stream of UTF-8 text. Compression with gzip is detected from the first two bytes.
         format: One of FORMATS.
-        id_column: The column that contains the id.
-        name: The name of the file for the records.
+        id_column: The column or field that contains the document ids.
+        name: The file name to store in the records.
 
     Raises:
         BadInput: If compressed data is damaged or incomplete, or if the bytes are not text in UTF-8.
@@ -189,12 +190,12 @@ def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str 
 
 
 def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None = None) -> Record | BadLine:
-    """Return the document in a row, or a BadLine with the reason why there is none.
+    """Convert a row to a document, or to a BadLine with the reason if the row does not contain a document.
 
     Args:
-        file: The name of the file for the record.
-        line: The line number for the record.
-        row: The row.
+        file: The file name to store in the record.
+        line: The line number to store in the record, from 1.
+        row: The fields of the row.
         id_column: The column that contains the id, by default ``_id`` or ``id``.
     """
     if set(row) == _DEAD_LETTER:

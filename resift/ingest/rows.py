@@ -41,17 +41,17 @@ Rows = Iterator[tuple[int, "dict[str, Any] | BadRow"]]
 
 
 def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> Rows:
-    """Return an iterator over the rows of a stream with their line numbers, from 1.
+    """Return an iterator over pairs of a line number, from 1, and the row at this line.
 
     Args:
-        stream: The stream, plain or compressed with gzip.
+        stream: The stream, which may be compressed with gzip.
         format: The format of the rows.
         name: The name of the stream, for error messages.
-        id: The column of a table that contains ids.
+        id: The column of a table that contains the document ids, or None.
 
     Raises:
-        BadInput: If the stream is binary or has another encoding than UTF-8. Damaged gzip data raises errors of
-            ``gzip``.
+        BadInput: If the stream is not UTF-8 text.
+        OSError: If compressed data is damaged. The module ``gzip`` may also raise EOFError and zlib.error.
     """
     source: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     if source.peek(2)[:2] == b"\x1f\x8b":
@@ -81,9 +81,10 @@ def _text_rows(stream: BinaryIO) -> Rows:
 
 
 def _json_rows(stream: BinaryIO) -> Rows:
-    """Yield an object of each line. If the first line starts an array or a multi-line object, parse the whole stream.
+    """Yield the JSON object on each line of a stream, with its line number.
 
-    The line number of an object in an array is its position in the array, from 1.
+    If the first line is the beginning of an array or of an object that spans several lines, the whole stream is parsed
+    as a single JSON value. The line number of an object in an array is its position in the array, from 1.
     """
     lines = ((number, raw) for number, raw in enumerate(stream, 1) if raw.removeprefix(codecs.BOM_UTF8).strip())
     for number, raw in lines:
@@ -123,9 +124,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _documents(rows: Rows) -> Rows:
-    """Yield the documents among the rows of a bulk request or of search hits. Other rows are documents already.
+    """Extract the documents from the rows of an OpenSearch bulk request or of search hits.
 
-    The ``_id`` in a bulk action becomes a field of the document in the next row.
+    The ``_id`` in a bulk action is added to the document in the next row. Rows of other formats are yielded unchanged.
     """
     action: tuple[int, dict[str, Any]] | None = None
     for line, row in rows:
@@ -153,14 +154,15 @@ def _is_action(row: dict[str, Any]) -> bool:
 
 
 def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) -> Rows:
-    """Yield a row for each line of a table after its header, without the empty cells.
+    """Yield the rows of a table after its header as dictionaries, without the empty cells.
 
-    The line number is that of the row's last line. Columns that contain only numbers in the first rows become numeric.
+    If a row spans several lines, its line number is the number of the last line. Columns that contain only numbers in
+    the first rows are converted to numbers.
 
     Args:
         stream: The stream.
-        delimiters: The possible delimiters of the cells.
-        ids: The columns that contain ids, which never become numeric.
+        delimiters: The characters that may separate cells. The delimiter is detected from the table.
+        ids: The names of columns that contain ids. They are not converted to numbers.
 
     Raises:
         BadInput: If two columns have the same name.
@@ -202,7 +204,7 @@ def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[in
     Args:
         lines: The lines of the table.
         delimiter: The delimiter of the cells.
-        line: The number of lines that were read before.
+        line: The number of lines of the stream that were read before.
     """
     row_lines: list[str] = []  # the lines of the current row, which csv does not return for a malformed row
 
@@ -238,7 +240,7 @@ def _columns(header: Sequence[str] | BadRow) -> list[str]:
 def _document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> dict[str, Any] | BadRow:
     """Return the document of a row, without its empty cells.
 
-    A cell of a numeric column that is not a number stays a string, which the engine will refuse.
+    If a cell in a numeric column does not contain a number, it remains a string, and the engine rejects the document.
     """
     text = "".join(cells)
     fault = None if len(cells) == len(names) else f"expected {len(names)} columns"

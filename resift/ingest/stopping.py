@@ -17,13 +17,13 @@ _POLL_SECONDS = 0.2  # how often a wait checks whether a stop was requested
 
 
 class Stop:
-    """A request to stop early, which readers and waits check.
+    """A flag that tells running operations to stop early. Readers and waiting threads check it.
 
-    It uses no lock. A signal handler may interrupt the very thread that has the lock.
+    The class uses no lock: a signal handler that sets the flag may interrupt a thread that would hold the lock.
 
     Attributes:
         requested: Whether a stop was requested.
-        signal: The number of the signal that requested it, or None.
+        signal: The number of the signal that requested the stop, or None.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Stop:
     def at_signals(self) -> Iterator[None]:
         """Request a stop at the first SIGINT, SIGTERM or SIGHUP inside a ``with`` block.
 
-        A second signal raises KeyboardInterrupt. Signals that the process ignores stay ignored. The block must run in
-        the main thread.
+        A second signal raises KeyboardInterrupt. Signals that the process already ignores are still ignored. The block
+        must run in the main thread.
         """
 
         def request(number: int, _: Any) -> None:
@@ -80,9 +80,13 @@ class _Stoppable(io.RawIOBase):
 
 
 def stoppable(stream: BinaryIO, stop: Stop) -> BinaryIO:
-    """Return a stream that ends when ``stop`` is requested, if ``stream`` is a pipe or terminal.
+    """Wrap a pipe or terminal in a stream that ends when a stop is requested, even while no data arrives.
 
-    Other streams are returned unchanged. The caller must not read from ``stream`` itself any more.
+    Other streams, such as regular files, are returned unchanged.
+
+    Args:
+        stream: The stream. After the call, the caller must read from the returned stream instead.
+        stop: The flag that requests the stop.
     """
     try:
         descriptor = stream.fileno()

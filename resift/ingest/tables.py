@@ -46,16 +46,16 @@ _TYPE_ADVICE = {
 
 
 def rows_in(documents: Any) -> Iterable[Any]:
-    """Return the rows of ``documents``. The rows of a table are mappings.
+    """Return the rows of a table or another collection of documents. The rows of a table are returned as mappings.
 
-    Missing cells of a pandas frame are left out, like empty cells of a CSV file. The index of a pandas frame is the
-    document id if it has a name and there is no column ``_id``.
+    Missing cells of a pandas DataFrame are left out, like empty cells of a CSV file. The index of a DataFrame becomes
+    the document id if the index has a name and there is no column ``_id``.
 
     Args:
-        documents: A frame, table, data set, Parquet file or other iterable of documents.
+        documents: A data frame, Arrow table, data set, Parquet file or any iterable of documents.
 
     Raises:
-        BadInput: If ``documents`` does not contain rows. The error says what to pass instead.
+        BadInput: If ``documents`` is not a collection of rows. The message lists the supported types.
     """
     kind = type(documents).__name__
     if kind in _TYPE_ADVICE:
@@ -184,9 +184,9 @@ def _to_json(value: Any, name: str) -> Any:
 
 
 def _unwrap(value: Any) -> Any:
-    """Return the plain value of an enumeration's member, a NumPy or torch object, a date, a UUID or a decimal.
+    """Convert an enumeration member, NumPy or torch object, date, UUID or decimal to a plain Python value.
 
-    Any other value is returned unchanged.
+    Other values are returned unchanged.
     """
     if isinstance(value, Enum):
         return value.value
@@ -201,7 +201,7 @@ def _unwrap(value: Any) -> Any:
 
 
 def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
-    """Yield the records of rows, numbered from 1, as ``resift index`` reads them from the lines of a file."""
+    """Convert rows to records as if they were lines of a file, with line numbers from 1."""
     for line, document in enumerate(documents, 1):
         if isinstance(document, (Record, BadLine)):  # read from a file
             yield document
@@ -225,8 +225,8 @@ class Refused:
     """A document that was not indexed.
 
     Attributes:
-        position: The position among the documents that the caller passed, from 0.
-        status: An HTTP status.
+        position: The position of the document among the documents that the caller passed, from 0.
+        status: The HTTP status with which the engine refused the document, or 400 if the document is invalid.
         reason: The reason why it was refused.
         document: The document, or its text if it is not a dictionary or its id could not be determined.
     """
@@ -251,7 +251,7 @@ class Added(NotebookText):
 
 
 class Refusals(DeadLetters):
-    """A list of refused documents in memory, in place of a dead-letter file."""
+    """A list of refused documents. It replaces the dead-letter file when documents come from Python objects."""
 
     def __init__(self) -> None:
         self.path, self.failure = Path(), None

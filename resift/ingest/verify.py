@@ -30,18 +30,18 @@ _ROUNDS = 10  # how often documents that changed during the repair are read agai
 
 @dataclass
 class Verification:
-    """The result of verifying an index.
+    """The result of verifying that the vectors of an index belong to the current texts of its documents.
 
     Attributes:
         index: The name of the index.
-        checked: The number of documents.
+        checked: The number of documents that were checked.
         missing: The number of documents without a vector.
         stale: The number of documents whose vector belongs to another text or model.
         missing_ids: The ids of at most MAX_REPORTED_IDS documents without a vector.
         stale_ids: The ids of at most MAX_REPORTED_IDS documents with a stale vector.
-        repaired: The number of vectors that were written.
-        unrepaired: The number of vectors that are still wrong, as far as known.
-        refused: The documents whose vector the engine refused.
+        repaired: The number of missing or stale vectors that were replaced.
+        unrepaired: The number of missing or stale vectors that were not replaced.
+        refused: The engine's rejections of new vectors, with the document ids and reasons.
     """
 
     index: str
@@ -56,7 +56,7 @@ class Verification:
 
     @property
     def is_correct(self) -> bool:
-        """Return whether every vector now belongs to the text of its document."""
+        """Return whether all vectors are correct, possibly after a repair."""
         return not self.unrepaired
 
     def count(self, document: Document) -> None:
@@ -75,13 +75,15 @@ def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[
     Args:
         engine: The engine.
         model: The model.
-        names: Names of indices, aliases, data streams or patterns. If empty, all indices are considered.
+        names: Names of indices, aliases or data streams, or patterns such as ``news-*``. If empty, all indices are
+            considered.
 
     Returns:
-        The records of the selected indices, and the reason for each index that cannot be verified, by name.
+        The descriptions of the selected indices, and a dictionary from the name of each index that cannot be verified
+        to the reason.
 
     Raises:
-        IndexNotFound: If a name does not stand for any index.
+        IndexNotFound: If no index matches one of the names.
     """
     own_names = dict.fromkeys(own for name in names for own in engine.resolve(name))
     infos = [engine.info(own) for own in own_names] if names else engine.indices()
@@ -111,19 +113,21 @@ def verify(
     stop: Stop | None = None,
     progress: Progress = lambda verification: None,
 ) -> Verification:
-    """Encode every text of an index and compare it with the stored vector.
+    """Encode the text of every document of an index, and compare the result with the stored vector.
 
-    Components may differ by 1e-4 of the largest component, or of 1 if that is larger. Components of compact vectors may
-    differ by another half of a unit. A repair only writes vectors, and only if the document has not changed since it
-    was read, so that concurrent writes are not lost. Documents that have changed are read again.
+    A component of the stored vector may differ by 1e-4 times max(1, largest component). In compact vectors, whose
+    components are integers, it may differ by another 0.5.
+
+    A repair changes only vectors. A vector is written only if the document has not changed since it was read, so that
+    concurrent changes are not lost. Documents that have changed are read again.
 
     Args:
         engine: The engine.
         model: The model.
         index: The name of the index.
-        repair: Whether to write the right vectors.
-        stop: A request to stop early. The result then covers the documents that were checked so far.
-        progress: A function that is called with the result after each batch.
+        repair: Whether to replace missing and stale vectors.
+        stop: A request to stop early. The result then covers only the documents that were checked before.
+        progress: A function that is called with the current result after each batch.
 
     Raises:
         ModelMismatch: If the index has no vectors of the model.
@@ -135,13 +139,13 @@ def verify(
 
 @dataclass(frozen=True)
 class VectorCheck:
-    """A comparison of an index's vectors with the vectors that a model computes.
+    """Compares the stored vectors of an index with the vectors that a model computes from the texts.
 
     Attributes:
         engine: The engine.
         model: The model.
-        info: The record of the index.
-        repair: Whether to write the right vectors.
+        info: The description of the index.
+        repair: Whether to replace missing and stale vectors.
         stop: A request to stop early.
     """
 
@@ -152,7 +156,7 @@ class VectorCheck:
     stop: Stop
 
     def run(self, documents: Iterable[Document], progress: Progress) -> Verification:
-        """Verify ``documents``, which were read with the fields and the vectors of the index. See :func:`verify`."""
+        """Verify documents that were read together with their vectors. See :func:`verify`."""
         verification = Verification(self.info.name)
         changed = self._compare(documents, verification, progress)
         for _ in range(_ROUNDS):
@@ -216,9 +220,9 @@ def is_expected_vector(vector: Floats | None, right: Floats, field: str = VECTOR
     """Return whether a stored vector equals the vector of its text, apart from rounding.
 
     Args:
-        vector: The stored vector, or None.
-        right: The vector (K,) of the text.
-        field: The field that stores the vector.
+        vector: The stored vector, or None if the document has no vector.
+        right: The vector that the model computes from the text, of shape (n_dimensions,).
+        field: The name of the field that contains the stored vector. It determines the rounding.
     """
     if vector is None or vector.shape != right.shape:
         return False

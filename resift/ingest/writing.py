@@ -37,7 +37,7 @@ def is_temporary(status: int) -> bool:
 def wait(attempt: int, sleep: Callable[[float], None]) -> None:
     """Wait after a failed attempt.
 
-    The first wait is 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by a quarter.
+    The first wait is 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by up to 25 %.
 
     Args:
         attempt: The number of the failed attempt, from 1.
@@ -47,17 +47,17 @@ def wait(attempt: int, sleep: Callable[[float], None]) -> None:
 
 
 class BatchWriter(ABC):
-    """A context manager that writes batches with several concurrent requests.
+    """A context manager that sends batches of documents to an engine with several concurrent requests.
 
-    At the end of the block everything is written. Documents that the engine is too busy for are sent again, as often as
-    :data:`ATTEMPTS` says. So are whole requests that are not answered. After a ``stop`` is requested or the block has
-    failed, nothing is sent again. A request that is too large, or that fails because of a document in it, is split in
-    halves.
+    The end of the ``with`` block waits for all requests. Documents that the engine rejects temporarily, for example
+    because it is overloaded, are sent up to :data:`ATTEMPTS` times. The same applies to requests without a response.
+    There are no retries after ``stop`` has been requested, or after the block has raised an exception. A request that
+    is too large, or that contains a document that cannot be serialized, is split in halves.
 
     Args:
         writers: The maximum number of concurrent requests.
         stop: A request to stop early.
-        sleep: The function that waits, for tests.
+        sleep: A function that waits for a number of seconds. Tests replace it.
     """
 
     def __init__(self, writers: int, stop: Stop | None, sleep: Callable[[float], None] | None = None) -> None:
@@ -75,11 +75,22 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
-        """Record the final result of a document, whose rejection is None if it was written. The caller has the lock."""
+        """Record the final result of a document. The caller must hold the lock.
+
+        Args:
+            item: The item of the batch, which starts with the document id.
+            rejection: The reason why the engine refused the document, or None if the document was written.
+        """
 
     @abstractmethod
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
-        """Handle a batch that finally failed in part or, if there is a ``failure``, as a whole."""
+        """Handle a batch of which some documents, or all, were not written after the last attempt.
+
+        Args:
+            batch: The batch.
+            reason: The reason why a document was not written.
+            failure: The error of the request, or None if the engine responded and only rejected some documents.
+        """
 
     def __enter__(self) -> Self:
         self._pool = ThreadPoolExecutor(self._writers)
@@ -99,10 +110,11 @@ class BatchWriter(ABC):
             self._pool.shutdown()
 
     def put(self, batch: Batch) -> None:
-        """Start to write a batch.
+        """Start to send a batch in another thread.
 
-        Waits until fewer than ``writers`` requests are running and none of them contains a document with the same id,
-        so that the last version of a document persists. Raises the errors of requests that are not sent again.
+        Waits until fewer than ``writers`` requests are running. Also waits for running requests that contain a document
+        with the same id, so that the last version of a document is the one that remains in the index. Errors of earlier
+        requests that cannot be retried are raised here.
         """
         if self._writers == 1:  # a thread would be no faster
             self._send(batch)
@@ -141,10 +153,15 @@ class BatchWriter(ABC):
         wait(attempt, self._sleep)
 
     def _request_in_parts(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
-        """Send a request, in halves if it is too large or a document in it cannot be serialized.
+        """Send documents in a single request, or in several requests if one would be too large.
+
+        The documents are also split if one of them cannot be serialized as JSON.
+
+        Args:
+            pending: The documents.
 
         Returns:
-            The rejections and, if the request failed temporarily as a whole, the error.
+            The engine's rejections, and the error if a request failed temporarily as a whole, or else None.
         """
         try:
             return self._request(pending), None
@@ -166,20 +183,20 @@ class BatchWriter(ABC):
 
 
 class CountingWriter(BatchWriter):
-    """A writer that counts its results. It writes documents only if they have not changed since they were read.
+    """Writes documents that have not changed since they were read, and counts the results.
 
-    It keeps no state: after a crash, reading the index again shows which documents were not written.
+    No progress is stored. After a crash, the index itself shows which documents must still be written.
 
     Args:
-        send: The function that sends a batch and returns the rejections.
+        send: The function that sends a batch to the engine and returns the engine's rejections.
         writers: The maximum number of concurrent requests.
         stop: A request to stop early.
 
     Attributes:
         written: The number of documents that were written.
-        changed: The ids of documents that clients changed or deleted since they were read, and of documents whose state
-            is unknown. They must be read again.
-        refused: The documents that the engine refused.
+        changed: The ids of documents that must be read again: clients have changed or deleted them since they were
+            read, or the request failed temporarily, so that their state is unknown.
+        refused: The engine's permanent rejections of documents.
     """
 
     def __init__(self, send: Callable[[Any], list[Rejection]], writers: int, stop: Stop | None = None) -> None:
@@ -208,11 +225,12 @@ class CountingWriter(BatchWriter):
 def vector_writer(engine: Engine, info: IndexInfo, stop: Stop | None = None) -> CountingWriter:
     """Return a writer of new vectors for documents of an index.
 
-    Its batches consist of tuples of an id, the version that was read, and the vector (K,).
+    Each item of a batch is a tuple of a document id, the version of the document that was read, and the new vector of
+    shape (n_dimensions,).
 
     Args:
         engine: The engine.
-        info: The record of the index.
+        info: The description of the index.
         stop: A request to stop early.
     """
 
