@@ -39,7 +39,7 @@ from resift.arrays import Floats, batched
 from resift.contracts.documents import Document, IndexInfo
 from resift.ingest.stopping import Stop
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.write_vectors import fill
+from resift.plugin.operations.vector_updates import write_vectors
 from resift.reranker import Config, create_app
 from resift.vectors.compact import decode_vector, encode_vector
 from resift_lab.commands.served_search import ServedSearch
@@ -99,7 +99,7 @@ def _attach_floats(engine: OpenSearchEngine, model: Model) -> None:
     mapped = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
     body = {"properties": mapped, "_meta": {"resift": {**entry.to_meta(), "graph": False}}}
     engine.client.indices.put_mapping(index=FLOATS, body=body)
-    fill(engine, model, entry, Stop(), lambda done: None)
+    write_vectors(engine, model, entry, Stop(), lambda done: None)
 
 
 def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, rounds: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from resift.cli.failures import INTERRUPTED, PROBLEMS_FOUND
 from resift.cli.options import checked_address, json_option, parse_field_names
 from resift.cli.output import print_report, print_table, require_confirmation
 from resift.ingest.stopping import Stop
-from resift.plugin.cluster.installation import NAME, PROVIDERS, SERVICE_URL
+from resift.plugin.cluster.installation import DEFAULT_NAME, DEFAULT_SERVICE_URL, PROVIDERS
 from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ cluster_option = click.option(
 )
 name_option = click.option(
     "--name",
-    show_default=f"the only installation, or {NAME}",
+    show_default=f"the only installation, or {DEFAULT_NAME}",
     help="Name of the installation, which is the prefix of all installed resources.",
 )
 installed_model_option = click.option(
@@ -91,7 +91,7 @@ key_option = click.option(
 )
 @click.option(
     "--service",
-    show_default=f"the installed URL, or {SERVICE_URL}",
+    show_default=f"the installed URL, or {DEFAULT_SERVICE_URL}",
     metavar="URL",
     help="URL at which the nodes of OpenSearch reach the service (resift serve).",
 )

@@ -173,14 +173,14 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
     from resift.plugin.cluster.pipeline_uses import uses_of
-    from resift.plugin.cluster.search_pipelines import pipeline_name, remove_processor, rewriters
+    from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name, remove_processor
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
         return {}
     cluster, outcomes = Cluster(engine), {}
     try:
-        pipelines = [("search", name) for name, rewriter in rewriters(cluster).items() if rewriter.index == index]
+        pipelines = [("search", name) for name, rewriter in find_rewriters(cluster).items() if rewriter.index == index]
         if ingest_pipeline_owners(cluster).get(index):
             pipelines.append(("ingest", pipeline_name(index)))
         for kind, name in pipelines:

@@ -22,8 +22,8 @@ from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.plugin.addresses import without_credentials
-from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.target_index import find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.index_plan import guess_text_fields, sample_sources
 from resift.plugin.operations.install import open_cluster
@@ -184,7 +184,7 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         field: The ``knn_vector`` field with the vectors.
         fields: The text fields; by default, they are guessed from some documents.
     """
-    target, *_ = targets(Cluster(engine), index)
+    target, *_ = find_targets(Cluster(engine), index)
     if target.fields.get(field) != "knn_vector":
         names = [name for name, kind in target.fields.items() if kind == "knn_vector"]
         message = f"index {index!r} has no knn_vector field {field!r}"

@@ -14,9 +14,9 @@ from resift import Model
 from resift.contracts.documents import IndexInfo
 from resift.errors import BadInput
 from resift.ingest.stopping import Stop
-from resift.plugin.cluster.attachment import targets
+from resift.plugin.cluster.target_index import find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.write_vectors import fill
+from resift.plugin.operations.vector_updates import write_vectors
 from resift.rewriting.similarity import similarity_clause
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
@@ -104,7 +104,7 @@ def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
     shop: Index, own: tuple[Model, str], other: tuple[Model, str], opensearch_url: str
 ) -> None:
     before = shop.mapping()
-    (first,), (second,) = (targets(shop.cluster, shop.name) for _ in range(2))
+    (first,), (second,) = (find_targets(shop.cluster, shop.name) for _ in range(2))
     mine, theirs = first.entry(own[0], FIELDS), second.entry(other[0], FIELDS)
     first = first.begin(mine, own[0])
     with pytest.raises(
@@ -115,10 +115,13 @@ def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
     theirs = replace(theirs, vector_field=f"resift_vector_int8_{other[0].hash[:8]}")
     second.begin(theirs, other[0])
     first.switch(mine)
-    (found,) = targets(shop.cluster, shop.name)
+    (found,) = find_targets(shop.cluster, shop.name)
     assert (found.record.current, found.record.filling) == (mine, theirs)
     second.switch(theirs)
-    assert [entry.model for entry in targets(shop.cluster, shop.name)[0].record.ready] == [other[0].hash, own[0].hash]
+    assert [entry.model for entry in find_targets(shop.cluster, shop.name)[0].record.ready] == [
+        other[0].hash,
+        own[0].hash,
+    ]
     run("detach", shop.name, opensearch_url)
     assert shop.mapping()["_meta"] == before["_meta"]
 
@@ -135,7 +138,7 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     assert "the record in _meta is lost" in run("detach", shop.name, opensearch_url).output
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
     # while the vectors are being written
-    (target,) = targets(shop.cluster, shop.name)
+    (target,) = find_targets(shop.cluster, shop.name)
     entry = target.entry(own[0], FIELDS)
     target = target.begin(entry, own[0])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
@@ -148,11 +151,11 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
 
 def attach_as_before(index: Index, model: Model) -> None:
     """Attach as earlier versions did: vectors as floats, in a field without a graph."""
-    (target,) = targets(index.cluster, index.name)
+    (target,) = find_targets(index.cluster, index.name)
     entry = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
     floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
     target = target.change_record(lambda record: record.with_filling(entry), floats)
-    fill(index.engine, model, entry, Stop(), lambda done: None)
+    write_vectors(index.engine, model, entry, Stop(), lambda done: None)
     target.switch(entry)
 
 
@@ -179,14 +182,16 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     assert "  replaced    vectors in resift_vector are removed at the end\n" in told
     if is_interrupted:  # where the compact ones are there, and the others still are, too
         with monkeypatch.context() as patched:
-            patched.setattr("resift.plugin.operations.attach_vectors.empty", lambda *_: sys.exit(9))
+            patched.setattr("resift.plugin.operations.attach_vectors.remove_vectors", lambda *_: sys.exit(9))
             run("attach", shop.name, opensearch_url, *flags, status=9)
-        assert [one.vector_field for one in targets(shop.cluster, shop.name)[0].record.known] == ["resift_vector_int8"]
+        assert [one.vector_field for one in find_targets(shop.cluster, shop.name)[0].record.known] == [
+            "resift_vector_int8"
+        ]
         assert {one is None for one in stored(shop, "resift_vector").values()} == {False}
     run("attach", shop.name, opensearch_url, *flags)
     assert_right(shop, model, FIELDS)
     assert set(stored(shop, "resift_vector").values()) == {None}
-    record = targets(shop.cluster, shop.name)[0].record
+    record = find_targets(shop.cluster, shop.name)[0].record
     assert [one.vector_field for one in record.known] == ["resift_vector_int8"] == list(record.added)
     assert scores(shop, model) == pytest.approx(before, abs=0.02)
     run("detach", shop.name, opensearch_url)

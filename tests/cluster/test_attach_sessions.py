@@ -23,7 +23,7 @@ from resift.cli.main import main
 from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.installation import Installation, find_installations
 from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
@@ -453,7 +453,7 @@ def test_what_is_used_by_others_is_not_deleted(
         set_default(second, name)
         told = resift_command("detach", shop.name, opensearch_url, status=1).output
         assert f"of index {second.name} is {name}" in told
-        assert served.installer.name in installations(shop.cluster)
+        assert served.installer.name in find_installations(shop.cluster)
         with pytest.raises(resift.ResiftError, match=f"of index {second.name} is {name}"):
             served.installer.uninstall()
         resift_command("attach", second.name, opensearch_url, "--default-pipelines")

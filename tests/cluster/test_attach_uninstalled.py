@@ -20,7 +20,7 @@ from opensearchpy import OpenSearch, helpers
 
 import resift
 from resift.cli.main import main
-from resift.plugin.cluster.settings import PRIVATE, TRUSTED
+from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES
 
 __all__ = ["shop"]
 
@@ -62,7 +62,10 @@ def test_nothing_is_done_that_is_not_agreed_to(shop: Index, opensearch_url: str,
     assert refused.exit_code == 2
     assert "install     first, for the service at http://127.0.0.1:8080" in refused.output
     assert "create remote model resift-rewrite" in refused.output
-    assert f"set {PRIVATE} from false to true: by default, ML Commons refuses private addresses" in refused.output
+    assert (
+        f"set {PRIVATE_ADDRESSES} from false to true: by default, ML Commons refuses private addresses"
+        in refused.output
+    )
     assert "not confirmed: nothing was changed" in refused.output
     assert (snapshot(shop.cluster), shop.settings(), shop.mapping()) == before
 
@@ -82,8 +85,8 @@ def test_install_asks_before_it_changes_settings_of_the_cluster(shop: Index, ope
     before = snapshot(shop.cluster)
     refused = CliRunner().invoke(main, ["install", "--engine", opensearch_url], input="n\n")
     assert (refused.exit_code, snapshot(shop.cluster)) == (2, before)
-    assert f"would set {PRIVATE} from false to true: " in refused.output
-    assert f"would append ^http://127\\.0\\.0\\.1:8080/.*$ to {TRUSTED}, which has " in refused.output
+    assert f"would set {PRIVATE_ADDRESSES} from false to true: " in refused.output
+    assert f"would append ^http://127\\.0\\.0\\.1:8080/.*$ to {TRUSTED_ADDRESSES}, which has " in refused.output
     assert "Change these settings of the whole cluster, and do the rest?" in refused.output
     planned = json.loads(
         CliRunner().invoke(main, ["install", "--engine", opensearch_url, "--dry-run", "--json"]).stdout
@@ -93,8 +96,8 @@ def test_install_asks_before_it_changes_settings_of_the_cluster(shop: Index, ope
 
 def test_nothing_is_asked_or_written_where_settings_allow_what_is_needed(shop: Index, opensearch_url: str) -> None:
     cluster = shop.cluster
-    before = {name: cluster.persistent_settings().get(name) for name in (PRIVATE, TRUSTED)}
-    allowed = {PRIVATE: "true", TRUSTED: ["^https?://127\\.0\\.0\\.1:80.*$"]}
+    before = {name: cluster.persistent_settings().get(name) for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES)}
+    allowed = {PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: ["^https?://127\\.0\\.0\\.1:80.*$"]}
     cluster.update_settings(allowed)
     try:
         done = CliRunner().invoke(main, ["install", "--engine", opensearch_url])

@@ -15,8 +15,8 @@ from resift.plugin.cluster import remote_model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import Installation
-from resift.plugin.cluster.remote_model import REMOTE
-from resift.plugin.cluster.settings import TRUSTED
+from resift.plugin.cluster.remote_model import REMOTE_MODELS
+from resift.plugin.cluster.settings import TRUSTED_ADDRESSES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 
@@ -50,7 +50,7 @@ def test_connectors_that_have_to_stay_go_with_the_last_model(
     def request(self: Cluster, method: str, path: str, *args: Any, **options: Any) -> Any:
         if method == "DELETE" and "/models/" in path:
             deleted.add(path)
-        elif method == "DELETE" and "/connectors/" in path and len(deleted) < len(REMOTE):
+        elif method == "DELETE" and "/connectors/" in path and len(deleted) < len(REMOTE_MODELS):
             raise EngineError("1 models are still using this connector", status=409)
         return send(self, method, path, *args, **options)
 
@@ -104,15 +104,23 @@ def test_install_status_uninstall_leaves_nothing(
 
 def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
-    was = rest.persistent_settings().get(TRUSTED)
-    rest.update_settings({TRUSTED: ["^https://own\\.example/.*$"]})
+    was = rest.persistent_settings().get(TRUSTED_ADDRESSES)
+    rest.update_settings({TRUSTED_ADDRESSES: ["^https://own\\.example/.*$"]})
     installer = Installer(cluster, Installation(name, packaged, ("text",), "http://127.0.0.1:18082"))
     installer.install()
-    assert rest.effective_settings()[TRUSTED] == ["^https://own\\.example/.*$", "^http://127\\.0\\.0\\.1:18082/.*$"]
-    rest.update_settings({TRUSTED: [*rest.effective_settings()[TRUSTED], "^https://later\\.example/.*$"]})
+    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [
+        "^https://own\\.example/.*$",
+        "^http://127\\.0\\.0\\.1:18082/.*$",
+    ]
+    rest.update_settings(
+        {TRUSTED_ADDRESSES: [*rest.effective_settings()[TRUSTED_ADDRESSES], "^https://later\\.example/.*$"]}
+    )
     installer.uninstall()
-    assert rest.effective_settings()[TRUSTED] == ["^https://own\\.example/.*$", "^https://later\\.example/.*$"]
-    rest.update_settings({TRUSTED: was})
+    assert rest.effective_settings()[TRUSTED_ADDRESSES] == [
+        "^https://own\\.example/.*$",
+        "^https://later\\.example/.*$",
+    ]
+    rest.update_settings({TRUSTED_ADDRESSES: was})
 
 
 def test_settings_stay_until_the_last_installation_goes(cluster: OpenSearchEngine, packaged: Model) -> None:
@@ -161,9 +169,11 @@ def test_a_model_that_a_cluster_did_not_deploy_at_first_is_deployed_once_more(
     try:
         assert own_states(installer) == {"ok"}
         models = [
-            id for which in REMOTE for id, _ in installer.cluster.ml_objects("models", f"{installer.name}-{which}")
+            id
+            for which in REMOTE_MODELS
+            for id, _ in installer.cluster.ml_objects("models", f"{installer.name}-{which}")
         ]
         states = [request("GET", f"/_plugins/_ml/models/{id}")["model_state"] for id in models]
-        assert states == ["DEPLOYED"] * len(REMOTE)
+        assert states == ["DEPLOYED"] * len(REMOTE_MODELS)
     finally:
         installer.uninstall()

@@ -19,8 +19,8 @@ from resift.cli.main import main
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import Installation, installations
-from resift.plugin.cluster.remote_model import LAZY
+from resift.plugin.cluster.installation import Installation, find_installations
+from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.doctor import status_rows
 from resift.plugin.operations.status_row import StatusRow
@@ -74,7 +74,7 @@ def test_flags_are_remembered_and_overruled(
         assert f"change the service's address from {URL} to http://127.0.0.1:18091" in changed
         assert "fields" not in changed
         assert resift("install", "--name", name) == "nothing to do\n"
-        found = installations(rest)[name]
+        found = find_installations(rest)[name]
         assert (found.fields, found.url, found.model.hash) == (("body", "head"), "http://127.0.0.1:18091", model.hash)
         ambiguous = CliRunner().invoke(main, ["uninstall", "--engine", opensearch_url])
         assert ambiguous.exit_code
@@ -82,14 +82,14 @@ def test_flags_are_remembered_and_overruled(
         assert installed.name in ambiguous.output
     finally:
         resift("uninstall", "--name", name)
-    assert name not in installations(rest)
+    assert name not in find_installations(rest)
 
 
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
     id = rest.ml_objects("models", f"{installed.name}-embed")[0][0]
     rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
     state = {row.name: row for row in status_rows(installed)}[f"{installed.name}-embed"]
-    assert (state.state, state.in_order) == (LAZY, True)
+    assert (state.state, state.in_order) == (DEPLOYS_LAZILY, True)
     assert installed.install() == []
     deploy_again = partial(rest.request, "POST", f"/_plugins/_ml/models/{id}/_deploy")
     while True:
@@ -161,7 +161,7 @@ def test_steps_as_json(here: Path, opensearch_url: str, installed: Installer) ->
 
 
 def test_nothing_is_remembered_of_what_was_never_installed(rest: Cluster) -> None:
-    assert "resift-never" not in installations(rest)
+    assert "resift-never" not in find_installations(rest)
     with pytest.raises(NotFound):
         rest.request("GET", "/_index_template/resift-never")
 

@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 from resift import Model
 from resift.cli.main import main
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.settings import PRIVATE, TRUSTED
+from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -37,8 +37,8 @@ def resift(*arguments: str) -> Result:
 def trusting(cluster: OpenSearchEngine) -> Iterator[Cluster]:
     """The node behind the front, with the settings that Amazon has preset: customers' endpoints are called."""
     rest = Cluster(cluster)
-    before = {name: rest.persistent_settings().get(name) for name in (PRIVATE, TRUSTED)}
-    rest.update_settings({PRIVATE: "true", TRUSTED: ["^http://127\\.0\\.0\\.1:.*$"]})
+    before = {name: rest.persistent_settings().get(name) for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES)}
+    rest.update_settings({PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: ["^http://127\\.0\\.0\\.1:.*$"]})
     yield rest
     rest.update_settings(before)
 
@@ -139,7 +139,7 @@ def test_the_front_refuses_what_such_domains_refuse(fronts: tuple[ManagedDomain,
     domain, _ = fronts
     asked = OpenSearchEngine(domain.url).client.transport.perform_request
     for method, path, body in (
-        ("PUT", "/_cluster/settings", {"persistent": {PRIVATE: "true"}}),
+        ("PUT", "/_cluster/settings", {"persistent": {PRIVATE_ADDRESSES: "true"}}),
         ("POST", "/_plugins/_ml/connectors/_create", {"credential": {"key": KEY}, "actions": []}),
         ("POST", "/_plugins/_ml/connectors/_create", {"credential": {"secretArn": ARN}, "actions": []}),
     ):

@@ -19,7 +19,7 @@ from resift.cli.main import main
 from resift.encoders.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import remove_ingest_pipeline
-from resift.plugin.cluster.search_pipelines import remove_processor, rewriters
+from resift.plugin.cluster.search_pipelines import find_rewriters, remove_processor
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import COMPACT_FIELD, document_text
 
@@ -196,7 +196,7 @@ def other(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove the ingest pipeline of an index that Resift made, and our processor from its search pipelines."""
-    for name, one in rewriters(cluster).items():
+    for name, one in find_rewriters(cluster).items():
         if one.index == index:
             remove_processor(cluster, name)
     remove_ingest_pipeline(cluster, index)

@@ -69,7 +69,7 @@ class Cluster:
         response = self.request("GET", f"/{quote(names, safe=',*')}/_settings", flat_settings="true")
         return {index: entry["settings"] for index, entry in response.items()}
 
-    def set_index(self, index: str, values: Mapping[str, Any]) -> None:
+    def update_index_settings(self, index: str, values: Mapping[str, Any]) -> None:
         """Change settings of an index. The value None removes a setting."""
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
 

@@ -15,16 +15,16 @@ from urllib.parse import quote
 from resift.errors import BadInput, NotFound
 from resift.plugin import read_resource
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.index_record import IndexRecord, read_records
+from resift.plugin.cluster.installation import Installation, find_installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline, Resource
 from resift.plugin.cluster.search_pipelines import (
     Rewriter,
     SearchPipeline,
     all_pipelines,
+    find_rewriters,
     pipeline_name,
-    rewriters,
-    rewriters_in,
+    read_rewriters,
 )
 from resift.plugin.cluster.templates import Stamp, fill, render
 from resift.query.dsl import PIPELINE_PREFIX, is_compact
@@ -118,7 +118,7 @@ class IndexPipelines:
         if model_id is None:
             return []
         current = all_pipelines(self.cluster)
-        existing = rewriters_in(current)
+        existing = read_rewriters(current)
         attached = {rewriter.index for rewriter in existing.values()}
         served = {*attached, *self._resolve(attached.difference(index_records))}
         pipelines = [
@@ -165,7 +165,7 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
     Raises:
         BadInput: If the index cannot have pipelines, or Resift did not create a pipeline of this name.
     """
-    record = records(cluster, index).get(index) or IndexRecord(index)
+    record = read_records(cluster, index).get(index) or IndexRecord(index)
     pipelines = _desired_pipelines(cluster, record, search)
     if pipelines and index in RESERVED_NAMES:
         raise BadInput(f"index {index!r} cannot have a pipeline", value=index, expected="another name")
@@ -183,7 +183,7 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
 
 def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> list[Resource]:
     """Return the pipelines that an index should have."""
-    installed = dict(sorted(installations(cluster).items()))
+    installed = dict(sorted(find_installations(cluster).items()))
     pipelines = IndexPipelines(cluster, installed)
     ingest = pipelines.ingest(record)
     desired: list[Resource] = []
@@ -214,7 +214,7 @@ def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
 def pipeline_kinds(cluster: Cluster, index: str) -> list[str]:
     """Return the kinds of pipelines that Resift has for an index, ``search`` or ``ingest`` or both."""
     kinds = []
-    if index in [rewriter.index for rewriter in rewriters(cluster).values()]:
+    if index in [rewriter.index for rewriter in find_rewriters(cluster).values()]:
         kinds.append("search")
     if ingest_pipeline_owners(cluster).get(index):
         kinds.append("ingest")

@@ -13,12 +13,12 @@ from typing import Any
 from resift.contracts.documents import IndexInfo
 from resift.contracts.tuning import Tuning
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.opensearch.mappings import TUNING
+from resift.plugin.opensearch.mappings import TUNING_KEY
 from resift.query.dsl import is_ours
 
 # All indices except system indices: closed and hidden indices, and backing indices of data streams (.ds-*). Resift has
 # no pipelines for system indices, and OpenSearch logs a warning for each request for them.
-INDICES = "*,-.*,.ds-*"
+ALL_INDICES = "*,-.*,.ds-*"
 ALL_STATES = {"expand_wildcards": "all"}
 
 
@@ -151,17 +151,19 @@ class IndexRecord:
                 resift_meta["attached"]["filling"] = self.filling.to_meta()
         if resift_meta:
             return {**existing, "resift": resift_meta}
-        return {name: value for name, value in existing.items() if name not in ("resift", TUNING)}
+        return {name: value for name, value in existing.items() if name not in ("resift", TUNING_KEY)}
 
 
-def tunings(cluster: Cluster) -> dict[str, list[str]]:
+def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
     """Return descriptions of the search settings that were chosen for indices, by index."""
-    path, filter_path = f"/{INDICES}/_mapping", f"*.mappings._meta.{TUNING}"
+    path, filter_path = f"/{ALL_INDICES}/_mapping", f"*.mappings._meta.{TUNING_KEY}"
     response = cluster.request("GET", path, filter_path=filter_path, **ALL_STATES)
-    return {name: Tuning.from_json(response[name]["mappings"]["_meta"][TUNING]).describe() for name in sorted(response)}
+    return {
+        name: Tuning.from_json(response[name]["mappings"]["_meta"][TUNING_KEY]).describe() for name in sorted(response)
+    }
 
 
-def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
+def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexRecord]:
     """Return the records of the indices that have one, by index.
 
     Args:

@@ -19,16 +19,16 @@ from resift.plugin.cluster.index_pipelines import (
     ingest_pipeline_owners,
     remove_ingest_pipeline,
 )
-from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.index_record import IndexRecord, read_records
+from resift.plugin.cluster.installation import Installation, find_installations
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
-from resift.plugin.cluster.remote_model import LAZY, REMOTE, RemoteModel
+from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, REMOTE_MODELS, RemoteModel
 from resift.plugin.cluster.resources import PIPELINES, SCRIPTS, IndexTemplate, Pipeline, Resource, Script
 from resift.plugin.cluster.search_pipelines import (
     all_pipelines,
+    find_rewriters,
     pipeline_name,
     remove_processor,
-    rewriters,
     would_be_deleted,
 )
 from resift.plugin.cluster.settings import Change, ClusterSettings
@@ -106,7 +106,7 @@ class Installer:
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
             return
-        for endpoint in REMOTE:
+        for endpoint in REMOTE_MODELS:
             remote = RemoteModel(self.cluster, endpoint, self.values)
             yield remote
             self.values[f"{endpoint}_id"] = remote.model_id
@@ -131,7 +131,7 @@ class Installer:
         # The index template records the original settings, so that ``uninstall`` knows them on any machine. It is
         # written again whenever settings change.
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
-        before = installations(self.cluster).get(self.name)
+        before = find_installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
         steps += [f"{change} (cluster setting)" for change in changes]
         for resource in self.resources():
@@ -140,7 +140,7 @@ class Installer:
                 message = f"{resource.kind} {resource.name} exists, and was not created by Resift"
                 raise EngineError(message, status=409, value=resource.name, expected="a different --name")
             records_settings = bool(changes) and isinstance(resource, IndexTemplate)
-            if state in ("ok", LAZY) and not records_settings:
+            if state in ("ok", DEPLOYS_LAZILY) and not records_settings:
                 continue
             if state == "missing":
                 steps.append(f"create {resource.kind} {resource.name}")
@@ -192,10 +192,12 @@ class Installer:
 
     def index_pipelines(self) -> list[Resource]:
         """Return the search and ingest pipelines of indices that should call this installation."""
-        ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE}
-        installed = {**installations(self.cluster), self.name: self.installation}
+        ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
+        installed = {**find_installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)
-        index_records = {name: record for name, record in records(self.cluster).items() if name not in RESERVED_NAMES}
+        index_records = {
+            name: record for name, record in read_records(self.cluster).items() if name not in RESERVED_NAMES
+        }
         search = [
             pipeline
             for pipeline in pipelines.search(self.name, index_records)
@@ -208,9 +210,9 @@ class Installer:
         """Remove this installation from the pipelines of indices, and return the steps."""
         if self.missing_plugins:
             return []
-        steps, index_records = [], records(self.cluster)
+        steps, index_records = [], read_records(self.cluster)
         others = self._other_installations()
-        for name, rewriter in rewriters(self.cluster).items():
+        for name, rewriter in find_rewriters(self.cluster).items():
             if rewriter.installation == self.name:
                 steps.append(f"remove search pipeline {name}")
                 if not dry_run:
@@ -239,9 +241,9 @@ class Installer:
         """Raise BadInput if a connector with a key would be replaced by a connector without a key."""
         if self.values["key"] is not None or self.missing_plugins:
             return
-        for endpoint in REMOTE:
+        for endpoint in REMOTE_MODELS:
             remote = RemoteModel(self.cluster, endpoint, self.values)
-            if remote.installed_key is not None and remote.state() not in ("ok", LAZY, "missing", "foreign"):
+            if remote.installed_key is not None and remote.state() not in ("ok", DEPLOYS_LAZILY, "missing", "foreign"):
                 raise BadInput(
                     f"{remote.kind} {remote.name} must be replaced, and contains an API key",
                     value=remote.name,
@@ -262,7 +264,7 @@ class Installer:
         return {}
 
     def _other_installations(self) -> dict[str, Installation]:
-        installed = installations(self.cluster)
+        installed = find_installations(self.cluster)
         return {name: installation for name, installation in installed.items() if name != self.name}
 
     def _refuse_if_used(self) -> None:
@@ -279,7 +281,7 @@ class Installer:
         }
         search = {f"{self.name}-{suffix}" for suffix in PIPELINES}
         pipelines = all_pipelines(self.cluster)
-        for name, rewriter in rewriters(self.cluster).items():
+        for name, rewriter in find_rewriters(self.cluster).items():
             if rewriter.installation != self.name:
                 continue
             if not would_be_deleted(pipelines[name]):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from resift.plugin.cluster.client import Cluster
 
 # Defaults of a new installation.
-NAME = "resift"
-FIELDS = ("title", "text")
-SERVICE_URL = "http://127.0.0.1:8080"
+DEFAULT_NAME = "resift"
+DEFAULT_FIELDS = ("title", "text")
+DEFAULT_SERVICE_URL = "http://127.0.0.1:8080"
 PROVIDERS = ("aws", "other")
 SECRET = "resift_api_key"  # the name of the API key within the secret
 _ARNS = {
@@ -154,7 +154,7 @@ def _model_label(model: ModelDescription) -> str:
     return f"{model.name} ({model.hash})"
 
 
-def installations(cluster: Cluster) -> dict[str, Installation]:
+def find_installations(cluster: Cluster) -> dict[str, Installation]:
     """Return the installations in a cluster, by name.
 
     Raises:

@@ -8,11 +8,11 @@ from typing import Any
 
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_record import ALL_STATES, INDICES
-from resift.plugin.cluster.search_pipelines import SEARCH
+from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES
+from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING
 from resift.query.dsl import leaves
 
-_SETTINGS = ("index.default_pipeline", "index.final_pipeline", SEARCH)
+_SETTINGS = ("index.default_pipeline", "index.final_pipeline", SEARCH_PIPELINE_SETTING)
 _SHOWN_USES = 5
 
 
@@ -35,7 +35,7 @@ class PipelineUse:
     @property
     def pipeline_kind(self) -> str:
         """Kind of the pipeline. Both pipelines of an index have the same name."""
-        return "search pipeline" if self.setting == SEARCH else "ingest pipeline"
+        return "search pipeline" if self.setting == SEARCH_PIPELINE_SETTING else "ingest pipeline"
 
 
 def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
@@ -63,7 +63,7 @@ def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
 
 def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
     """Yield kind, name and body of all resources that may name a pipeline."""
-    path = f"/{INDICES}/_settings/{','.join(_SETTINGS)}"
+    path = f"/{ALL_INDICES}/_settings/{','.join(_SETTINGS)}"
     indices = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
     for name, entry in indices.items():
         yield "index", name, entry["settings"]

@@ -17,10 +17,10 @@ from resift.plugin.cluster.resources import Resource
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
 
 log = logging.getLogger(__name__)
-REMOTE = ("embed", "query", "rerank", "rewrite")
+REMOTE_MODELS = ("embed", "query", "rerank", "rewrite")
 # The state of a model that ML Commons deploys at its first use. ML Commons does this with remote models, unless the
 # setting _AUTO_DEPLOY forbids it.
-LAZY = "deploys when first used"
+DEPLOYS_LAZILY = "deploys when first used"
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
 _STUCK_STATES = ("REGISTERED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
@@ -79,7 +79,7 @@ class RemoteModel(Resource):
         if deployment not in _LAZY_STATES:
             return "not deployed"
         deploys = self._is_managed or self.cluster.effective_settings().get(_AUTO_DEPLOY, "true") == "true"
-        return LAZY if deploys else "not deployed"
+        return DEPLOYS_LAZILY if deploys else "not deployed"
 
     @property
     def installed_key(self) -> str | None:
@@ -115,7 +115,7 @@ class RemoteModel(Resource):
             self._remove_model(model)
         for connector in self._stamped_ids("connectors", self.name):
             self._remove_connector(connector)
-        names = [f"{self.group}-{endpoint}" for endpoint in REMOTE]
+        names = [f"{self.group}-{endpoint}" for endpoint in REMOTE_MODELS]
         if not any(self.cluster.ml_objects("models", name) for name in names):
             # Remove connectors that could not be removed before, while the other models existed.
             for connector in [id for name in names for id in self._stamped_ids("connectors", name)]:

@@ -23,8 +23,8 @@ from resift.plugin.cluster.templates import Stamp, fill, fingerprint
 from resift.query.dsl import PIPELINE_PREFIX
 from resift.version import __version__
 
-SEARCH = "index.search.default_pipeline"
-NONE = "_none"  # the value of the setting for no pipeline
+SEARCH_PIPELINE_SETTING = "index.search.default_pipeline"
+NO_PIPELINE = "_none"  # the value of the setting for no pipeline
 _KIND, _PROCESSORS = "ml_inference", "request_processors"
 _DEFAULTS = re.compile(r"default pipelines before: (\{.*\})$")
 # Processors that stay behind Resift's. A filter must also apply to the clauses that a session adds to the query.
@@ -206,12 +206,12 @@ def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
     return dict(sorted((cluster.find("/_search/pipeline") or {}).items()))
 
 
-def rewriters(cluster: Cluster) -> dict[str, Rewriter]:
+def find_rewriters(cluster: Cluster) -> dict[str, Rewriter]:
     """Return Resift's processors, by the name of their search pipeline."""
-    return rewriters_in(all_pipelines(cluster))
+    return read_rewriters(all_pipelines(cluster))
 
 
-def rewriters_in(pipelines: Mapping[str, PipelineBody]) -> dict[str, Rewriter]:
+def read_rewriters(pipelines: Mapping[str, PipelineBody]) -> dict[str, Rewriter]:
     """Return Resift's processors in ``pipelines``, by the name of their search pipeline."""
     processors = {name: Rewriter.read(pipeline) for name, pipeline in pipelines.items()}
     return {name: rewriter for name, rewriter in processors.items() if rewriter is not None}

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from resift.plugin.cluster.client import Cluster
 
-PRIVATE = "plugins.ml_commons.connector.private_ip_enabled"
-TRUSTED = "plugins.ml_commons.trusted_connector_endpoints_regex"
+PRIVATE_ADDRESSES = "plugins.ml_commons.connector.private_ip_enabled"
+TRUSTED_ADDRESSES = "plugins.ml_commons.trusted_connector_endpoints_regex"
 # Settings that Resift switches, and the values that it sets. Version 0.1 also changed the first setting. It is restored
 # at uninstallation, but not changed any more: remote models run on the nodes that
 # plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects, whatever its value.
-_SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE: "true"}
+_SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE_ADDRESSES: "true"}
 
 
 class Change(NamedTuple):
@@ -35,7 +35,7 @@ class Change(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        if self.name == TRUSTED:
+        if self.name == TRUSTED_ADDRESSES:
             return f"append {self.then[-1]} to {self.name}, which has {len(self.now)} patterns: {self.why}"
         return f"set {self.name} from {self.now} to {self.then}: {self.why}"
 
@@ -63,14 +63,14 @@ class ClusterSettings:
         """Return the changes that are still needed before ML Commons calls the service."""
         current = self.cluster.effective_settings()
         changes = []
-        if (now := current.get(PRIVATE)) != "true" and _is_private(self.host):
+        if (now := current.get(PRIVATE_ADDRESSES)) != "true" and _is_private(self.host):
             why = f"by default, ML Commons refuses private addresses such as {self.host}"
-            changes.append(Change(PRIVATE, now, "true", why))
-        trusted = list(current.get(TRUSTED) or [])
+            changes.append(Change(PRIVATE_ADDRESSES, now, "true", why))
+        trusted = list(current.get(TRUSTED_ADDRESSES) or [])
         if not any(_matches(pattern, f"{self.url}/v1/rewrite") for pattern in trusted):
             # A write replaces the whole list, so the existing patterns must be part of it.
             why = "ML Commons calls only the addresses in this list"
-            changes.append(Change(TRUSTED, trusted, [*trusted, self.pattern], why))
+            changes.append(Change(TRUSTED_ADDRESSES, trusted, [*trusted, self.pattern], why))
         return changes
 
     def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ClusterSettings:
         """
         persistent = self.cluster.persistent_settings() if changes else {}
         for name, now, _, _ in changes:
-            if name == TRUSTED:
+            if name == TRUSTED_ADDRESSES:
                 unchanged = {"unset": name not in persistent, "list": now, "added": []}
                 original = originals.setdefault(name, unchanged)
                 original["added"] = sorted({*original["added"], self.pattern})
@@ -110,10 +110,12 @@ class ClusterSettings:
             for name, value in _SWITCHES.items()
             if name in originals and current.get(name) == value
         }
-        if TRUSTED in originals:
-            original = originals[TRUSTED]
-            remaining = [pattern for pattern in current.get(TRUSTED) or [] if pattern not in original["added"]]
-            changes[TRUSTED] = None if original["unset"] and remaining == original["list"] else remaining
+        if TRUSTED_ADDRESSES in originals:
+            original = originals[TRUSTED_ADDRESSES]
+            remaining = [
+                pattern for pattern in current.get(TRUSTED_ADDRESSES) or [] if pattern not in original["added"]
+            ]
+            changes[TRUSTED_ADDRESSES] = None if original["unset"] and remaining == original["list"] else remaining
         return changes
 
     def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
@@ -124,10 +126,10 @@ class ClusterSettings:
         Args:
             other_urls: Service URLs of the other installations.
         """
-        trusted = list(self.cluster.effective_settings().get(TRUSTED) or [])
+        trusted = list(self.cluster.effective_settings().get(TRUSTED_ADDRESSES) or [])
         if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in other_urls):
             return {}
-        return {TRUSTED: [pattern for pattern in trusted if pattern != self.pattern]}
+        return {TRUSTED_ADDRESSES: [pattern for pattern in trusted if pattern != self.pattern]}
 
 
 def _is_private(host: str) -> bool:

@@ -39,7 +39,7 @@ from resift.plugin.opensearch.client import (
 )
 from resift.plugin.opensearch.documents import prepare_body, stored_json, take_vectors, without_stored_vector
 from resift.plugin.opensearch.mappings import (
-    TUNING,
+    TUNING_KEY,
     exact_names,
     index_settings,
     mapped_fields,
@@ -120,9 +120,9 @@ class OpenSearchEngine(Engine):
         """Store the tuning of all indices that a name refers to. None deletes it."""
         for name, mapping in self._mappings(index).items():
             meta = mapping.get("_meta", {})
-            changed = {key: value for key, value in meta.items() if key != TUNING}
+            changed = {key: value for key, value in meta.items() if key != TUNING_KEY}
             if tuning is not None:
-                changed[TUNING] = tuning.to_json()
+                changed[TUNING_KEY] = tuning.to_json()
             if changed != meta:
                 call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
 
@@ -373,7 +373,7 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
         _with_nested_fields(info, mappings),
         other_models=tuple(_with_nested_fields(other, mappings) for other in info.other_models),
         vector_fields=dict(vector_fields(mappings)),
-        tuning=Tuning.from_json(meta.get(TUNING)),
+        tuning=Tuning.from_json(meta.get(TUNING_KEY)),
     )
 
 

@@ -37,7 +37,7 @@ _TOKENS = ("rank_features", "sparse_vector")
 GUARD_MAPPING = {"type": "object", "enabled": False}
 # The key in ``_meta`` for settings of searches. It is separate from the key "resift" because attaching and detaching
 # rewrite that one.
-TUNING = "resift_tuning"
+TUNING_KEY = "resift_tuning"
 # The mapping of a field with compact vectors (see :mod:`resift.vectors.compact`).
 COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
 

@@ -9,7 +9,7 @@ from resift.errors import BadInput
 from resift.plugin.operations.attach_searches import SearchPlan
 from resift.plugin.operations.attach_vectors import AttachPlan
 from resift.plugin.operations.detach import DetachPlan
-from resift.plugin.operations.index_plan import Options
+from resift.plugin.operations.index_plan import AttachOptions
 from resift.plugin.operations.install import open_cluster
 
 _VECTOR_OPTIONS = ("fields", "model", "graph", "field", "out", "no-adapt")
@@ -62,7 +62,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         MissingExtra: If a model must be learned, and a package for this is missing.
         UnsupportedCluster: If the cluster is too old, or lacks plugins.
     """
-    options = Options(
+    options = AttachOptions(
         fields=fields,
         model=model,
         adapt=adapt,

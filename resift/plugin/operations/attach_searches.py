@@ -9,14 +9,13 @@ from urllib.parse import quote
 
 from resift.errors import BadInput, EngineError
 from resift.ingest.stopping import Stop
-from resift.plugin.cluster.attachment import settings_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import RESERVED_NAMES
-from resift.plugin.cluster.index_record import records
+from resift.plugin.cluster.index_record import read_records
 from resift.plugin.cluster.pipeline_uses import PipelineUse, uses_of
 from resift.plugin.cluster.search_pipelines import (
-    NONE,
-    SEARCH,
+    NO_PIPELINE,
+    SEARCH_PIPELINE_SETTING,
     Rewriter,
     SearchPipeline,
     all_pipelines,
@@ -24,8 +23,9 @@ from resift.plugin.cluster.search_pipelines import (
     pipeline_name,
     with_processor,
 )
+from resift.plugin.cluster.target_index import settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.operations.install import required_install, serving
+from resift.plugin.operations.install import find_installation, required_install
 from resift.plugin.operations.plan import Plan, Progress, Result
 from resift.query.dsl import PIPELINE_PREFIX
 
@@ -76,7 +76,7 @@ class SearchAttachment:
         self.without: list[str] = [] if default else list(pending)
 
     def _is_default(self, index: str) -> bool:
-        return self.pipeline in self.pipelines and self.settings[index].get(SEARCH) == self.pipeline
+        return self.pipeline in self.pipelines and self.settings[index].get(SEARCH_PIPELINE_SETTING) == self.pipeline
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
         """Return whether Resift created a pipeline for another attached name."""
@@ -85,10 +85,10 @@ class SearchAttachment:
 
     def _original_default(self, index: str) -> str | None:
         """Return the default search pipeline of an index, as it was before another name was attached."""
-        current = self.settings[index].get(SEARCH, NONE)
+        current = self.settings[index].get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
         pipeline = self.pipelines.get(current)
         # A snapshot restores the settings of an index without the pipeline that Resift created for it.
-        if current == NONE or (pipeline is None and current.startswith(PIPELINE_PREFIX)):
+        if current == NO_PIPELINE or (pipeline is None and current.startswith(PIPELINE_PREFIX)):
             return None
         rewriter = Rewriter.read(pipeline)
         if pipeline is None or rewriter is None or rewriter.index == self.name or not is_created_by_resift(pipeline):
@@ -111,7 +111,9 @@ class SearchAttachment:
             raise BadInput(message, value=sorted(map(str, defaults)), expected="--pipeline NAME")
         (default,) = defaults
         if default is not None and default not in self.pipelines:
-            message = f"{SEARCH} of {self.name} is {default}, which does not exist, so OpenSearch refuses searches"
+            message = (
+                f"{SEARCH_PIPELINE_SETTING} of {self.name} is {default}, which is missing: searches are refused"
+            )
             raise BadInput(message, value=default, expected="an existing pipeline, or no such setting")
         return default
 
@@ -176,7 +178,7 @@ class SearchAttachment:
             "pipeline": self.pipeline,
             "copy_of": self.base,
             "is_new": self.pipeline not in self.pipelines,
-            "settings": {index: {SEARCH: self.pipeline} for index in self.changed},
+            "settings": {index: {SEARCH_PIPELINE_SETTING: self.pipeline} for index in self.changed},
         }
 
     def lines(self) -> list[str]:
@@ -193,7 +195,9 @@ class SearchAttachment:
         if phase_processors:
             lines.append(f"              {', '.join(phase_processors)}: after it, as before")
         for index, before in self.changed.items():
-            lines.append(f"  setting     {SEARCH} of {index}: {self.pipeline}, instead of {before or 'none'}")
+            lines.append(
+                f"  setting     {SEARCH_PIPELINE_SETTING} of {index}: {self.pipeline}, instead of {before or 'none'}"
+            )
         if self.without:
             parameter = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {parameter}; --default-pipelines also rewrites searches without it")
@@ -228,7 +232,7 @@ class SearchAttachment:
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, current, base)
         pipeline.make()
         for index in self.changed:
-            self.cluster.set_index(index, {SEARCH: self.pipeline})
+            self.cluster.update_index_settings(index, {SEARCH_PIPELINE_SETTING: self.pipeline})
         return pipeline
 
 
@@ -251,7 +255,9 @@ class SearchPlan(Plan):
         self.searches = SearchAttachment(self.cluster, name, pipeline, default)
         self.install = required_install(engine)
         self.steps = [] if self.install is None else self.install.steps
-        self.with_vectors = {index: record for index, record in records(self.cluster, name).items() if record.ready}
+        self.with_vectors = {
+            index: record for index, record in read_records(self.cluster, name).items() if record.ready
+        }
         self.question = f"Attach {name}?"
 
     def lines(self) -> list[str]:
@@ -281,7 +287,7 @@ class SearchPlan(Plan):
     def _run(self, progress: Progress, stop: Stop) -> Result:
         if self.install is not None:
             self.install.run()
-        installation = serving(self.cluster)
+        installation = find_installation(self.cluster)
         if installation is None:
             message = "the installation was removed from the cluster in the meantime"
             raise EngineError(message, status=409, expected="the same command again")

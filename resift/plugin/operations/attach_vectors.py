@@ -16,17 +16,17 @@ from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.files import folder_write_error
 from resift.ingest.stopping import Stop
 from resift.plugin.adaptation import adaptation
-from resift.plugin.cluster.attachment import Target, check_attachable, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_kinds, update_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
+from resift.plugin.cluster.target_index import Target, check_attachable, find_targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.attach_searches import SearchAttachment
-from resift.plugin.operations.index_plan import IndexPlan, Options
-from resift.plugin.operations.install import serving
-from resift.plugin.operations.plan import Plan, Progress, Result, Step, counting, end_if
-from resift.plugin.operations.write_vectors import Written, empty, fill
+from resift.plugin.operations.index_plan import AttachOptions, IndexPlan
+from resift.plugin.operations.install import find_installation
+from resift.plugin.operations.plan import Plan, Progress, Result, Step, raise_if_stopped, start_step
+from resift.plugin.operations.vector_updates import Written, remove_vectors, write_vectors
 from resift.query.dsl import is_ours
 from resift.vectors.packaged import DEFAULT_MODEL, load_vectors
 
@@ -54,9 +54,9 @@ class AttachPlan(Plan):
         MissingExtra: If a model must be learned, and a package for this is missing.
     """
 
-    def __init__(self, engine: OpenSearchEngine, name: str, options: Options) -> None:
+    def __init__(self, engine: OpenSearchEngine, name: str, options: AttachOptions) -> None:
         self.engine, self.cluster, self.name, self.options = engine, Cluster(engine), name, options
-        self.targets = targets(self.cluster, name)
+        self.targets = find_targets(self.cluster, name)
         self.names = ", ".join(target.name for target in self.targets)
         self.question = f"Attach {self.names}?"
         for target in self.targets:
@@ -137,12 +137,12 @@ class AttachPlan(Plan):
         interrupted = f"interrupted: run it again to continue with {self.names}"
         for attachment in attachments:
             results.append(attachment.run(stop))
-            end_if(stop, interrupted)
+            raise_if_stopped(stop, interrupted)
         # Remove superseded vectors after all indices have the new ones, so that they can be searched together until
         # then.
         for attachment in attachments:
             attachment.remove_superseded(stop)
-            end_if(stop, interrupted)
+            raise_if_stopped(stop, interrupted)
         lines = [line for result in results for line in result.lines]
         pipeline, folder = self._attach_searches(searches, model), self.folder_option(model)
         if pipeline is not None:
@@ -155,7 +155,7 @@ class AttachPlan(Plan):
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
         """Have searches rewritten, if the model is installed in the cluster, and return the name of their pipeline."""
-        installation = serving(self.cluster, model.hash)
+        installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None
         remote_models = self.cluster.ml_objects("models", f"{installation.name}-rewrite")
@@ -171,7 +171,7 @@ class AttachPlan(Plan):
         """
 
         def report(step: Step) -> None:
-            end_if(stop, "interrupted: nothing was changed")
+            raise_if_stopped(stop, "interrupted: nothing was changed")
             progress(step)
 
         indices = [(plan.target.name, plan.entry.fields, plan.target.documents) for plan in self.plans]
@@ -210,15 +210,15 @@ class _IndexAttachment:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
         self.target, self.model, self.folder_option = target, model, plan.folder_option(model)
         self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own_field)
-        self.is_installed = serving(self.cluster, model.hash) is not None
+        self.is_installed = find_installation(self.cluster, model.hash) is not None
 
     def run(self, stop: Stop) -> Result:
         """Write the vectors, and record that searches use them."""
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
         if not self.plan.is_own_field:
-            report = counting(self.progress, f"encoding {entry.name}", self.plan.unfilled)
-            written = fill(self.engine, self.model, entry, stop, report)
+            report = start_step(self.progress, f"encoding {entry.name}", self.plan.unfilled)
+            written = write_vectors(self.engine, self.model, entry, stop, report)
         has_no_vectors = 0 < target.documents <= len(written.refused) + written.remaining
         if has_no_vectors:
             return self._result(written, [], ["no document has a vector, so searches are not changed"])
@@ -242,8 +242,8 @@ class _IndexAttachment:
             return
         self._update_pipelines()
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
-        report = counting(self.progress, f"emptying {', '.join(fields)}", total)
-        emptied = empty(self.cluster, target.name, fields, stop, report)
+        report = start_step(self.progress, f"emptying {', '.join(fields)}", total)
+        emptied = remove_vectors(self.cluster, target.name, fields, stop, report)
         if not stop.requested and not emptied.remaining:
             target.change_record(IndexRecord.without_unused_fields)
 
@@ -277,7 +277,7 @@ class _IndexAttachment:
             return [f"there is no ingest pipeline that could be the default: {command}"]
         settings, hints = target.final_pipeline_setting()
         if settings:
-            self.cluster.set_index(target.name, settings)
+            self.cluster.update_index_settings(target.name, settings)
         return hints
 
     def _result(

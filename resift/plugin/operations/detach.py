@@ -15,7 +15,6 @@ from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, NotFound
 from resift.ingest.stopping import Stop
-from resift.plugin.cluster.attachment import FINAL, Target, settings_of, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipeline_owners,
@@ -25,11 +24,12 @@ from resift.plugin.cluster.index_pipelines import (
 )
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
-from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
+from resift.plugin.cluster.search_pipelines import find_rewriters, pipeline_name
+from resift.plugin.cluster.target_index import FINAL_PIPELINE_SETTING, Target, find_targets, settings_of
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.detach_searches import SearchDetachment
-from resift.plugin.operations.plan import Plan, Progress, Result, counting, end_if
-from resift.plugin.operations.write_vectors import empty
+from resift.plugin.operations.plan import Plan, Progress, Result, raise_if_stopped, start_step
+from resift.plugin.operations.vector_updates import remove_vectors
 from resift.query.dsl import is_ours
 
 _SHOWN_REFUSALS = 5
@@ -82,7 +82,7 @@ class DetachPlan(Plan):
             problem = "was created by Resift, not attached: resift drop deletes it"
         else:
             problem = "is not attached"
-        for rewriter in rewriters(self.cluster).values():
+        for rewriter in find_rewriters(self.cluster).values():
             with suppress(NotFound):
                 if name in self.engine.resolve(rewriter.index) and rewriter.index != name:
                     expected = f"resift detach {rewriter.index}, to which the index belongs"
@@ -108,7 +108,7 @@ class DetachPlan(Plan):
                 self.engine.tune(self.name, None)
         for index in self.indices:
             results.append(index.run(progress, stop))
-            end_if(stop, f"interrupted: run it again to continue with {self.name}")
+            raise_if_stopped(stop, f"interrupted: run it again to continue with {self.name}")
         lines = [f"{self.name}: searches are no longer rewritten"] if self.searches else []
         lines += [line for result in results for line in result.lines]
         return Result(lines, all(result.in_order for result in results), indices=results, **planned)
@@ -134,7 +134,7 @@ class _IndexDetachment:
         self.entries = _entries_to_remove(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
         self.removes_all = not self.record.known
-        self.settings = {FINAL: None} if self.removes_all and target.is_encoded else {}
+        self.settings = {FINAL_PIPELINE_SETTING: None} if self.removes_all and target.is_encoded else {}
         if self.removes_all:
             uses = uses_of(cluster, {pipeline_name(target.name)}, "ingest pipeline")
             other_uses = [use for use in uses if not self._removes_use(use.kind, use.name, use.setting)]
@@ -173,14 +173,16 @@ class _IndexDetachment:
         target, fields, planned = self.target, self.record.unused_fields, self.to_dict()
         if self.removes_all:
             if self.settings:
-                self.cluster.set_index(target.name, self.settings)
+                self.cluster.update_index_settings(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
         # From now on, new documents get no such vectors. The unused fields stay on record until they are empty.
         target = target.change_record(lambda record: record.without(self.entries))
         if not self.removes_all:
             update_pipelines(self.cluster, target.name, search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
-        emptied = empty(self.cluster, target.name, fields, stop, counting(progress, f"emptying {target.name}", total))
+        emptied = remove_vectors(
+            self.cluster, target.name, fields, stop, start_step(progress, f"emptying {target.name}", total)
+        )
         if not stop.requested and not emptied.remaining:
             target.change_record(IndexRecord.without_unused_fields)
         lines = [f"{target.name}: detached; vectors were removed from {emptied.documents} documents"]
@@ -202,7 +204,7 @@ def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     try:
         return settings_of(cluster, name)
     except NotFound:
-        if name not in [rewriter.index for rewriter in rewriters(cluster).values()]:
+        if name not in [rewriter.index for rewriter in find_rewriters(cluster).values()]:
             raise
         return {}
 
@@ -215,7 +217,7 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, Ind
         mapping = entry["mappings"]
         has_record = mapping.get("_meta", {}).get("resift")
         if has_record or owners.get(index) or any(map(is_ours, mapping.get("properties", {}))):
-            with_vectors += [(target, _record(cluster, target)) for target in targets(cluster, index)]
+            with_vectors += [(target, _record(cluster, target)) for target in find_targets(cluster, index)]
     return with_vectors
 
 

@@ -6,19 +6,19 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from resift.errors import NotFound
-from resift.plugin.cluster.attachment import settings_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.pipeline_uses import refuse_if_used, uses_of
 from resift.plugin.cluster.search_pipelines import (
-    NONE,
-    SEARCH,
+    NO_PIPELINE,
+    SEARCH_PIPELINE_SETTING,
     Rewriter,
     all_pipelines,
     is_created_by_resift,
+    read_rewriters,
     remove_processor,
-    rewriters_in,
     would_be_deleted,
 )
+from resift.plugin.cluster.target_index import settings_of
 from resift.query.dsl import PIPELINE_PREFIX
 
 
@@ -43,11 +43,13 @@ class SearchDetachment:
     def __init__(self, cluster: Cluster, names: Collection[str], settings: Mapping[str, Mapping[str, str]]) -> None:
         self.cluster, self.pipelines = cluster, all_pipelines(cluster)
         self.rewriters = {
-            pipeline: rewriter for pipeline, rewriter in rewriters_in(self.pipelines).items() if rewriter.index in names
+            pipeline: rewriter
+            for pipeline, rewriter in read_rewriters(self.pipelines).items()
+            if rewriter.index in names
         }
         indices = {*settings, *(index for rewriter in self.rewriters.values() for index in rewriter.defaults)}
         current_defaults = {
-            index: (settings.get(index) or _settings_or_empty(cluster, index)).get(SEARCH, NONE)
+            index: (settings.get(index) or _settings_or_empty(cluster, index)).get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
             for index in sorted(indices)
         }
         self.restored = dict(self._defaults_to_restore(current_defaults, names))
@@ -105,12 +107,15 @@ class SearchDetachment:
                 pipeline: "removed" if would_be_deleted(self.pipelines[pipeline]) else "without our processor"
                 for pipeline in self.rewriters
             },
-            "settings": {index: {SEARCH: before} for index, before in self.restored.items()},
+            "settings": {index: {SEARCH_PIPELINE_SETTING: before} for index, before in self.restored.items()},
         }
 
     def lines(self) -> list[str]:
         """Return the change as lines of text for the user."""
-        lines = [f"  {SEARCH} of {index} back to {before or 'unset'}" for index, before in self.restored.items()]
+        lines = [
+            f"  {SEARCH_PIPELINE_SETTING} of {index} back to {before or 'unset'}"
+            for index, before in self.restored.items()
+        ]
         for pipeline in self.rewriters:
             is_deleted = would_be_deleted(self.pipelines[pipeline])
             change = "removed" if is_deleted else "stays, without Resift's processor"
@@ -120,7 +125,7 @@ class SearchDetachment:
     def run(self) -> None:
         """Restore the default pipelines, and remove the processors."""
         for index, before in self.restored.items():
-            self.cluster.set_index(index, {SEARCH: before})
+            self.cluster.update_index_settings(index, {SEARCH_PIPELINE_SETTING: before})
         for pipeline in self.rewriters:
             remove_processor(self.cluster, pipeline)
 

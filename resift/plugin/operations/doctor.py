@@ -17,12 +17,12 @@ from resift.errors import EngineError, EngineUnavailable, ResiftError, Unsupport
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners
-from resift.plugin.cluster.index_record import tunings
+from resift.plugin.cluster.index_record import describe_tunings
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.remote_model import LAZY
+from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY
 from resift.plugin.cluster.resources import Resource
-from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters
-from resift.plugin.cluster.settings import PRIVATE, TRUSTED
+from resift.plugin.cluster.search_pipelines import SearchPipeline, find_rewriters, pipeline_name
+from resift.plugin.cluster.settings import PRIVATE_ADDRESSES, TRUSTED_ADDRESSES
 from resift.plugin.operations.index_status import index_rows
 from resift.plugin.operations.install import InstallationOptions, create_installer, open_cluster
 from resift.plugin.operations.plan import Result
@@ -62,7 +62,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             rows += cluster_rows(cluster, without_credentials(url))
             rows += status_rows(create_installer(engine, **options))
             rows += index_rows(cluster)
-            tuned = tunings(cluster)
+            tuned = describe_tunings(cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         rows.append(_error_row(error, without_credentials(url)))
     return Result(
@@ -130,7 +130,7 @@ def _resource_row(resource: Resource) -> StatusRow:
     state = resource.state()
     fixes = {
         "ok": "",
-        LAZY: "",
+        DEPLOYS_LAZILY: "",
         "foreign": "not created by Resift: choose another --name",
         "no key": f"{INSTALL} --key KEY",
         "other key": f"{INSTALL} --key KEY",
@@ -203,7 +203,7 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
         return []
     changes = {change.name for change in installer.setting_changes()}
     rows = []
-    for name in (PRIVATE, TRUSTED):
+    for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES):
         state, fix = ("not set", INSTALL) if name in changes else ("ok", "")
         rows.append(StatusRow("setting", name, state, fix))
     return rows
@@ -221,6 +221,6 @@ def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
         if installer.name in owners and name not in desired:
             fix = f"DELETE /_ingest/pipeline/{name}, once no setting names it"
             yield StatusRow("ingest pipeline", name, f"no index {index} with vectors of this model", fix)
-    for name, rewriter in rewriters(installer.cluster).items():
+    for name, rewriter in find_rewriters(installer.cluster).items():
         if rewriter.installation == installer.name and not installer.index_exists(rewriter.index):
             yield StatusRow(SearchPipeline.kind, name, f"no index {rewriter.index}", f"resift detach {rewriter.index}")

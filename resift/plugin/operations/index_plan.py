@@ -11,8 +11,8 @@ from resift.contracts.documents import IndexInfo
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.plugin.cluster.attachment import Target
 from resift.plugin.cluster.search_pipelines import pipeline_name
+from resift.plugin.cluster.target_index import Target
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.query.dsl import document_text, is_ours, values_of
 from resift.vectors.compact import json_length
@@ -25,7 +25,7 @@ _UNSEARCHABLE = re.compile(
 
 
 @dataclass(frozen=True)
-class Options:
+class AttachOptions:
     """Options of attaching; :func:`resift.attach` documents each of them."""
 
     fields: Sequence[str] | None = None
@@ -60,7 +60,7 @@ class IndexPlan:
     """
 
     def __init__(
-        self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own_field: str | None
+        self, engine: OpenSearchEngine, target: Target, model: Model, options: AttachOptions, own_field: str | None
     ) -> None:
         self.target = target
         sources = sample_sources(engine, target)
@@ -141,7 +141,7 @@ def _choose_fields(
     target: Target,
     model: Model,
     existing: IndexInfo | None,
-    options: Options,
+    options: AttachOptions,
     sources: Sequence[dict[str, Any]],
 ) -> Sequence[str]:
     """Return the text fields to encode: those in the options, those of recorded vectors, or guessed ones."""

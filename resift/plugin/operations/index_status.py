@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from resift.contracts.documents import IndexInfo
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_record import ALL_STATES, INDICES, IndexRecord
-from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.index_record import ALL_INDICES, ALL_STATES, IndexRecord
+from resift.plugin.cluster.installation import find_installations
 from resift.plugin.cluster.pipeline_uses import pipeline_uses
-from resift.plugin.cluster.search_pipelines import SEARCH, pipeline_name
+from resift.plugin.cluster.search_pipelines import SEARCH_PIPELINE_SETTING, pipeline_name
 from resift.plugin.operations.status_row import INSTALL, StatusRow
 from resift.query.dsl import PIPELINE_PREFIX, is_ours
 
@@ -20,7 +20,7 @@ _VECTOR_TYPES = ("knn_vector", "binary")
 
 def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
     """Yield a row for each model's vectors in each index, and for each index that names a missing pipeline."""
-    served_models = {installation.model.hash for installation in installations(cluster).values()}
+    served_models = {installation.model.hash for installation in find_installations(cluster).values()}
     recorded = list(_recorded_vectors(cluster))
     pipeline_rows = _missing_pipeline_rows(cluster, {entry.name for _, entry, _ in recorded})
     for record, entry, field_type in recorded:
@@ -45,7 +45,7 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
     of Resift's vector fields.
     """
     filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
-    response = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL_STATES)
+    response = cluster.request("GET", f"/{ALL_INDICES}/_mapping", filter_path=filter_path, **ALL_STATES)
     for name, entry in sorted(response.items()):
         mapping: dict[str, Any] = entry.get("mappings", {})
         record = IndexRecord.read(name, mapping.get("_meta", {}))
@@ -80,7 +80,7 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
             fix = INSTALL
         else:
             fix = f"resift attach {use.name}{' --vectors' if has_vectors else ''} --default-pipelines"
-        refused = "searches" if use.setting == SEARCH else "writes"
+        refused = "searches" if use.setting == SEARCH_PIPELINE_SETTING else "writes"
         state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
         rows[use.name] = StatusRow("index", use.name, state, fix)
     return rows

@@ -18,15 +18,15 @@ from resift.plugin.addresses import is_cluster, without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import (
-    FIELDS,
-    NAME,
-    SERVICE_URL,
+    DEFAULT_FIELDS,
+    DEFAULT_NAME,
+    DEFAULT_SERVICE_URL,
     Installation,
     Managed,
     check_unmanaged,
-    installations,
+    find_installations,
 )
-from resift.plugin.cluster.remote_model import LAZY, RemoteModel
+from resift.plugin.cluster.remote_model import DEPLOYS_LAZILY, RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.operations.plan import Plan, Progress, Result, Step
 from resift.vectors.packaged import DEFAULT_MODEL
@@ -160,19 +160,19 @@ def open_cluster(url: str) -> OpenSearchEngine:
 
 def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
     """Create an installer from options, and from the cluster's record of the installation for missing options."""
-    installed = installations(Cluster(engine))
+    installed = find_installations(Cluster(engine))
     name, model = options.get("name"), options.get("model")
     if name is None and len(installed) > 1:
         names = ", ".join(sorted(installed))
         raise BadInput(f"there are several installations: {names}", value=names, expected="one of them: --name")
-    chosen_name = name or next(iter(installed), NAME)
+    chosen_name = name or next(iter(installed), DEFAULT_NAME)
     existing = installed.get(chosen_name)
     described: ModelDescription = load_model(model or DEFAULT_MODEL) if model or not existing else existing.model
     installation = Installation(
         name=chosen_name,
         model=described,
-        fields=tuple(options.get("fields") or (existing.fields if existing else FIELDS)),
-        url=options.get("service") or (existing.url if existing else SERVICE_URL),
+        fields=tuple(options.get("fields") or (existing.fields if existing else DEFAULT_FIELDS)),
+        url=options.get("service") or (existing.url if existing else DEFAULT_SERVICE_URL),
         managed=_managed(existing.managed if existing else None, options),
     )
     return Installer(engine, installation, options.get("key"))
@@ -192,7 +192,7 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
     return Managed(provider)
 
 
-def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
+def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
     """Return an installation, or None if there is none.
 
     Of several installations, the one with the default name is preferred, and then the first by name.
@@ -202,9 +202,11 @@ def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
         model: If given, only installations with the model of this hash are considered.
     """
     candidates = [
-        installation for installation in installations(cluster).values() if model in (None, installation.model.hash)
+        installation
+        for installation in find_installations(cluster).values()
+        if model in (None, installation.model.hash)
     ]
-    return min(candidates, key=lambda candidate: (candidate.name != NAME, candidate.name), default=None)
+    return min(candidates, key=lambda candidate: (candidate.name != DEFAULT_NAME, candidate.name), default=None)
 
 
 def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
@@ -213,7 +215,7 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
     Raises:
         UnsupportedCluster: If the cluster lacks plugins.
     """
-    installation = serving(Cluster(engine))
+    installation = find_installation(Cluster(engine))
     installer = create_installer(engine, name=installation.name if installation else None)
     if installer.missing_plugins:
         missing = ", ".join(installer.missing_plugins)
@@ -221,7 +223,7 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
         raise UnsupportedCluster(f"the cluster lacks {missing}", value=missing, expected=expected)
     state = RemoteModel(installer.cluster, "rewrite", installer.values).state()
     _check_unmanaged(installer)
-    if state in ("ok", LAZY, "switched off") and not installer.setting_changes():
+    if state in ("ok", DEPLOYS_LAZILY, "switched off") and not installer.setting_changes():
         return None
     return InstallPlan(installer, installer.install)
 

@@ -140,7 +140,7 @@ class Plan(ABC):
         return "\n".join(self.lines())
 
 
-def end_if(stop: Stop, message: str) -> None:
+def raise_if_stopped(stop: Stop, message: str) -> None:
     """Raise Interrupted if a stop is requested.
 
     Args:
@@ -151,7 +151,7 @@ def end_if(stop: Stop, message: str) -> None:
         raise Interrupted(message)
 
 
-def counting(progress: Progress, text: str, total: int) -> Callable[[int], None]:
+def start_step(progress: Progress, text: str, total: int) -> Callable[[int], None]:
     """Report the beginning of a step, and return a function that reports the number of finished documents."""
     progress(Step(text, 0, max(1, total)))
     return lambda done: progress(Step(text, done, max(1, total, done)))

@@ -49,7 +49,7 @@ class Written:
 Progress = Callable[[int], None]  # called with the number of changed documents
 
 
-def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
+def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
     """Write vectors into all documents of an index that lack them.
 
     Documents that clients write in the meantime are filled in another pass. Passes end when all documents have a
@@ -87,7 +87,7 @@ def _add_to(progress: Progress, offset: int) -> Callable[[Verification], None]:
     return lambda verification: progress(offset + verification.repaired)
 
 
-def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
+def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
     """Remove vector fields from all documents of an index, without changing other fields.
 
     Documents are updated by bulk requests, not by ``_update_by_query``, which would run the ingest pipelines of the

@@ -20,8 +20,8 @@ from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
 from resift.query.dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 
-TEXTS = ("text", "match_only_text")
-FINAL = "index.final_pipeline"
+TEXT_TYPES = ("text", "match_only_text")
+FINAL_PIPELINE_SETTING = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # the block that OpenSearch sets if a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
 _HASH_DIGITS = 8  # number of digits of a model's hash in the name of its vector field
@@ -58,13 +58,13 @@ class Target:
     @property
     def text_fields(self) -> list[str]:
         """The names of the text fields that can be searched."""
-        texts = (name for name, kind in self.fields.items() if kind in TEXTS and not is_ours(name))
+        texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_ours(name))
         return [name for name in texts if not self.is_stored_only(name)]
 
     def is_stored_only(self, name: str) -> bool:
         """Return whether a text field is not indexed (``index: false``), so that OpenSearch refuses searches in it."""
         field = _mapped(self.mapping, name)
-        return field.get("type") in TEXTS and not field.get("index", True)
+        return field.get("type") in TEXT_TYPES and not field.get("index", True)
 
     @property
     def has_graph(self) -> bool:
@@ -215,7 +215,7 @@ class Target:
 
         This can be the pipeline of the index, or of the index from which it was cloned.
         """
-        pipeline = self.settings.get(FINAL, "")
+        pipeline = self.settings.get(FINAL_PIPELINE_SETTING, "")
         if not pipeline.startswith(PIPELINE_PREFIX):
             return False
         # A pipeline with this prefix that is missing was Resift's. For example, the index was restored without it.
@@ -228,19 +228,19 @@ class Target:
             The setting to write, and hints for the user. The setting is empty if it has its value already, or if the
             index has another final pipeline, which a hint reports.
         """
-        own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL, "_none")
+        own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL_PIPELINE_SETTING, "_none")
         if current == own_pipeline:
             return {}, []
         if current == "_none" or self.is_encoded:
-            return {FINAL: own_pipeline}, []
+            return {FINAL_PIPELINE_SETTING: own_pipeline}, []
         hint = (
-            f"{FINAL} of {self.name} is {current}, and stays: new documents get no vectors until that pipeline has a "
-            f"pipeline processor for {own_pipeline}"
+            f"{FINAL_PIPELINE_SETTING} of {self.name} is {current}, and stays: new documents get no vectors until that "
+            f"pipeline has a pipeline processor for {own_pipeline}"
         )
         return {}, [hint]
 
 
-def targets(cluster: Cluster, name: str) -> list[Target]:
+def find_targets(cluster: Cluster, name: str) -> list[Target]:
     """Return the indices that a name refers to, after checking that each can be written to.
 
     Nothing is changed.
