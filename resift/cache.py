@@ -16,11 +16,12 @@ _NO_ENTRY: Any = (0.0, None, 0)
 class TtlCache(Generic[V]):
     """A thread-safe cache with a time to live and a limited total size.
 
-    When the cache is full, the entry that was stored first is removed first. Values must not be None, because
-    :meth:`get` returns None for a missing key.
+    When the cache is full, the oldest entries are removed. Values must not be None, because :meth:`get` returns None
+    for a missing key.
 
     Args:
-        size: Maximum total size, in the unit that :meth:`put` is called with: a number of values, or bytes.
+        size: Maximum total size of the entries. The unit, such as values or bytes, is that of the sizes passed to
+            :meth:`put`.
         seconds: Time to live of each entry.
         clock: Function that returns the current time in seconds.
     """
@@ -76,11 +77,12 @@ def get_or_fetch(
     Args:
         cache: The cache to read, and to store fetched values in.
         keys: The cache key of each item.
-        fetch: Function that returns the values of the items that the cache lacks. It may leave items out.
+        fetch: Function that takes the items that are not in the cache, and returns their values. It may leave items
+            out.
         size: Function that returns the size of a value in the cache.
 
     Returns:
-        The value of each item. Items that ``fetch`` left out are missing here too.
+        The value of each item. Items that ``fetch`` leaves out are missing.
     """
     cached = {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}
     missing = [item for item in keys if item not in cached]

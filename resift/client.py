@@ -101,7 +101,7 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
 
     Args:
         body: The search body. It is not modified.
-        **options: Options. Those that are None are left out.
+        **options: Options by name. Options with the value None are left out.
 
     Raises:
         BadInput: The body is not a dictionary.
@@ -116,16 +116,21 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return the rewritten body with the ``ext`` of the original body.
+    """Return a rewritten search body with the ``ext`` of the original body, or without ``ext`` if it had none.
 
-    Without ML Commons, OpenSearch refuses ``ext.ml_inference``.
+    Options in ``ext.ml_inference`` are thus removed, because OpenSearch refuses them without the plugin ML Commons.
     """
     changed = {name: value for name, value in rewritten.items() if name != "ext"}
     return {**changed, "ext": body["ext"]} if "ext" in body else changed
 
 
 def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return the received body, or the original body if nothing was added. Log a warning if rewriting failed."""
+    """Return the search body in a response of the service. Log a warning if the service failed to rewrite it.
+
+    Args:
+        received: The response of ``POST /v1/rewrite``.
+        body: The original search body, which is returned if the service did not change it.
+    """
     report = received["resift"]
     if report.get("outcome") == "failed":
         log.warning("searching without the session: %s", report["reason"].removeprefix("failed: "))
@@ -133,7 +138,15 @@ def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]
 
 
 def _error(problem: dict[str, Any], status: int) -> ResiftError:
-    """Return an error response of the service as an exception of the class with its code."""
+    """Convert an error response of the service to an exception.
+
+    Args:
+        problem: The error object in the response.
+        status: The HTTP status of the response.
+
+    Returns:
+        An instance of the class with the error's code, or of ResiftError if no class has this code.
+    """
     pending, classes = [ResiftError], dict[str, type[ResiftError]]()
     while pending:
         pending += (error_class := pending.pop()).__subclasses__()

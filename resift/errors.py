@@ -20,8 +20,9 @@ class ResiftError(Exception):
         expected: Description of the values that would have been accepted.
 
     Attributes:
-        code: Identifier that does not change between versions. Clients should test it, not the message.
-        status: HTTP status with which the service answers.
+        code: Identifier of the error class. Clients should compare the code and not the message, because codes do not
+            change between versions.
+        status: HTTP status of the service's response.
     """
 
     code = "internal_error"
@@ -38,7 +39,7 @@ class ResiftError(Exception):
         self.expected = expected
 
     def __str__(self) -> str:
-        """Return the message, followed by the value and the expectation unless the message contains them."""
+        """Return the message. The value and the expected values are appended unless the message contains them."""
         parts = []
         if self.value is not None and not _mentions(self.message, self.value):
             parts.append(f"got {shorten(self.value)!r}")
@@ -47,7 +48,10 @@ class ResiftError(Exception):
         return f"{self.message} ({'; '.join(parts)})" if parts else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as JSON: ``code``, ``message``, and ``value`` and ``expected`` if they are set."""
+        """Return the error as a dictionary that can be written as JSON.
+
+        It contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
+        """
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.value is not None:
             body["value"] = shorten(self.value)
@@ -57,9 +61,10 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """Convert a value for JSON, cutting its text after ``limit`` characters.
+    """Convert a value for an error response in JSON.
 
-    Integers and booleans are returned unchanged. Other values become strings.
+    Integers and booleans are returned unchanged. Other values are converted to strings of at most ``limit`` characters,
+    followed by a note if the string was cut.
     """
     if isinstance(value, (int, bool)):
         return value
@@ -158,7 +163,7 @@ class RequestTimeout(ResiftError, code="request_timeout", status=408):
 
 
 class DeadlineExceeded(ResiftError, code="deadline_exceeded", status=503):
-    """The request was not answered before its deadline."""
+    """The service could not process the request before its deadline."""
 
 
 class Interrupted(ResiftError, code="interrupted", status=503):

@@ -82,7 +82,12 @@ def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
-    """Give an open file the mode and owner of the file at ``path``, if that exists and as far as permitted."""
+    """Copy the mode and owner of an existing file to an open file, as far as the process has permission.
+
+    Args:
+        path: The existing file. Nothing is copied if it does not exist.
+        descriptor: File descriptor of the open file.
+    """
     # Root may replace a file that a service reads under a different user.
     with suppress(FileNotFoundError, PermissionError):
         status = path.stat()
@@ -91,9 +96,9 @@ def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
 
 
 def folder_write_error(path: Path) -> str | None:
-    """Return the reason why a folder cannot be created or replaced, or None if it can.
+    """Return the reason why a folder cannot be created or replaced, or None if it can be created or replaced.
 
-    A folder may be replaced if it is empty or contains a JSON file, as all folders that Resift writes do.
+    A folder can be replaced if it is empty, or if it contains a JSON file like all folders that Resift writes.
     """
     shown = repr(str(path))
     if path.exists() and not path.is_dir():

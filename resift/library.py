@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Hit(dict[str, Any]):
-    """A hit: a dictionary in the format of OpenSearch, with properties for its most important parts."""
+    """A hit of a search: a dictionary in OpenSearch's format, with properties for its most important values."""
 
     @property
     def id(self) -> str:
@@ -51,19 +51,21 @@ class Hit(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The score; higher is better. None if hits are sorted by a field."""
+        """The score of the hit, or None if hits are sorted by a field. Higher scores are better."""
         return None if self["_score"] is None else float(self["_score"])
 
     @property
     def source(self) -> dict[str, Any]:
-        """The document's fields; empty if the search body excludes ``_source``."""
+        """The document's fields. The dictionary is empty if the search body excludes ``_source``."""
         return dict(self.get("_source", {}))
 
     @property
     def because(self) -> dict[str, Any] | None:
-        """The judgement that moved this hit, if the search was run with ``reasons``; None if there is none.
+        """The judgement that explains why the session moved this hit, or None if no judgement explains it.
 
-        It has the keys ``index``, ``document``, ``grade``, ``title``, ``similarity`` and ``moved`` (ranks).
+        It is only available if the search was run with ``reasons``. ``index``, ``document``, ``grade`` and ``title``
+        describe the judged document, ``similarity`` is its similarity to the hit, and ``moved`` is the number of ranks
+        that the hit moved up.
         """
         because: dict[str, Any] | None = self.get("resift", {}).get("because")
         return because
@@ -73,7 +75,7 @@ class Hit(dict[str, Any]):
 
     @property
     def rounded_score(self) -> str:
-        """The score with at most four digits, such as 5.436 or 1.4e26; "-" for a hit without a score."""
+        """The score as text with at most four digits, such as 5.436 or 1.4e26, or "-" for a hit without a score."""
         rounded = "-" if self.score is None else f"{self.score:.4g}"
         if "e" not in rounded:
             return rounded
@@ -100,13 +102,13 @@ class Hits(NotebookTable, list[Hit]):
 
     @property
     def total(self) -> int | None:
-        """The number of documents that match; None if the search body disables ``track_total_hits``."""
+        """The number of matching documents, or None if the search body disables ``track_total_hits``."""
         total = self.response["hits"].get("total")
         return None if total is None else int(total["value"])
 
     @property
     def did_you_mean(self) -> str | None:
-        """The query with misspelt words corrected; None if no word is misspelt."""
+        """The query with misspelt words corrected, or None if no word is misspelt."""
         suggestion: str | None = self.response["resift"].get("did_you_mean")
         return suggestion
 
@@ -121,10 +123,11 @@ class Hits(NotebookTable, list[Hit]):
 
 
 class Explanation(NotebookText, dict[str, Any]):
-    """A session: its id, times, number of steps, and its ``judgements`` and what they taught (``learned``).
+    """A description of a session, as a dictionary in the format of ``GET /v1/sessions/<id>``.
 
-    It has the keys of ``GET /v1/sessions/<id>``. :meth:`Session.mark` leaves out ``judgements`` and ``learned`` unless
-    called with ``explain``.
+    It contains the session's id (``session``), the times ``created`` and ``expires``, the number of ``steps`` (groups
+    of marks that can be undone), the ``judgements``, and a summary of what the session has ``learned`` from them.
+    :meth:`Session.mark` leaves out the last two keys unless it is called with ``explain``.
     """
 
     def __repr__(self) -> str:
@@ -147,7 +150,9 @@ class Explanation(NotebookText, dict[str, Any]):
 
 
 class Library:
-    """A search engine and a model. Created by :func:`open`; as a context manager, it closes its connections.
+    """A search engine together with a model that encodes texts.
+
+    A library is created by :func:`open`. It can be used as a context manager, which closes its connections.
 
     Attributes:
         engine: The search engine.
@@ -159,11 +164,11 @@ class Library:
         self.service, self.engine, self.model = service, service.engine, service.model
 
     def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
-        """Return an index, which is created if it does not exist.
+        """Open an index, and create it if it does not exist.
 
         Args:
             name: The index's name.
-            fields: The text fields that are searched and encoded. Required to create an index.
+            fields: The text fields that are searched and encoded. They are required to create an index.
             analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
 
         Raises:
@@ -251,7 +256,11 @@ class Index:
         return added
 
     def get(self, id: str | int) -> dict[str, Any]:
-        """Return a document's fields. Raises NotFound if there is no document with this id."""
+        """Return a document's fields.
+
+        Raises:
+            NotFound: The index has no document with this id.
+        """
         return self.library.engine.get(self.name, str(id))[0]
 
     def delete(self, ids: Iterable[str | int | Hit]) -> int:
@@ -277,9 +286,9 @@ class Index:
     search_async = for_event_loop(search)
 
     def session(self, id: str) -> Session:
-        """Return a session, which is created by its first mark.
+        """Open a session. A new session is stored when documents are first marked in it.
 
-        A session expires when it is not used for ``session_hours`` (a setting, by default 24).
+        A session expires if it is not used for the number of hours in the setting ``session_hours``, by default 24.
 
         Args:
             id: The session's id: 1 to 128 letters, digits and ``_ . : -``.
@@ -290,7 +299,7 @@ class Index:
         return Session(self, check_id(id))
 
     def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None, target: float = 0.95) -> Review:
-        """Return a review of documents of this index, which is started if it does not exist.
+        """Open a review of documents of this index, and start it if it does not exist.
 
         Args:
             id: The review's id.
@@ -313,10 +322,11 @@ class Index:
 
 
 class Session:
-    """One person's searches of an index, and the documents that they marked. Created by :meth:`Index.session`.
+    """A search session of a person, in which marked documents improve later searches.
 
-    Judgements are stored under the session's id. Other objects and processes that open the same session share them. To
-    share them between machines, store sessions in the cluster (the argument ``sessions`` of :func:`open`).
+    A session is created by :meth:`Index.session`. Its judgements are stored under its id, so that all objects and
+    processes that open a session with the same id share them. To share sessions between machines, store them in the
+    cluster (see the argument ``sessions`` of :func:`open`).
 
     Attributes:
         index: The index.
@@ -330,13 +340,16 @@ class Session:
 
     @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
-        """Search with the relevance feedback of this session. The arguments are those of :meth:`Index.search`."""
+        """Search with relevance feedback from this session's judgements.
+
+        For the arguments and errors see :meth:`Index.search`.
+        """
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text
         return hits
 
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """Rewrite a search body by this session's judgements, to send it to OpenSearch with another client.
+        """Rewrite a search body by this session's judgements, so that any OpenSearch client can run the search.
 
         If rewriting fails, the body is returned unchanged.
 
@@ -420,9 +433,10 @@ class Session:
         budget: int = 10,
         explain: bool = False,
     ) -> Explanation:
-        """Let a model mark the first hits of the last search.
+        """Let a model mark the top-ranked hits of the last search.
 
-        Hits that the session has already judged for the same query are skipped, and count towards the budget.
+        Hits that were already judged for the same query in this session are not marked again, but they count towards
+        the budget.
 
         Args:
             hits: Hits of the last search.
@@ -455,7 +469,7 @@ class Session:
     rewrite_async = for_event_loop(rewrite)
 
     def undo(self) -> Explanation:
-        """Take back the last step of marks.
+        """Undo the last step of the session: remove the judgements of the last call that marked documents.
 
         Raises:
             SessionNotFound: The session does not exist.
@@ -464,11 +478,18 @@ class Session:
         return self._explanation(self._service.sessions.undo(self.id))
 
     def forget(self) -> None:
-        """Delete this session. Raises SessionNotFound if it does not exist."""
+        """Delete this session and its judgements.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+        """
         self._service.sessions.delete(self.id)
 
     def explain(self) -> Explanation:
-        """Return all judgements of this session and what they taught; empty if nothing was marked yet."""
+        """Return all judgements of this session, and a summary of what was learned from them.
+
+        If no document was marked yet, ``judgements`` is empty and ``learned`` is None.
+        """
         return self._explanation(self._service.sessions.find(self.id))
 
     def _explanation(self, session: StoredSession | None, explain: bool = True) -> Explanation:
@@ -487,13 +508,13 @@ def open(
 ) -> Library:
     """Open an OpenSearch cluster or the embedded engine.
 
-    No request is sent to a cluster before an index is opened.
+    A cluster receives no requests until an index is opened.
 
     Args:
         url: URL of a cluster (``http(s)://…``), or path of the embedded engine's file, which is created if missing.
         model: A model, the folder of a saved model, or ``resift-en``, the packaged model.
-        sessions: Where sessions are kept: URL of a cluster, or path of a file. By default, as for the service and the
-            commands, the engine's file, or ``sessions.db`` if ``url`` is a cluster.
+        sessions: The store of sessions: URL of a cluster, or path of a file. The default is the engine's file, or
+            ``sessions.db`` if ``url`` is a cluster, as for the service and the commands.
         **settings: Further settings, such as ``alpha``, ``window`` or ``knn`` (see
             :class:`resift.service.config.Config`).
 

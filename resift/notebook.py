@@ -25,7 +25,7 @@ def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progr
 
     Args:
         label: The label of the bar.
-        progress: A function to call instead.
+        progress: A function that is called with the progress instead of showing a bar.
 
     Yields:
         The function to call with the number of finished items and their total number.
@@ -48,7 +48,7 @@ def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progr
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """Return an HTML table. Cells are escaped and cut to 200 characters."""
+    """Return an HTML table. The text of cells is escaped, and cut after 200 characters."""
 
     def html_row(tag: str, cells: Sequence[Any]) -> str:
         shown = (escape(str(cell)[:_MAX_CELL_LENGTH]) for cell in cells)
@@ -59,11 +59,11 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: s
 
 
 def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None) -> Any:
-    """Return a pandas data frame.
+    """Convert dictionaries to a pandas data frame.
 
     Args:
         rows: One dictionary per row.
-        columns: The columns of an empty data frame.
+        columns: The names of the columns if there are no rows.
 
     Raises:
         BadInput: pandas is not installed.

@@ -33,7 +33,7 @@ _MARKDOWN_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
 def documented(description: str, default: str | None = None, **constraints: Any) -> msgspec.Meta:
-    """Return the annotation of a declared field, with the description that help texts and documentation show.
+    """Return the annotation of a field of a ``msgspec.Struct``, with a description for help texts and documentation.
 
     Args:
         description: Meaning of the field, in Markdown as in docs/, without a capital letter and a period.
@@ -62,7 +62,7 @@ def as_sentence(description: str) -> str:
 
 
 class Field(NamedTuple):
-    """A declared field.
+    """A field of a ``msgspec.Struct``.
 
     Attributes:
         name: Name of the attribute in Python. The field's JSON name can differ.
@@ -79,7 +79,7 @@ class Field(NamedTuple):
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """Return the fields of a declaration by their JSON names."""
+    """Return the fields of a ``msgspec.Struct`` by their JSON names."""
     fields = {}
     for field in msgspec.structs.fields(kind):
         default = None if field.default is msgspec.NODEFAULT else field.default
@@ -90,15 +90,15 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field", python_names: bool = False) -> S:
-    """Check values by name and return them as an instance of a declaration.
+    """Check values, and return them as an instance of a ``msgspec.Struct``.
 
-    A value of None counts as missing. Unknown names are refused if the declaration forbids unknown fields, and
-    ignored otherwise.
+    A value of None counts as missing. Unknown names are an error if the struct forbids unknown fields. Otherwise, they
+    are ignored.
 
     Args:
-        kind: The declaration.
+        kind: The subclass of ``msgspec.Struct``.
         values: The values by field name.
-        label: Name for a field in error messages.
+        label: Word for a field in error messages, such as ``option``.
         python_names: Whether ``values`` has Python names instead of JSON names.
 
     Raises:
@@ -122,13 +122,13 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
 def fields_as_arguments(
     kind: Callable[P, S],
 ) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
-    """Return a decorator that lets callers of a method pass the fields of a declaration as arguments.
+    """Return a decorator for methods that take a struct, so that callers pass its fields as arguments instead.
 
-    The decorated method takes an instance of the declaration. The arguments are checked by :func:`read_struct`, with
-    NumPy scalars converted to Python numbers. A call raises BadInput for an unknown or invalid argument.
+    The decorator converts NumPy scalars to Python numbers, checks the arguments by :func:`read_struct`, and calls the
+    method with the struct. A call raises BadInput for an unknown or invalid argument.
 
     Args:
-        kind: The declaration, a subclass of ``msgspec.Struct``.
+        kind: The type of the struct, a subclass of ``msgspec.Struct``.
     """
     declaration = cast("type[S]", kind)
     signature, types = inspect.signature(kind), get_type_hints(kind)
@@ -161,9 +161,9 @@ def from_environment(
     Lists are separated by commas. Empty variables count as unset.
 
     Args:
-        kind: The declaration of the settings.
+        kind: The type of the settings, a subclass of ``msgspec.Struct``.
         environment: The environment variables.
-        fallbacks: By setting name, a second variable that is read if RESIFT_<NAME> is unset.
+        fallbacks: By setting name, an alternative variable that is read if RESIFT_<NAME> is unset.
 
     Raises:
         BadInput: If a variable has an invalid value.
@@ -202,7 +202,14 @@ def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
 
 
 def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInput | TextTooLong:
-    """Return the error for a value that msgspec refused with ``message``, which names the path of the invalid part."""
+    """Return the error for a value that msgspec refused.
+
+    Args:
+        name: Name of the value in error messages.
+        value: The refused value.
+        type: The type that the value does not fit.
+        message: msgspec's error message, which contains the path of the invalid part.
+    """
     schema, path = schema_of(type), _PATH.search(message)
     for step in _PATH_STEP.finditer(path[1]) if path else ():
         key, position = step[1], step[2]
@@ -219,7 +226,12 @@ def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInpu
 
 
 def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
-    """Return the schema of an object's property, or of the items of a list if ``key`` is None."""
+    """Return the JSON Schema of a property of an object, or of the items of a list.
+
+    Args:
+        schema: The JSON Schema of the object or list.
+        key: The name of the property, or None for the items of a list.
+    """
     for alternative in _alternatives(schema):
         if key is None and "items" in alternative:
             return dict(alternative["items"])
@@ -229,7 +241,7 @@ def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
 
 
 def _max_items(schema: dict[str, Any]) -> int | None:
-    """Return the maximum number of items of a list or object, or None if there is no limit."""
+    """Return the maximum number of items that a JSON Schema allows in a list or object, or None without a limit."""
     for alternative in _alternatives(schema):
         for key in ("maxItems", "maxProperties"):
             if key in alternative:

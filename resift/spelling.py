@@ -56,7 +56,11 @@ class Speller:
         return corrected
 
     def _corrections(self, word: str) -> list[str]:
-        """Return the known word, or the two known words, that an unknown word stands for, or the word itself."""
+        """Return the correction of an unknown word.
+
+        Returns:
+            A known word, or two known words if a space is missing, or the word itself if no known word is similar.
+        """
         ranked = [
             (edit_distance(word, candidate), -self.frequency[candidate], candidate)
             for candidate in self._candidates(word)
@@ -67,16 +71,16 @@ class Speller:
         return [nearest] if distance <= max(1, len(word) // _LETTERS_PER_EDIT) else [word]
 
     def _split(self, word: str) -> tuple[str, str] | None:
-        """Split a word into two known words, or return None.
+        """Split a word into two known words, or return None if no split gives two known words.
 
-        If there are several ways, choose the pair whose rarer word is the most frequent.
+        Of several possible splits, the one whose rarer word is the most frequent is returned.
         """
         splits = [(word[:middle], word[middle:]) for middle in range(_MIN_HALF, len(word) - _MIN_HALF + 1)]
         known = [(first, second) for first, second in splits if first in self.frequency and second in self.frequency]
         return max(known, key=lambda pair: min(self.frequency[half] for half in pair), default=None)
 
     def _candidates(self, word: str) -> list[str]:
-        """Return up to 20 corpus words by the cosine of their n-grams with the word's n-grams, largest first."""
+        """Return the 20 corpus words whose n-grams are most similar (by cosine) to the word's n-grams, best first."""
         scores = self._index.scores(word)
         best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
         return [self._index.words[row] for row in best if scores[row] > 0]
@@ -85,7 +89,7 @@ class Speller:
 class NgramIndex:
     """An inverted index of words by their character n-grams.
 
-    N-grams are weighted by their idf, and the weights of each word have length 1 (l2).
+    N-grams are weighted by idf, and the weight vector of each word is normalized to length 1 (l2).
 
     Args:
         words: The V words of the index.
@@ -103,7 +107,7 @@ class NgramIndex:
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
-        """Return the inner product of a word's n-grams with the n-grams of each indexed word, shape (V,)."""
+        """Return the inner product of a word's n-gram weights with those of each of the V indexed words, shape (V,)."""
         scores = np.zeros(len(self.words))
         ngrams, _ = _hash_ngrams([word])
         for ngram, position in zip(ngrams, np.searchsorted(self._ngrams, ngrams), strict=True):
@@ -114,7 +118,11 @@ class NgramIndex:
 
 
 def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Return the hashed n-grams of "<word>" for each word, shape (N,), and the word's position for each, shape (N,)."""
+    """Hash the character n-grams of words. Each word is first enclosed in ``<`` and ``>``.
+
+    Returns:
+        The hashes of all N n-grams, shape (N,), and for each n-gram the position of its word in ``words``, shape (N,).
+    """
     marked = [f"<{word}>" for word in words]
     letters = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
     owners = np.repeat(np.arange(len(words), dtype=np.int32), [len(word) for word in marked])
@@ -133,8 +141,8 @@ def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
 def edit_distance(first: str, second: str) -> int:
     """Return the number of edits that turn one word into the other.
 
-    An edit omits, adds or changes a letter, or swaps two adjacent letters. No letter is edited twice: this is the
-    restricted distance, also called "optimal string alignment".
+    An edit deletes, inserts or replaces a letter, or swaps two adjacent letters. No letter is edited twice. This is the
+    restricted Damerau-Levenshtein distance, also called "optimal string alignment".
 
     Source: F. J. Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964).
 

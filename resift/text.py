@@ -135,11 +135,12 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
 
 
 def context_dependence(text: str) -> float:
-    """Return how much a question depends on the previous questions, from 0 (it is self-contained) to 1.
+    """Return how much a question depends on the previous questions, from 0 (self-contained) to 1 (fully dependent).
 
-    With n content words it is clip((3 - n) / 2, 0, 1), see :data:`CONTEXT_DEPENDENT_WORDS`. A question that refers to
-    something ("them", "what about") counts two content words fewer. Only English function words are known, so
-    questions in other languages appear to have more content words, and to depend less on their context.
+    The value for a question with n content words is clip((3 - n) / 2, 0, 1), by the limits in
+    :data:`CONTEXT_DEPENDENT_WORDS`. If the question contains a reference to previous questions ("them", "what about"),
+    n is reduced by 2. Only English function words are known. Questions in other languages thus appear to have more
+    content words, and to depend less on previous questions.
 
     >>> [context_dependence(text) for text in ("What about them?", "guinea pigs", "How long do guinea pigs live?")]
     [1.0, 0.5, 0.0]
@@ -157,7 +158,7 @@ def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def _combining_marks() -> list[int]:
-    """Return the code points of combining marks, which regular expressions and ``str.isalnum`` count as no letters."""
+    """Return the code points of combining marks, which regular expressions and ``str.isalnum`` do not count as letters."""
     return [point for point in range(0x300, 0x1F000) if unicodedata.category(chr(point))[0] == "M"]
 
 
@@ -171,10 +172,10 @@ def _word() -> re.Pattern[str]:
 
 @cache
 def lowercase_table() -> NDArray[np.uint32]:
-    """Return the definition of words as a table for all characters below U+40000.
+    """Return a table of all characters below U+40000, by which compiled code splits texts into lower-case words.
 
-    Characters from U+40000 on separate words. Texts that contain Σ or İ must be lower-cased before the look-up,
-    because the lower case of these letters is not a single, context-free character.
+    Characters from U+40000 on separate words. Texts that contain Σ or İ must be lower-cased before characters are
+    looked up, because the lower case of Σ depends on its context, and the lower case of İ has two characters.
 
     Returns:
         Array of shape (0x40000,). It contains 0 for characters that separate words, and the lower-case code point for

@@ -60,8 +60,8 @@ class SessionStore(ABC):
             wait: Whether to wait as long as necessary.
 
         Returns:
-            True if the session was written; the write then survives a restart. False, without any change, if another
-            writer was faster.
+            True if the session was written durably. False, without any change, if another writer changed the session
+            after it was read.
         """
 
     @abstractmethod

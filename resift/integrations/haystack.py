@@ -27,7 +27,7 @@ class ResiftRetriever:
         session: The id of the session. A run may name another session.
         url: The engine, as for :func:`resift.open`. Pass a URL with a password as a ``Secret``.
         model: The model, as for :func:`resift.open`.
-        sessions: Where sessions are kept, as for :func:`resift.open`.
+        sessions: The store of sessions, as for :func:`resift.open`.
         top_k: Maximum number of documents.
         options: Further search options (see :class:`resift.library.SearchOptions`). The options of a run take
             precedence.
@@ -76,7 +76,8 @@ class ResiftRetriever:
             options: Search options that replace those of the component.
 
         Returns:
-            The ``documents``. Their content is the text of the index's text fields. The other fields are in ``meta``.
+            A dictionary with the key ``documents``. The content of each document is the text of the index's text
+            fields. The other fields are in its ``meta``.
         """
         opened = self.index.session(session or self.session)
         merged = {**(self.options or {}), **(options or {})}
@@ -97,10 +98,10 @@ class ResiftRetriever:
         explain: bool = False,
         **further: Iterable[Document | str],
     ) -> library.Explanation:
-        """Mark documents or ids for a query.
+        """Mark documents as relevant or irrelevant for a query, so that later searches of the session use the marks.
 
-        ``session`` defaults to the component's session. The other arguments are those of
-        :meth:`resift.library.Session.mark`, which also documents the errors.
+        Documents can be replaced by their ids. ``session`` is the id of the session, by default the component's
+        session. For the other arguments and the errors see :meth:`resift.library.Session.mark`.
         """
         opened = self.index.session(session or self.session)
         return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -25,7 +25,8 @@ class ResiftRetriever(SessionMarking, BaseRetriever):
     Attributes:
         session: The session.
         k: Maximum number of documents. Can be overridden in ``invoke`` and ``ainvoke``.
-        options: Further search options (see :class:`resift.library.SearchOptions`). They can also be overridden.
+        options: Further search options (see :class:`resift.library.SearchOptions`). They can be overridden in
+            ``invoke`` and ``ainvoke`` too.
     """
 
     session: Session

@@ -70,8 +70,8 @@ class SearchOutput(TypedDict):
         session: The session's id.
         learned: Whether earlier marks of the session changed the search.
         passages: The hits, best first.
-        did_you_mean: The query with misspelt words corrected, if there are any.
-        note: A part of the search that was left out, and why.
+        did_you_mean: The corrected query, if the query contains misspelt words.
+        note: If a part of the search was left out, a description of this part and the reason.
     """
 
     session: str
@@ -278,7 +278,7 @@ class Agent:
 
 
 def _tidy(text: str) -> str:
-    """Remove redundant white space from a text, since agents pay per character. Indentation is kept, for code."""
+    """Remove redundant white space from a text to save tokens. Indentation is preserved, because it matters in code."""
     lines = (line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip())
 
@@ -288,12 +288,17 @@ def _is_short(value: Any) -> bool:
 
 
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Return the start of an excerpt of a text. The best highlighted fragment follows the first quarter of the excerpt.
+    """Choose where an excerpt of a text starts.
+
+    The highlighted fragment with the most matching words starts after the first quarter of the excerpt.
 
     Args:
         text: The text.
-        highlight: Field → highlighted fragments.
+        highlight: By field, the highlighted fragments of the text.
         characters: The length of the excerpt.
+
+    Returns:
+        The position of the excerpt's first character.
     """
     fragments = [fragment for field_fragments in highlight.values() for fragment in field_fragments]
     best = max(fragments, key=_highlighted_words, default="").strip("…")  # SQLite adds the ellipses

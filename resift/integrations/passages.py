@@ -12,7 +12,7 @@ from resift.query.dsl import document_text
 
 @dataclass(frozen=True)
 class Passage:
-    """A hit.
+    """A hit in a form that all integrations can convert to their own documents.
 
     Attributes:
         id: The document's id.
@@ -49,8 +49,8 @@ class SessionMarking:
         explain: bool = False,
         **further: Iterable[Any],
     ) -> Explanation:
-        """Mark documents, nodes or ids for a query, by default the last one.
+        """Mark documents, nodes or ids as relevant or irrelevant for a query, by default the session's last query.
 
-        All arguments are those of :meth:`resift.library.Session.mark`, which also documents the errors.
+        For the arguments and errors see :meth:`resift.library.Session.mark`.
         """
         return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)
