@@ -158,7 +158,10 @@ def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def _combining_marks() -> list[int]:
-    """Return the code points of combining marks, which regular expressions and ``str.isalnum`` do not count as letters."""
+    """Return the code points of combining marks.
+
+    Regular expressions and ``str.isalnum`` do not count these characters as letters.
+    """
     return [point for point in range(0x300, 0x1F000) if unicodedata.category(chr(point))[0] == "M"]
 
 

@@ -1,4 +1,4 @@
-"""Types that pass into and out of a search engine, and checks that run before anything is sent to it."""
+"""Types of the arguments and results of search engines, and checks of documents and indices before they are sent."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ class ModelDescription(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that is shown to people."""
+        """The model's name, which messages show to users."""
 
     @property
     def hash(self) -> str:

@@ -1,8 +1,8 @@
 """The interface of session stores. An SQLite file and an OpenSearch index implement it.
 
-A store does not interpret sessions. It keeps a JSON object under an id, and overwrites it only if the stored version is
-the version that the writer has read (optimistic concurrency). So several processes can share a store without losing
-each other's changes.
+A store does not interpret sessions. It stores a JSON object under an id, and overwrites the object only if its version
+is still the version that the writer has read (optimistic concurrency). Several processes can therefore share a store
+without losing each other's changes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def delete(self, id: str) -> bool:
-        """Delete a session. Return whether it existed."""
+        """Delete a session, and return whether the session existed."""
 
     @abstractmethod
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:

@@ -1,4 +1,4 @@
-"""Constants that were chosen for a single index: the weight of the similarity, and how strongly sessions act."""
+"""Constants that are tuned for a single index: the weight of the similarity, and the influence of sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share of a text's words that a model's vector represents."""
+"""Calculate the share of a text's words that a model's vector represents."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class LateInteraction:
         return best
 
     def _ids(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Return the table rows of words, -1 for unknown words."""
+        """Return the row of each word in the table, or -1 for unknown words."""
         return np.array([self.table.index[word] for word in words], np.int64)
 
     def _query_rows(self, words: Sequence[str]) -> Floats:

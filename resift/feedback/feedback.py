@@ -1,8 +1,8 @@
 """Learn from the judged documents of a session, and change its next searches accordingly.
 
-Documents are never encoded again. Everything is learned anew from the judged documents, so any judgement can be taken
-back. A hit's similarity is that of mask ⊙ transformed query and mask ⊙ document vector. The engine's score is that of
-the query with its expansion words. :mod:`resift.feedback.methods` lists the methods.
+Documents are never encoded again. Everything is learned anew from all judged documents, so any judgement can be undone.
+The similarity of a hit is calculated between mask ⊙ transformed query and mask ⊙ document vector. The engine's score is
+that of the query together with its expansion words. :mod:`resift.feedback.methods` lists the methods.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Feedback:
         )
 
     def with_background(self, background: Background) -> Feedback:
-        """Return the same feedback with background documents."""
+        """Return the same feedback with background documents, a random sample of the index for comparisons."""
         cached: Feedback | None = vars(self).get("_with_background")
         # The last result is cached together with its own cached properties, because each search of a session needs it.
         if cached is None or cached.background is not background:

@@ -1,7 +1,7 @@
 """Feedback on vectors or tokens that an index had before Resift was attached to it.
 
-It is unknown how well such vectors distinguish subjects, so a session moves queries among them only as far as the
-judged documents show that they do.
+It is unknown how well such vectors distinguish subjects. A session therefore estimates this from the judged documents,
+and moves queries less if the vectors distinguish subjects badly.
 """
 
 from __future__ import annotations

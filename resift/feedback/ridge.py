@@ -8,11 +8,11 @@ over the judged documents x, where y is 1 for relevant and 0 for irrelevant docu
 RIDGE_PRIOR and λ is RIDGE_PENALTY. A document that the query already scores correctly, or that repeats other judged
 documents, thus changes little.
 
-Each document x of the background joins the sum with the weight of a third of a mark and y = p·q·x, because the query is
-all that is known about documents that nobody judged. This is equivalent to the regression without them in which the
-vectors of the judged documents are multiplied by (I + β/λ · BᵀB)⁻¹, where B are the background's vectors and β is their
-weight. Directions that the documents of the index have in common are thus shrunk. It is a linear discriminant with the
-covariance of the background.
+The background is a random sample of the index. Each background document x is added to the sum, with a third of the
+weight of a mark and the target y = p·q·x, because only the query tells something about documents that nobody judged.
+This is equivalent to a regression on the judged documents only, in which their vectors are multiplied by
+(I + β/λ · BᵀB)⁻¹, where B are the background's vectors and β is their weight. Directions that the documents of the
+index have in common are thus shrunk. The result is a linear discriminant with the covariance of the background.
 
 Source: Hariharan, Malik and Ramanan 2012, "Discriminative decorrelation for clustering and classification". They treat
 the background documents as irrelevant examples.

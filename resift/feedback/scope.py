@@ -1,12 +1,12 @@
 """Decide how much judgements that were made for earlier queries count for the current query.
 
-A judgement of an earlier query counts
+The weight of a judgement that was made for an earlier query is multiplied by
 
-    SCOPE_WEIGHT · context dependence of the query · nearness of the document,
+    SCOPE_WEIGHT · context dependence of the current query · nearness of the document to the current query.
 
-where the context dependence is that of :func:`resift.text.context_dependence`. The nearness is from 0 to 1, and is the
-mean of the document's own nearness and the largest nearness among the relevant documents of the same earlier query,
-because the documents of a query share a subject.
+:func:`resift.text.context_dependence` defines the context dependence. The nearness is from 0 to 1. It is the mean of
+the document's own nearness and the largest nearness among the relevant documents of the same earlier query, because
+the relevant documents of a query share a subject.
 """
 
 from __future__ import annotations

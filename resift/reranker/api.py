@@ -429,7 +429,7 @@ def feedback() -> dict[str, Any]:
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """Return a session's judgements, and what they taught."""
+    """Return a session's judgements, and a summary of what was learned from them."""
     service = current_service()
     return service.describe(service.sessions.get(session), engine_headers())
 

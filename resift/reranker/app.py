@@ -85,7 +85,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 
 def _add_errors(app: Flask) -> None:
-    """Answer all errors with a JSON object."""
+    """Add error handlers that respond to all errors with a JSON object."""
 
     @app.errorhandler(ResiftError)
     def handle_resift_error(error: ResiftError) -> tuple[dict[str, Any], int, dict[str, str]]:

@@ -112,7 +112,7 @@ class Collector:
 
 
 def _fault(kind: str, item: Any) -> str:
-    """Return why an item is dropped; "" if it is valid."""
+    """Return the reason why an event or query is dropped, or "" if it is valid."""
     if not isinstance(item, dict) or not text_of(item.get(_REQUIRED_FIELD[kind])):
         return "malformed"
     try:

@@ -217,6 +217,6 @@ class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class UndoRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The reader whose last judgement is taken back."""
+    """The body of a request to undo a reader's last judgement."""
 
     by: _By = ""

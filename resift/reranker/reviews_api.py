@@ -77,7 +77,7 @@ def _by(name: str) -> str:
 
 @reviews.get("")
 def list_reviews() -> dict[str, Any]:
-    """List the reviews of indices that are served."""
+    """List the reviews whose indices the caller may search."""
     listed = current_service().reviews.list()
     return {"reviews": [{"review": id, "index": index} for id, index in listed if _is_served(index)]}
 
@@ -145,7 +145,7 @@ def judge(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Take back a reader's last judgement."""
+    """Undo a reader's last judgement, and return the review's progress."""
     by = _by(read_body(UndoRequest).by)
     return {"progress": progress_response(_open(review).undo(by))}
 

@@ -1,1 +1,1 @@
-"""A search, step by step: bodies, candidates, scores, reasons."""
+"""The search service, which connects an engine, a model and sessions, and its settings."""

@@ -1,6 +1,7 @@
-"""Cards, facets and facts: what the search page shows of an index's documents, and how it is chosen.
+"""Choose the fields of an index that the search page shows in cards, facets and facts.
 
-A card replaces a document's ``_source`` in a hit. The fields that it shows are those of ``RESIFT_PAGE_FIELDS`` or are
+The page shows each hit as a card, with title, text and facts (fields with short values), and offers facets as filters.
+A card replaces a document's ``_source`` in a hit. The setting ``RESIFT_PAGE_FIELDS`` names the fields. Other fields are
 guessed from a sample of documents.
 """
 

@@ -1,7 +1,8 @@
-"""Interleaved searches: a trial compares rankings with and without the session by the clicks on a mixed page.
+"""Interleaved searches, by which a trial measures whether sessions improve the ranking.
 
-A client who takes part in a trial sees a page that alternates between both rankings (team draft interleaving). The
-page is written to the UBI log. The clicks in that log decide the trial.
+A client who takes part in a trial sees a page with hits of two rankings, with and without the session's judgements
+(team draft interleaving). The page is written to the log of UBI (User Behavior Insights). The clicks in this log show
+which ranking is better.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vectors with one byte per dimension, as attaching stores them in existing indices.
+"""Encode vectors with one byte per dimension, to store them in existing indices ("attaching").
 
 A vector of K dimensions takes 4 + K bytes, which are stored as base64 in JSON. The first four bytes are a scale, a
 little-endian 32-bit float. The other bytes are the dimensions as int8, in units of the scale. The largest dimension is
@@ -24,7 +24,7 @@ MAX_ROUNDING_ERROR = 0.5 / _MAX_UNITS
 
 
 def encode_vector(vector: Floats) -> str:
-    """Encode a vector of shape (K,) as base64 of 4 + K bytes."""
+    """Encode a vector of shape (K,) as the base64 of 4 + K bytes: a scale, and each dimension as a signed byte."""
     values = np.asarray(vector, np.float32)
     largest = np.abs(values).max(initial=0)
     scale = np.float32(largest / np.float32(_MAX_UNITS) if largest > 0 else 1)
@@ -43,7 +43,11 @@ def json_length(field: str, dim: int) -> int:
 
 
 def decode_vector(text: str) -> Floats | None:
-    """Decode a vector of :func:`encode_vector`, shape (K,), or return None for any other text."""
+    """Decode a vector that :func:`encode_vector` encoded.
+
+    Returns:
+        The vector of shape (K,), or None if the text is not base64 or too short.
+    """
     try:
         raw = a2b_base64(text)
     except ValueError:

@@ -37,7 +37,7 @@ LOOPS_MODULE = "resift.vectors.kernels"
 
 
 class _RowIndex(dict[str, int]):
-    """The row of each word, and -1 for any word without a row."""
+    """A dictionary from words to row numbers, which returns -1 for words without a row."""
 
     def __missing__(self, word: str) -> int:
         return -1

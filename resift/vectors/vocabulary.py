@@ -1,8 +1,9 @@
 """Find related words of an index for queries whose own words match few documents.
 
-A sample of the index's documents gives its vocabulary, and an estimate of how many documents a query matches. Static
-word vectors give the words of the vocabulary that are nearest to the query's words. The constants were chosen on the
-collections that ``benchmarks/related_words.py`` measures, so its figures are not those of held-out data.
+The vocabulary of the index, and the number of documents that a query matches, are estimated from a sample of documents.
+Related words are the words of the vocabulary whose static word vectors are nearest to those of the query's words. The
+constants were chosen on the same collections that ``benchmarks/related_words.py`` measures, so the benchmark does not
+measure held-out data.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Vocabulary:
         self._offsets = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(self._term_rows)))])
 
     def _term(self, word: str) -> str:
-        """Return the form by which the index compares a word."""
+        """Return the stem of a word if the index stems words, otherwise the word itself."""
         return stem(word) if self.stems else word
 
     def related_words(self, text: str) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""The weight of a vector similarity against the engine's score.
+"""The weight of the vector similarity when it is combined with the engine's score.
 
 A hit's rescored score is score · exp(beta · similarity), where beta = alpha / (1 - alpha). The weight ``alpha`` goes
 from 0 (only the engine's score counts) to 1 (only the similarity counts).

@@ -1,4 +1,4 @@
-"""API keys: scopes, the scope that each route requires, and the file of hashed keys.
+"""API keys: their scopes (permissions), the scope that each route requires, and the file of hashed keys.
 
 A key has 256 random bits. It cannot be recovered from its SHA-256, so neither a salt nor a slow hash is needed.
 """

@@ -412,7 +412,7 @@ def add_metrics(app: Flask) -> None:
 
 
 def count_rewrite(outcome: Outcome) -> None:
-    """Count a search of a pipeline by its outcome."""
+    """Count a search of a search pipeline in the metrics, by the outcome of rewriting its body."""
     current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 
