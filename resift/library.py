@@ -389,7 +389,7 @@ class Session:
             query: The query text that the marks were made for; by default the last query that this object searched.
             scores: Document id → a model's judgement, from -1 (irrelevant) to 1 (relevant). Its absolute value is
                 the judgement's weight.
-            explain: Whether to return all judgements of the session and what they taught, as :meth:`explain` does.
+            explain: Whether to return all judgements and what was learned from them, as :meth:`explain` does.
                 This takes several requests to the engine.
 
         Returns:

@@ -35,7 +35,7 @@ class StaticQueries(Model):
     Args:
         table: Word vectors with K dimensions, trained for the teacher's vectors.
         teacher: Name of the transformer.
-        field: Index field with the vectors of the documents. None stands for the field that the index declares.
+        field: Index field with the vectors of the documents. None means the field that the index declares.
         centre: Vector of shape (K,) that is added to the scaled mean of the word vectors: the mean of the teacher's
             vectors, divided by the mean length of their differences from it. None adds nothing.
 

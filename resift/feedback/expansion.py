@@ -4,8 +4,9 @@ The weight of a word is
 
     4 · e₊/(3 + e₊) · mean(relevant) - 3 · e₋/(3 + e₋) · mean(irrelevant)
 
-where the means are those of the word's weights in the documents' bags of words, weighted by their judgements, and e₊
-and e₋ are the sums of the judgements' weights. The query's own words have length 1 (l2) in comparison.
+The means are calculated from the word's weights in the documents' bags of words, weighted by the documents' judgements.
+e₊ and e₋ are the sums of the judgements' weights. For comparison, the weights of the query's own words have length 1
+(l2).
 
 Source: Rocchio 1971, "Relevance feedback in information retrieval". The factors e/(3 + e) are our addition.
 """

@@ -73,7 +73,7 @@ class ResiftRetriever:
             query: The query text.
             session: The id of the session, by default the component's session.
             top_k: Maximum number of documents, by default the component's ``top_k``.
-            options: Search options that replace those of the component.
+            options: Search options that take precedence over the component's options.
 
         Returns:
             A dictionary with the key ``documents``. The content of each document is the text of the index's text

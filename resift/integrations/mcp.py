@@ -82,7 +82,7 @@ class SearchOutput(TypedDict):
 
 
 class SessionOutput(TypedDict):
-    """The marks of a session, and what they taught.
+    """The marks of a session, and the words that the session learned from them.
 
     Attributes:
         session: The session's id.

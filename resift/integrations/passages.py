@@ -18,7 +18,7 @@ class Passage:
         id: The document's id.
         text: The text of the index's text fields.
         metadata: The document's other fields.
-        score: The hit's score; None if hits are sorted by a field.
+        score: The hit's score, or None if hits are sorted by a field.
     """
 
     id: str

@@ -112,7 +112,11 @@ def _max_text() -> int:
 
 
 def read_items() -> list[Any]:
-    """Read the body of the current request as a JSON array. Raises MalformedJson for another body."""
+    """Read the body of the current request as a JSON array.
+
+    Raises:
+        MalformedJson: The body is not a JSON array.
+    """
     items: list[Any] = _json_value(True, list, "a JSON array")
     return items
 
@@ -349,8 +353,8 @@ def list_indices() -> dict[str, Any]:
 def describe_index(index: str) -> dict[str, Any]:
     """Return the fields, facets and example queries with which the search page shows an index.
 
-    The fields are those of RESIFT_PAGE_FIELDS, or are guessed from documents that the caller may read. The result is
-    cached for ten minutes for callers with the same Authorization header.
+    The setting RESIFT_PAGE_FIELDS names the fields. Other fields are guessed from documents that the caller may read.
+    The result is cached for ten minutes for callers with the same Authorization header.
     """
     service, headers = current_service(), engine_headers()
     return service.catalogue.describe(service.info(index, headers), headers)

@@ -42,7 +42,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     """Create the Flask application.
 
     Args:
-        config: The settings, by default those of the environment.
+        config: The settings, by default from environment variables.
         engine: The search engine, by default the engine that the settings name.
         model: The model, by default the model that the settings name.
 

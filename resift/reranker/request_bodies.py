@@ -61,7 +61,7 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The body of a feedback request, which marks from 1 to 100 distinct documents."""
+    """Marks of at least one and at most 100 documents. No document may occur twice."""
 
     session: Annotated[
         SessionId, documented("1 to 128 letters, digits and `_ . : -`; the first mark starts the session")
@@ -204,7 +204,7 @@ class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request that judges at least one document of a review. No document may occur twice."""
+    """Judgements of documents of a review. At least one document must be judged, and no document may occur twice."""
 
     relevant: Annotated[list[DocumentId], documented("ids of relevant documents", "none", max_length=1000)] = field(
         default_factory=list

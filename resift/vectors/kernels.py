@@ -2,8 +2,8 @@
 
 Texts are read as UTF-32, one character at a time. A table gives the lower case of each character, and which characters
 separate words (:func:`resift.text.lowercase_table`). Words are identified by a 64-bit hash of their characters. The
-results are the same as those of :func:`resift.text.tokenize` and a dictionary, except that about one unknown word in
-10¹⁴ has the hash of a known word.
+results agree with :func:`resift.text.tokenize` and a dictionary of words. The only exception is that about one unknown
+word in 10¹⁴ has the hash of a known word.
 """
 
 from __future__ import annotations

@@ -215,7 +215,11 @@ class KeyFile:
         return key
 
     def delete(self, name: str) -> None:
-        """Delete an API key. Raises NotFound if there is no key of this name."""
+        """Delete an API key.
+
+        Raises:
+            NotFound: There is no key with this name.
+        """
         with self._locked():
             keys = self.read()
             remaining = [key for key in keys if key.name != name]
