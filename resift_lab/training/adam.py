@@ -22,9 +22,9 @@ _LOWEST_RATE = 0.02
 
 
 def remaining_rate(step: int, total: int) -> float:
-    """Return the share of the learning rate to use at a step.
+    """Return the factor of the learning rate at a step of a training.
 
-    The share falls linearly from 1, but not below 0.02.
+    The factor falls linearly from 1 and is at least 0.02.
 
     Args:
         step: The number of the step, from 0.
@@ -36,10 +36,10 @@ def remaining_rate(step: int, total: int) -> float:
 class Adam:
     """The Adam optimiser, applied to some rows of an array at a time.
 
-    The moments of rows that a step does not touch stay unchanged. The bias correction counts every step.
+    An update changes only the moments of the updated rows. The bias correction counts every update.
 
     Args:
-        values: The parameters of shape (V,) or (V, D), float32. They are changed in place.
+        values: The parameters, an array of V rows of shape (V,) or (V, D), float32. They are changed in place.
         rate: The learning rate.
 
     Source:
@@ -54,10 +54,10 @@ class Adam:
         """Update some rows by their gradient.
 
         Args:
-            rows: The numbers of the rows, shape (R,).
-            gradient: The gradient by these rows, shape (R,) or (R, D).
+            rows: The numbers of the R rows to update, shape (R,).
+            gradient: The gradient of the loss with respect to these rows, shape (R,) or (R, D).
             step: The number of the step, from 1.
-            remaining: The share of the learning rate to use, see :func:`remaining_rate`.
+            remaining: The factor of the learning rate, 0 to 1, see :func:`remaining_rate`.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)
         second = self.second_moment[rows] * np.float32(_BETA_SECOND) + gradient**2 * np.float32(1 - _BETA_SECOND)

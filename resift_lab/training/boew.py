@@ -38,10 +38,10 @@ _MIN_WEIGHT = 1e-3
 
 
 class RoBoew(torch.nn.Module):  # type: ignore[misc]
-    """The network of RO-BoEW.
+    """The network of RO-BoEW, a bag of embedded words that is trained for retrieval.
 
-    Its parameters are the word vectors X (V, D), the logarithms of the word weights (V, 1), the codebook V (K, D), the
-    width σ (a scalar) and the mask r (K,), all float32.
+    For V words, D dimensions and K codewords, its parameters are the word vectors (V, D), the logarithms of the word
+    weights (V, 1), the codebook (K, D), the width σ (a scalar) and the mask r (K,), all float32.
 
     Args:
         table: The words to train, most frequent first, with initial vectors and weights.
@@ -89,7 +89,8 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Return the vectors of texts, s = r ⊙ z.
 
         Args:
-            pooled: The pooled memberships z of each text, shape (n, K).
+            pooled: The weighted mean z of the memberships of each text's words, for n texts and K codewords, shape
+                (n, K).
 
         Returns:
             Vectors of shape (n, K).
@@ -107,10 +108,10 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Return the memberships of words in the codewords, u = softmax over k of -‖x - v_k‖ / scale.
 
         Args:
-            rows: Word vectors x of shape (n, D).
+            rows: The vectors x of n words, shape (n, D).
 
         Returns:
-            Memberships of shape (n, K). Each row sums to 1.
+            Memberships in the K codewords, shape (n, K). Each row sums to 1.
 
         Source:
             Passalis and Tefas 2018, equations 1 and 2.
@@ -124,10 +125,11 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Return the vectors of texts.
 
         Args:
-            counts: Word counts of shape (n · S, V), with a row for each segment of each text.
+            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V). The
+                segments of a text are adjacent rows.
 
         Returns:
-            Vectors of shape (n, dim). The memberships of a segment without words are zeros.
+            The vector of each text, shape (n, dim). The memberships of a segment without words are zeros.
 
         Source:
             Passalis and Tefas 2018, equations 1 to 4; the word weights in equation 3 are an addition.
@@ -152,32 +154,36 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         """Return the vectors of texts as a NumPy array, computed in batches.
 
         Args:
-            counts: Word counts of shape (n · S, V), with a row for each segment of each text.
+            counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V).
             batch: The number of texts per batch.
 
         Returns:
-            Vectors of shape (n, dim), float32.
+            The vector of each text, shape (n, dim), float32.
         """
         size = batch * self.segments
         with torch.no_grad():
             return np.concatenate([self(counts[i : i + size]).numpy() for i in range(0, counts.shape[0], size)])
 
     def parameter_groups(self, rate: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the parameters with their learning rates.
+        """Group the parameters by optimiser and learning rate.
+
+        Args:
+            rate: The learning rate of most parameters. Word weights have three times this rate, and the width has a
+                tenth of it.
 
         Returns:
-            The parameter groups for Adam, and the parameter groups for sparse Adam.
+            The parameter groups for ``torch.optim.Adam``, and the parameter groups for ``torch.optim.SparseAdam``.
         """
         sparse = [{"params": [self.rows], "lr": rate}, {"params": [self.log_weights], "lr": 3 * rate}]
         dense = [value for name, value in self.named_parameters() if name not in ("rows", "log_weights", "width")]
         return [{"params": dense, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
 
     def export(self, table: WordVectors, vectors: WordVectors, info: dict[str, Any]) -> Model:
-        """Return the model to serve, a table of the words' memberships.
+        """Convert the network to a model without PyTorch, whose table contains the memberships of each word.
 
         Args:
             table: The trained words.
-            vectors: The original word vectors. Their other words are appended to the table.
+            vectors: The original word vectors. Words that were not trained are appended to the model's table.
             info: The summary of the training, to be saved with the model.
         """
         untrained = np.array([row for row, word in enumerate(vectors.words) if table.index[word] < 0], np.int64)
@@ -200,14 +206,14 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
 def entropy(
     vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: RoBoewOptions | None = None
 ) -> torch.Tensor:
-    """Return the entropy of the classes in the soft clusters around ``centres``, in nats.
+    """Return the training loss: the entropy of the classes in the soft clusters around ``centres``, in nats.
 
     With the memberships w_ik of document i in cluster k, the weight h_jk of class j in cluster k and its share p_jk,
     the entropy is -1/N · Σ h_jk · log p_jk. With ``tied`` clusters, the loss is -1/N · Σ π_ij · log w_ij instead.
 
     Args:
-        vectors: The vectors s of the documents, shape (N, K).
-        targets: The share π of each class in each document, shape (N, C). Each row sums to 1.
+        vectors: The vectors s of N documents, shape (N, K).
+        targets: The share π of each of the C classes in each document, shape (N, C). Each row sums to 1.
         centres: The cluster centre of each class, shape (C, K).
         options: The settings: the distance, the fuzziness, and whether clusters are tied.
 
@@ -231,11 +237,12 @@ def class_means(vectors: NDArray[Any], targets: NDArray[Any]) -> Floats:
     """Return the mean vector of each class.
 
     Args:
-        vectors: The vectors of the documents, shape (N, K).
-        targets: The share of each class in each document, shape (N, C), which weighs the document in the mean.
+        vectors: The vectors of N documents, shape (N, K).
+        targets: The share of each of the C classes in each document, shape (N, C). It is the weight of the document in
+            the mean of the class.
 
     Returns:
-        Means of shape (C, K), float32.
+        The mean vector of each class, shape (C, K), float32.
     """
     shares = np.maximum(targets.sum(axis=0), _TINY)
     return np.asarray((targets / shares).T @ vectors, np.float32)

@@ -21,16 +21,17 @@ from resift.vectors.table import WordVectors
 
 
 class Checkpoint:
-    """A file with the state of a training.
+    """A file with the state of a training, from which an interrupted training can continue.
 
-    The caller removes the file after it has saved the result of the training.
+    The file is read when the object is created. The caller removes the file after it has saved the result of the
+    training.
 
     Args:
-        path: The path of the file. Without a path, nothing is read or written.
+        path: The path of the file. If None, nothing is read or written.
         inputs: A string that identifies the inputs of the training, see :func:`inputs_digest`.
 
     Attributes:
-        state: The state that the last :meth:`save` wrote. It is empty if the file does not exist or belongs to a
+        state: The state that was read from the file. It is empty if the file does not exist, or if it belongs to a
             training with other inputs.
 
     Raises:
@@ -53,7 +54,7 @@ class Checkpoint:
         self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the content of the file by this state."""
+        """Replace the content of the file by a new state."""
         if self.path:
             # An interruption while writing must not destroy the last state, so the state goes to another file first.
             fresh = self.path.with_name(self.path.name + ".new")
@@ -82,7 +83,7 @@ def inputs_digest(texts: Sequence[str], vectors: WordVectors, options: Any, targ
         texts: The texts to train on.
         vectors: The word vectors to start from.
         options: The settings, an instance of a dataclass.
-        targets: The training targets as bytes, if there are any.
+        targets: The training targets, such as labels, as bytes. Empty for a training without targets.
     """
     digest = hashlib.sha256(json.dumps([asdict(options), type(options).__name__, *texts]).encode())
     digest.update(targets)

@@ -29,14 +29,14 @@ MIN_WORDS = 4
 def fit(
     corpus: Documents, rows: Floats, weights: Floats, options: AdaptOptions, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
-    """Train word vectors and weights with InfoNCE on the documents.
+    """Train word vectors and weights so that two parts of a document have similar vectors (InfoNCE loss).
 
     Args:
-        corpus: The documents.
+        corpus: The documents, with a vocabulary of V words.
         rows: The initial word vectors, shape (V, D).
         weights: The initial word weights, shape (V,).
         options: The settings of the training.
-        progress: Called with the number of steps done and the total number.
+        progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
         The trained word vectors (V, D) and weights (V,).
@@ -75,8 +75,12 @@ def fit(
 def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
     """Split a document into two parts at random.
 
-    Either each word is assigned to a random part, or runs of n words are assigned to the parts alternately, with a
-    random n from 4 to 24. Each way has a chance of 0.5.
+    With a chance of 0.5, each word is assigned to a random part. Otherwise, runs of n words are assigned to the two
+    parts alternately, where n is random from 4 to 24.
+
+    Args:
+        ids: The word ids of the document, in the order of its words.
+        rng: The source of random numbers.
 
     Returns:
         The word ids of the two parts.
@@ -92,20 +96,22 @@ def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
 def info_nce_gradients(
     counts: csr_matrix, rows: Floats, log_weights: Floats, temperature: float
 ) -> tuple[float, Floats, NDArray[np.float32]]:
-    """Return the InfoNCE loss of a batch and its gradients.
+    """Return the InfoNCE loss of a batch of n documents, and its gradients.
 
-    The vector of a part is the weighted sum of its word vectors, scaled to length 1. The cosines of a part with the n
-    parts on the other side are divided by the temperature. The loss is the mean cross-entropy of choosing the part of
-    the same document.
+    Each document was split into a first part and a second part. The vector of a part is the weighted sum of its word
+    vectors, scaled to length 1. For each part, the loss is the cross-entropy of choosing the other part of the same
+    document among the other parts of all n documents, by a softmax of cosine / temperature.
 
     Args:
-        counts: Word counts of shape (2n, U). The parts of document i are the rows i and n + i.
+        counts: The frequency of each of the U words of the batch in each part, shape (2n, U). The parts of document i
+            are the rows i and n + i.
         rows: The word vectors, shape (U, D).
         log_weights: The logarithms of the word weights, shape (U,).
         temperature: The temperature of the softmax.
 
     Returns:
-        The loss, its gradient by ``rows`` (U, D), and its gradient by ``log_weights`` (U,).
+        The mean loss, its gradient with respect to ``rows`` (U, D), and its gradient with respect to ``log_weights``
+        (U,).
 
     Source:
         van den Oord et al. 2018, equation 4, applied in both directions.

@@ -35,10 +35,12 @@ class DistillOptions:
 
     Attributes:
         dim: The number of dimensions of the word vectors.
-        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`.
-        limit: The maximum number of words; all usable words if None.
-        levels: The number of steps on either side of 0 to which each row is rounded. Few steps fit into int8 and
-            compress well. None does not round.
+        weighting: The name of the formula that computes word weights from frequency ranks, see
+            :func:`resift.encoders.tables.weights_by_rank`.
+        limit: The maximum number of words. None uses all usable words.
+        levels: The number of positive values (and as many negative values) to which the numbers of a vector are
+            rounded, see :func:`round_rows`. Vectors with few distinct values fit into int8 and compress well. None does
+            not round.
         batch: The number of words that the encoder encodes at a time.
     """
 
@@ -69,11 +71,11 @@ def read_words(path: str | Path) -> Iterator[str]:
 
 
 def round_rows(rows: Floats, levels: int) -> Floats:
-    """Round each row to a number of steps on either side of 0.
+    """Round each vector to multiples of a step, which is its largest absolute value divided by ``levels``.
 
     Args:
-        rows: Vectors of shape (n, d).
-        levels: The number of steps. The largest absolute value of a row is the last step.
+        rows: n vectors of d dimensions, shape (n, d).
+        levels: The number of steps from 0 to the largest absolute value of a vector.
 
     Returns:
         Rounded vectors of shape (n, d), float32.
@@ -90,14 +92,15 @@ def distill(
 ) -> WordVectors:
     """Distil word vectors from a local sentence-transformers model.
 
-    The result is the same for each call with the same arguments on the same machine.
+    The model encodes each word separately, and its vectors are reduced to their principal components. The result is the
+    same for each call with the same arguments on the same machine.
 
     Args:
         model_folder: The folder of the model.
         words: The words, most frequent first. Words that :func:`resift.text.tokenize` would split or shorten are
             ignored.
         options: The settings of the distillation.
-        progress: Called with the number of words encoded and the total number.
+        progress: A function that is called with the number of encoded words and the total number.
 
     Returns:
         A table with float32 vectors of ``dim`` dimensions.
@@ -130,7 +133,7 @@ def distill(
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:
-    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` leaves whole."""
+    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` does not split or shorten."""
     usable: dict[str, None] = {}
     for word in words:
         tokens = tokenize(word)
@@ -144,7 +147,7 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
 
 
 def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """Return the model's vector of each word, shape (V, d)."""
+    """Return the model's vectors of V words, shape (V, d) for a model of d dimensions."""
     parts: list[Floats] = []
     for chunk in batched(words, _CHUNK):
         parts.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))

@@ -27,9 +27,9 @@ _EPSILON = 1e-9
 
 
 def sample_words(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]:
-    """Split a random sample of texts into words.
+    """Draw a random sample of texts, and split them into words.
 
-    The texts are drawn by reservoir sampling: each has the same chance. They stay in their order.
+    Each text has the same chance of being drawn (reservoir sampling). The sample keeps the order of the texts.
 
     Args:
         texts: The texts, which are read only once.
@@ -61,11 +61,11 @@ def sample_words(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]
 
 
 class Documents:
-    """Documents as word ids, with their vocabulary and word counts.
+    """N documents as word ids, with their vocabulary and word counts.
 
     Args:
         texts: The words of each document.
-        min_count: The smallest frequency in all documents of a word in the vocabulary.
+        min_count: The minimum frequency of a word in the vocabulary, counted over all documents.
 
     Attributes:
         words: The V words of the vocabulary, most frequent first.
@@ -105,11 +105,12 @@ class Documents:
         """Return the weighted mean of the word vectors of each document.
 
         Args:
-            rows: Word vectors of shape (V, D).
-            weights: Word weights of shape (V,).
+            rows: The vectors of the V words of the vocabulary, shape (V, D).
+            weights: The weights of these words, shape (V,).
 
         Returns:
-            Means of shape (N, D), float32; zeros for an empty document.
+            The mean of each of the N documents, shape (N, D), float32. It is zero for a document without words of the
+            vocabulary.
         """
         total = np.maximum(self.counts @ weights, _EPSILON)[:, None]
         return np.asarray((self.counts @ (rows * weights[:, None])) / total, np.float32)
@@ -119,8 +120,8 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
     """Count how often each word occurs in each document.
 
     Args:
-        documents: The word ids of each document.
-        width: The size of the vocabulary.
+        documents: The word ids of each of the n documents.
+        width: The number of words in the vocabulary.
 
     Returns:
         A sparse float32 matrix of shape (n, ``width``).
@@ -136,19 +137,25 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
 def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
     """Count how often each word of a model occurs in each segment of each text.
 
+    Args:
+        model: A model with V words, which divides each text into S consecutive segments.
+        texts: The n texts.
+
     Returns:
-        A sparse float32 matrix of shape (n · S, V), where S is the model's number of segments. The S rows of a text
-        are next to each other.
+        A sparse float32 matrix of shape (n · S, V). The S segments of a text are adjacent rows.
     """
     ids, offsets = model.table.ids(texts)
     return sparse_counts(ids, model.segment_starts(offsets), len(model.table))
 
 
 def used_columns(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
-    """Remove the empty columns of a count matrix, so that a training step touches only the words of its batch.
+    """Remove the empty columns of a count matrix, so that a training step updates only the words of its batch.
+
+    Args:
+        counts: The frequency of each word in each text, shape (n, V).
 
     Returns:
-        The numbers of the columns that are not empty, and the matrix of these columns.
+        The numbers of the U columns that are not empty, and the matrix of these columns, shape (n, U).
     """
     from scipy.sparse import csr_matrix
 

@@ -41,12 +41,13 @@ def train(
     """Train a residual network on queries with relevant documents.
 
     Args:
-        table: The mixture of word vectors to start from.
-        blocks: The number of dimensions of each source of the table. The weights of the sources are trained.
+        table: The word vectors to start from, a concatenation of vectors from one or more sources
+            (:func:`resift_lab.vectors.mixture.mix_vectors`).
+        blocks: The number of dimensions of each source. A weight for each source is trained.
         judged: The queries with their relevant documents.
         options: The settings of the training.
-        after_epoch: Called with the current model after each epoch.
-        progress: Called with the number of queries processed and the total number.
+        after_epoch: A function that is called with the current model after each epoch.
+        progress: A function that is called with the number of processed queries and the total number.
 
     Raises:
         BadInput: If a query has no relevant document, or there are fewer than two queries.
@@ -80,7 +81,7 @@ def train(
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """EmBoost's network in PyTorch, with the kernels W, the bias b and the weights u of the sources.
+    """EmBoost's residual network in PyTorch, with trained weights for the sources of the word vectors.
 
     Source:
         Cakaloglu, Xu and Raghavan 2022, equations 4, 6 and 7.
@@ -94,10 +95,10 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.pooled, self.scale, self.blocks = taps == 1, options.scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return the vectors of texts, scaled to length 1, shape (n, D).
+        """Return the vectors of n texts, scaled to length 1, shape (n, D).
 
         Args:
-            words: The word vectors of the texts, shape (n, L, D).
+            words: The word vectors of the texts, padded to L words, shape (n, L, D).
             mask: 1 for each word and 0 after the end of a text, shape (n, L).
         """
         words = words * torch.repeat_interleave(self.sources, self.blocks)
@@ -111,7 +112,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 
 
 class _TrainingData:
-    """Weighted word vectors, the words of queries and documents, and the relevant documents of each query."""
+    """The weighted word vectors, the word ids of queries and documents, and the relevant documents of each query."""
 
     def __init__(self, table: WordVectors, judged: JudgedQueries) -> None:
         self.rows = table.rows() * table.weights[:, None]
@@ -126,8 +127,8 @@ def _triplet_loss(
 ) -> torch.Tensor:
     """Return the mean triplet loss of a batch of queries.
 
-    The positive document of a query is drawn from its relevant documents. The negative is the nearest positive document
-    of another query that is not relevant.
+    The positive document of a query is drawn from its relevant documents. Its negative document is the most similar of
+    the other queries' positive documents, except documents that are relevant to the query.
 
     Source:
         Cakaloglu, Xu and Raghavan 2022, section 3.4, equation 8.
@@ -143,10 +144,10 @@ def _triplet_loss(
 
 
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
-    """Return the model to serve. The weights of the sources are multiplied into the word vectors.
+    """Convert the network to a model without PyTorch. The word vectors are multiplied by the weights of their sources.
 
     Args:
-        table: The mixture of word vectors that the network was trained on.
+        table: The word vectors that the network was trained on.
         network: The trained network.
         options: The settings of the training, which are saved with the model.
     """
@@ -158,7 +159,7 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
 
 
 def _mean_length(table: WordVectors) -> float:
-    """Return the mean length of the weighted rows, by which they are divided to have lengths of about 1."""
+    """Return the mean length of the weighted word vectors. The vectors are divided by it before training."""
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 
@@ -169,15 +170,15 @@ def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
 
 
 def padded(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the word vectors of texts, padded to the length L of the longest text.
+    """Return the word vectors of n texts, padded with zeros to L words, the length of the longest text.
 
     Args:
-        rows: The word vectors of the table, shape (V, D).
+        rows: The vectors of all V words, shape (V, D).
         texts: The row numbers of each text's words.
 
     Returns:
-        Word vectors of shape (n, L, D), with zeros after the end of a text; and a mask of shape (n, L), which is 1 for
-        each word and 0 after the end of a text.
+        The word vectors of each text, shape (n, L, D), and a mask of shape (n, L), which is 1 for each word and 0 after
+        the end of a text.
     """
     longest = max(1, *(len(ids) for ids in texts))
     words = np.zeros((len(texts), longest, rows.shape[1]), np.float32)

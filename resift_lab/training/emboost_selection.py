@@ -28,19 +28,20 @@ def choose_encoder(
 ) -> tuple[Model | None, list[float]]:
     """Train EmBoost's network, and choose the epoch with the best recall@1 on the validation queries.
 
-    The fingerprints of the training and validation queries are stored in ``table.info["seen"]`` of the model.
+    The model's ``table.info["seen"]`` contains fingerprints of the training and validation queries, so that an
+    evaluation can exclude these queries.
 
     Args:
         collection: The documents and judged queries.
-        table: The mixture of word vectors to start from.
-        blocks: The number of dimensions of each source of the table.
+        table: The word vectors to start from, a concatenation of vectors from one or more sources.
+        blocks: The number of dimensions of each source.
         split: The queries to train on and the validation queries.
         options: The settings of the training.
-        progress: Called with the number of queries processed and the total number.
+        progress: A function that is called with the number of processed queries and the total number.
 
     Returns:
-        The model of the best epoch, or None if the untrained mixture is best; and the recall@1 of the validation
-        queries, before training and after each epoch.
+        The model of the best epoch, or None if the untrained word vectors have the best recall@1; and a list of the
+        recall@1 before training and after each epoch.
 
     Raises:
         BadInput: If a training query has no relevant document, or there are fewer than two training queries.

@@ -51,17 +51,18 @@ def fit_rows(
     options: FitOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Train word vectors and weights so that weighted sums over texts point in the direction of the texts' targets.
+    """Train word vectors and weights so that the weighted sum of a text's words has a high cosine with a target vector.
 
     The result is the same for each call with the same arguments on the same machine. The arguments are not changed.
 
     Args:
-        counts: The frequency of each word in each text, shape (n, V). Texts without words are ignored.
-        targets: The target vector of each text, shape (n, D), length 1.
+        counts: The frequency of each of the V words in each of the n texts, shape (n, V). Texts without words are
+            ignored.
+        targets: The target vector of each text, a unit vector, shape (n, D).
         rows: The initial word vectors, shape (V, D).
         weights: The initial word weights, shape (V,).
         options: The settings of the training.
-        progress: Called with the number of steps done and the total number.
+        progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
         The trained word vectors (V, D) and weights (V,).
@@ -92,16 +93,18 @@ def fit_rows(
 def cosine_gradients(
     counts: csr_matrix, targets: Floats, rows: Floats, log_weights: Floats
 ) -> tuple[float, Floats, NDArray[np.float32]]:
-    """Return the loss of a batch, the mean of 1 - cosine, and its gradients.
+    """Return the loss of a batch of n texts and its gradients.
+
+    The loss is the mean of 1 - cosine of each text's weighted sum of word vectors with the text's target.
 
     Args:
-        counts: The frequency of each word in each text, shape (n, U).
-        targets: The target vector of each text, shape (n, D), length 1.
+        counts: The frequency of each of the U words of the batch in each text, shape (n, U).
+        targets: The target vector of each text, a unit vector, shape (n, D).
         rows: The word vectors, shape (U, D).
         log_weights: The logarithms of the word weights, shape (U,).
 
     Returns:
-        The loss, its gradient by ``rows`` (U, D), and its gradient by ``log_weights`` (U,).
+        The loss, its gradient with respect to ``rows`` (U, D), and its gradient with respect to ``log_weights`` (U,).
     """
     weights = np.exp(log_weights)[:, None]
     sums = counts @ (rows * weights)

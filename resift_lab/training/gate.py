@@ -53,13 +53,14 @@ _PAGE = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """The gate's result for a model.
+    """The result of :meth:`Gate.judge`: whether the vectors of a model improve the ranking, and with which weight.
 
     Attributes:
-        alpha: The weight to use, or 0 if the vectors do not improve the ranking.
-        with_vectors: nDCG@10 of each document with the best weight, shape (n,).
-        text_only: nDCG@10 of each document by the text alone, shape (n,).
-        p: The p value of the difference, from a paired randomisation test.
+        alpha: The weight of the similarity against BM25 to use, or 0 if the vectors do not improve the ranking.
+        with_vectors: nDCG@10 of searches with the best weight, averaged over the queries for each of the n held-back
+            documents, shape (n,).
+        text_only: nDCG@10 of the same searches by BM25 alone, shape (n,).
+        p: The p-value of the difference, from a two-sided paired randomisation test.
     """
 
     alpha: float
@@ -69,7 +70,7 @@ class Verdict:
 
     @property
     def helps(self) -> bool:
-        """Whether a search with the vectors is better than by the text alone."""
+        """Whether searches with the vectors are better than searches by BM25 alone."""
         return self.alpha > 0
 
     @property
@@ -83,18 +84,21 @@ class Verdict:
         )
 
     def replaces(self, other: Verdict) -> bool:
-        """Return whether to serve this verdict's model instead of the model of the other verdict."""
+        """Return whether this verdict's model should be used instead of another verdict's model.
+
+        Both verdicts must come from the same gate.
+        """
         if not (self.helps and other.helps):
             return self.helps
         return is_better(self.with_vectors, other.with_vectors, _SIGNIFICANT_FOR_REPLACING)
 
 
 def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
-    """Return whether the mean of paired values is significantly larger than the baseline's.
+    """Return whether the mean of values is significantly larger than the mean of paired baseline values.
 
     Args:
-        values: The values to test, shape (n,).
-        baseline: The values to compare with, shape (n,).
+        values: The values to test, one for each of n queries or documents, shape (n,).
+        baseline: The values of the baseline for the same queries or documents, shape (n,).
         significant: The significance level of the two-sided paired randomisation test.
     """
     p = paired_randomization(values, baseline, np.random.default_rng(0))
@@ -103,11 +107,12 @@ def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICA
 
 @dataclass(frozen=True)
 class _Probe:
-    """A query for a document.
+    """A query that was drawn from a document, and the document without the words of the query.
 
     Attributes:
-        query: The words of the query.
-        reduced: The text of the document after the removal of words of the query.
+        query: The text of the query.
+        reduced: The reduced document: its text after some or all occurrences of the query's words were removed. The
+            search for the query should return it.
     """
 
     query: str
@@ -115,13 +120,16 @@ class _Probe:
 
 
 class Gate:
-    """Searches for held-back documents among all documents.
+    """A test of whether a model's vectors improve the ranking, without judged queries.
+
+    The gate draws words from each held-back document as a query, removes these words from the document, and measures at
+    which rank a search for the query returns the reduced document.
 
     Args:
         documents: The words of each document.
-        judges: The positions of the documents to search for.
+        judges: The positions of the held-back documents, from which queries are drawn.
         seed: The seed of the queries.
-        rounds: The number of queries for each document to search for.
+        rounds: The number of queries to draw from each held-back document.
     """
 
     def __init__(
@@ -142,16 +150,24 @@ class Gate:
 
     @property
     def reduced_texts(self) -> list[str]:
-        """The texts that replace the documents to search for, round by round."""
+        """The texts of the reduced documents, which replace the held-back documents during a search.
+
+        They are in the order of the rounds: first the documents of all first queries, then of all second queries, and
+        so on.
+        """
         return [probe.reduced for probes in self._rounds for probe in probes.values()]
 
     def judge(self, model: Model, vectors: Floats | None = None, reduced_vectors: Floats | None = None) -> Verdict:
-        """Measure the effect of a model's vectors, and choose the best of several weights.
+        """Measure the effect of a model's vectors on the ranking, and choose the best of several weights.
 
         Args:
-            model: The model, which encodes the queries.
-            vectors: The vectors of the documents, shape (N, K); by default the model's.
-            reduced_vectors: The vectors of :attr:`reduced_texts`; by default the model's.
+            model: The model that encodes the queries.
+            vectors: The vectors of the N documents, shape (N, K). None encodes the documents with ``model``.
+            reduced_vectors: The vectors of the m texts in :attr:`reduced_texts`, shape (m, K). None encodes them with
+                ``model``.
+
+        Returns:
+            The verdict, with the weight 0 if the best weight is not significantly better than BM25 alone.
         """
         vectors = model.encode(self._texts) if vectors is None else vectors
         reduced_vectors = model.encode(self.reduced_texts) if reduced_vectors is None else reduced_vectors
@@ -176,17 +192,17 @@ class Gate:
     def _measure_round(
         self, model: Model, alphas: Sequence[float], vectors: Floats, own: Floats, probes: Mapping[int, _Probe]
     ) -> dict[int, Numbers]:
-        """Run the queries of a round.
+        """Run one query for each held-back document.
 
         Args:
-            model: The model, which encodes the queries.
+            model: The model that encodes the queries.
             alphas: The A weights to measure.
             vectors: The vectors of all documents, shape (N, K).
-            own: The vectors of the reduced documents of this round, shape (n, K).
-            probes: The queries, by the position of the document.
+            own: The vectors of the n reduced documents, shape (n, K).
+            probes: The n queries with their reduced documents, by the position of the held-back document.
 
         Returns:
-            For each position, nDCG@10 by the text alone and with each weight, shape (1 + A,).
+            For each position, nDCG@10 by BM25 alone and with each weight, shape (1 + A,).
         """
         if not probes:
             return {}
@@ -206,18 +222,18 @@ class Gate:
 
 
 def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
-    """Return nDCG@10 of a query for a document, by BM25 alone and with each weight.
+    """Return nDCG@10 of a query with a single relevant document, by BM25 alone and with each weight.
 
     Args:
-        model: The model, which computes similarities.
+        model: The model that computes similarities.
         scores: The BM25 scores of all documents, shape (N,).
-        row: The position of the document that the query is for.
+        row: The position of the relevant document.
         query: The vector of the query, shape (K,).
         vectors: The vectors of all documents, shape (N, K).
         alphas: The A weights.
 
     Returns:
-        nDCG@10 of shape (1 + A,); zeros if the document is not among BM25's first 100 hits.
+        nDCG@10 of shape (1 + A,). It is zero if the document is not among BM25's first 100 hits.
     """
     candidates = np.argsort(-scores, kind="stable")[:_CANDIDATES]
     candidates = candidates[scores[candidates] > 0]
@@ -234,9 +250,12 @@ def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats
 def _probe(words: Sequence[str], idf: Mapping[str, float], rng: np.random.Generator) -> _Probe | None:
     """Draw a query from the words of a document, and remove these words from the document.
 
+    About half of the drawn words are removed with all their occurrences. Of the other drawn words, only the drawn
+    occurrence is removed.
+
     Args:
         words: The words of the document.
-        idf: The inverse document frequency of each word, which weighs the draw.
+        idf: The inverse document frequency of each word. Words with a high value are drawn more often.
         rng: The source of random numbers.
 
     Returns:

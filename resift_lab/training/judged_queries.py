@@ -21,7 +21,7 @@ class JudgedQueries:
     Attributes:
         documents: The texts of all documents.
         queries: The queries.
-        relevant: The positions in ``documents`` of each query's relevant documents.
+        relevant: For each query, the positions of its relevant documents in ``documents``.
     """
 
     documents: Sequence[str]
@@ -30,12 +30,12 @@ class JudgedQueries:
 
 
 def relevant_documents(collection: Collection) -> list[list[int]]:
-    """Return the positions of each query's relevant documents, which have a grade above 0."""
+    """Return, for each query of a collection, the positions of the documents with a grade above 0."""
     return [[document for document, grade in grades.items() if grade > 0] for grades in collection.grades]
 
 
 def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
-    """Yield the BM25 scores of all documents for the queries, in order, in blocks of shape (B, N)."""
+    """Yield the BM25 scores of a collection's N documents, in blocks of B consecutive queries, shape (B, N)."""
     bm25 = BM25()
     documents = bm25.fit(collection.documents)
     for _, scores in similarity_blocks(bm25.queries(collection.queries), documents, "dot"):
@@ -58,7 +58,7 @@ def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
 
 
 def evenly_spaced(positions: Positions, limit: int) -> Positions:
-    """Return all positions, or a sample of ``limit`` evenly spaced positions if there are more."""
+    """Return ``limit`` evenly spaced positions, or all positions if there are at most ``limit``."""
     if len(positions) <= limit:
         return positions
     chosen: Positions = positions[np.linspace(0, len(positions) - 1, limit).round().astype(int)]

@@ -16,17 +16,17 @@ Label = str | int | Mapping[str, float]
 
 
 def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
-    """Convert labels to shares of classes.
+    """Convert the labels of documents to a matrix of class shares.
 
     Args:
-        labels: The label of each document.
+        labels: The label of each of the N documents: the name of a class, or a mapping of class names to weights.
 
     Returns:
-        The sorted names of the classes, and the share of each class in each document, shape (N, C), float32. Each row
+        The sorted names of the C classes, and the share of each class in each document, shape (N, C), float32. Each row
         sums to 1.
 
     Raises:
-        BadInput: If a label is neither a name nor names with weights, or there are fewer than two classes.
+        BadInput: If a label is invalid, or there are fewer than two classes.
     """
     shares = [_shares_of(label, number) for number, label in enumerate(labels, 1)]
     classes = sorted({name for document in shares for name in document})
@@ -41,7 +41,12 @@ def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
 
 
 def _shares_of(label: Label, number: int) -> dict[str, float]:
-    """Return the shares of a document's classes. ``number``, counted from 1, is for the error message."""
+    """Return the share of each class in a document. The shares sum to 1.
+
+    Args:
+        label: The label of the document.
+        number: The number of the document, from 1, for the error message.
+    """
     try:
         if label is None:
             raise ValueError
@@ -57,12 +62,12 @@ def _shares_of(label: Label, number: int) -> dict[str, float]:
 
 
 def hold_back(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
-    """Choose random documents of each class to be held back for evaluation.
+    """Choose random documents of each class that are excluded from training and used for evaluation.
 
-    The only document of a class is never held back.
+    A document that is the only document of its class is never held back.
 
     Args:
-        classes: The class number of each document, shape (N,).
+        classes: The class number of each of the N documents, shape (N,).
         share: The approximate share of each class to hold back, 0 to 0.5.
         seed: The seed of the choice.
 

@@ -38,9 +38,9 @@ class Trainer:
         start: The reranker to start from.
         documents: The documents, prepared by ``start``.
         queries: The queries.
-        relevant: The positions of each query's relevant documents.
-        candidates: The positions of each query's best candidates, best first. Relevant documents among them are
-            ignored.
+        relevant: For each query, the positions of its relevant documents in ``documents``.
+        candidates: For each query, the positions of documents that another search ranks high, best first. Irrelevant
+            documents among them serve as negatives.
         options: The settings of the training.
 
     Raises:
@@ -76,7 +76,11 @@ class Trainer:
         self._step, self._steps = 0, options.epochs * -(-len(queries) // self._batch)
 
     def _parameters(self) -> Parameters:
-        """Return the parameters of ``start``, with the shifts of words that are frequent in these queries."""
+        """Return the initial parameters.
+
+        They are those of ``start``. Each frequent query word has a shift, a vector that is added to its word vector in
+        queries. The shift is zero if ``start`` has no shift for the word.
+        """
         start, table = self.start, self.start.table
         parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.parameters)
         for word, shift in start.shifts.items():
@@ -92,8 +96,8 @@ class Trainer:
         The result is the same for each new trainer with the same arguments on the same machine.
 
         Args:
-            after_epoch: Called with the current reranker after each epoch.
-            progress: Called with the number of queries processed and the total number.
+            after_epoch: A function that is called with the current reranker after each epoch.
+            progress: A function that is called with the number of processed queries and the total number.
 
         Returns:
             The trained reranker.
@@ -108,9 +112,12 @@ class Trainer:
         return self.export()
 
     def epoch(self, number: int) -> Iterator[int]:
-        """Train for one epoch, and yield the number of queries processed after each step.
+        """Train for one epoch.
 
         The order of the queries depends only on the seed and the number of the epoch.
+
+        Yields:
+            The number of queries that have been processed in this epoch, after each step.
         """
         rng = np.random.default_rng([self.options.seed, number])
         order = rng.permutation(len(self.queries))
@@ -123,7 +130,10 @@ class Trainer:
             yield start + len(batch)
 
     def _add_gradient(self, query: int, rng: np.random.Generator) -> None:
-        """Add the gradient of a query's loss, for a random relevant document and random negatives."""
+        """Add the gradient of a query's loss to the batch's gradient.
+
+        The loss uses a random relevant document and random negatives, which are irrelevant documents.
+        """
         positive = self.relevant[query][rng.integers(len(self.relevant[query]))]
         negatives = rng.permutation(self.negatives[query])[: self.options.negatives]
         chosen = np.concatenate([[positive], negatives])
@@ -131,7 +141,11 @@ class Trainer:
         self.gradient.add_query(self.parameters, self.documents, mean_length, self.queries[query], chosen)
 
     def _move(self, queries: int) -> None:
-        """Update the parameters by the sum of the gradients of this many queries, and clear the gradients."""
+        """Update the parameters with the gradient of a batch, and set the gradient to zero.
+
+        Args:
+            queries: The number of queries in the batch, by which the summed gradient is divided.
+        """
         parameters, gradient, scale = self.parameters, self.gradient, np.float32(1 / queries)
         remaining = remaining_rate(self._step, self._steps)
         self._step += 1
@@ -175,7 +189,13 @@ def _known_words(table: WordVectors, text: str) -> NDArray[np.int64]:
 def _hard_negatives(
     query: str, relevant: NDArray[np.int64], candidates: NDArray[np.int64], pool: int
 ) -> NDArray[np.int64]:
-    """Return the best ``pool`` candidates of a query that are not relevant.
+    """Return the first ``pool`` candidates of a query that are not relevant.
+
+    Args:
+        query: The query, for error messages.
+        relevant: The positions of the relevant documents.
+        candidates: The positions of the candidates, best first.
+        pool: The maximum number of documents to return.
 
     Raises:
         BadInput: If there is no relevant document, or no irrelevant candidate.
@@ -193,11 +213,19 @@ def _hard_negatives(
 
 
 def _frequent_words(queries: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Return the words that occur in at least ``count`` queries, sorted."""
+    """Return the row numbers of the words that occur in at least ``count`` queries, in ascending order."""
     queries_with = Counter(word for words in queries for word in words.tolist())
     return np.array(sorted(word for word, number in queries_with.items() if number >= count), np.int64)
 
 
 def _along_the_sphere(gradient: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Remove the component along the rows from a gradient, because the rows always have length 1."""
+    """Project the gradient of unit vectors onto the tangent space of the unit sphere.
+
+    Args:
+        gradient: The gradient with respect to each vector, shape (n, D).
+        rows: The unit vectors, shape (n, D).
+
+    Returns:
+        The gradient without its component in the direction of each vector, shape (n, D).
+    """
     return np.asarray(gradient - (gradient * rows).sum(axis=1, keepdims=True) * rows)

@@ -29,14 +29,15 @@ _KAPPA = 25.0
 
 @dataclass
 class Parameters:
-    """The trained parameters: float32 arrays that are changed in place.
+    """The trained parameters of a late interaction for V words: float32 arrays that are changed in place.
 
     Attributes:
-        rows: The word vectors, shape (V, D), length 1.
+        rows: The word vectors, unit vectors, shape (V, D).
         log_weights: The logarithms of the word weights, shape (V,).
-        shifts: The shifts of query words, shape (S, D).
-        shift_of: The row number of each word in ``shifts``, or -1, shape (V,).
-        scalars: The threshold, the length penalty and log κ, shape (3, 1).
+        shifts: The shifts of S words. The shift of a word is added to its word vector in queries. Shape (S, D).
+        shift_of: The row number of each word's shift in ``shifts``, or -1 for a word without a shift, shape (V,).
+        scalars: The threshold t of similarities, the length penalty c, and the logarithm of κ, the factor of the scores
+            in the softmax; shape (3, 1).
     """
 
     rows: Floats
@@ -54,8 +55,8 @@ class Parameters:
         Args:
             rows: The word vectors, shape (V, D).
             weights: The word weights, shape (V,).
-            shifted: The words that have a shift.
-            scoring: The initial threshold t and length penalty c.
+            shifted: The row numbers of the words that have a shift.
+            scoring: The initial threshold and length penalty.
         """
         shift_of = np.full(len(rows), -1, np.int64)
         shift_of[shifted] = np.arange(len(shifted))
@@ -68,7 +69,7 @@ class Parameters:
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:
-        """Return the vectors of a query's words, including shifts, shape (m, D)."""
+        """Return the vectors of a query's m words, including their shifts, shape (m, D)."""
         rows: Floats = self.rows[words]
         shift_rows = self.shift_of[words]
         rows[shift_rows >= 0] += self.shifts[shift_rows[shift_rows >= 0]]
@@ -76,18 +77,19 @@ class Parameters:
 
 
 class Gradient:
-    """The gradient of a batch by :class:`Parameters`, and the words for which it may differ from 0.
+    """The summed gradient of a batch with respect to :class:`Parameters`, for V words and S shifts.
 
     Args:
-        parameters: The parameters, for the shapes of the gradient.
+        parameters: The parameters, which determine the shapes of the arrays.
 
     Attributes:
-        rows: The gradient by the word vectors, shape (V, D).
-        log_weights: The gradient by the logarithms of the word weights, shape (V,).
-        shifts: The gradient by the shifts, shape (S, D).
-        scalars: The gradient by the scalars, shape (3, 1).
-        touched: True for each word of a query or of its documents, shape (V,).
-        query_words: True for each word of a query, shape (V,).
+        rows: The gradient with respect to the word vectors, shape (V, D).
+        log_weights: The gradient with respect to the logarithms of the word weights, shape (V,).
+        shifts: The gradient with respect to the shifts, shape (S, D).
+        scalars: The gradient with respect to the scalars, shape (3, 1).
+        touched: Whether each word occurs in a query or document of the batch, so that its row may not be zero; shape
+            (V,).
+        query_words: Whether each word occurs in a query of the batch, shape (V,).
     """
 
     def __init__(self, parameters: Parameters) -> None:
@@ -97,7 +99,7 @@ class Gradient:
         self.touched, self.query_words = np.zeros(len(self.rows), bool), np.zeros(len(self.rows), bool)
 
     def clear(self) -> None:
-        """Set the gradient to 0. Only the touched rows are written, because the table is large."""
+        """Set the gradient to 0. Only the touched rows are written, because the array of all rows is large."""
         self.rows[self.touched] = 0
         self.log_weights[:], self.shifts[:], self.scalars[:] = 0, 0, 0
         self.touched[:], self.query_words[:] = False, False
@@ -110,17 +112,18 @@ class Gradient:
         words: NDArray[np.int64],
         chosen: NDArray[np.int64],
     ) -> None:
-        """Add the gradient of a query's loss.
+        """Add the gradient of a query's loss, the cross-entropy of choosing its relevant document.
 
-        Documents without words are ignored. Nothing is added if the relevant document has no words, or no other
-        document is left.
+        Documents without words are ignored. Nothing is added if the relevant document or all other documents have no
+        words.
 
         Args:
             parameters: The current parameters.
             documents: All documents.
             mean_length: The mean length of a document, in words.
-            words: The row numbers of the query's distinct words, shape (m,).
-            chosen: The positions of the documents to choose from, the relevant document first.
+            words: The row numbers of the query's m distinct words, shape (m,).
+            chosen: The positions of the documents to choose from: first the relevant document, then the irrelevant
+                documents.
         """
         self.query_words[words] = True
         spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in chosen]
@@ -141,16 +144,16 @@ class Gradient:
     def _add_by_match(
         self, parameters: Parameters, words: NDArray[np.int64], best: Floats, lengths: Floats
     ) -> NDArray[np.float32]:
-        """Add the gradient by the scalars and log weights.
+        """Add the gradient with respect to the scalars and the logarithms of the word weights.
 
         Args:
             parameters: The current parameters.
-            words: The row numbers of the query's words, shape (m,).
-            best: The best similarity b of each query word with each document, shape (m, n).
+            words: The row numbers of the query's m words, shape (m,).
+            best: The largest similarity of each query word to a word of each of the n documents, shape (m, n).
             lengths: The lengths of the documents, divided by the mean length, shape (n,).
 
         Returns:
-            The gradient by ``best``, shape (m, n).
+            The gradient with respect to ``best``, shape (m, n).
         """
         threshold, penalty, log_kappa = parameters.scalars[:, 0]
         kappa, weights = np.exp(log_kappa), np.exp(parameters.log_weights[words])
@@ -180,7 +183,7 @@ class _WordPairs:
         known: Whether each distinct word is in the table, shape (u,).
         document_rows: The vectors of the distinct words, shape (u, D).
         query_rows: The vectors of the query's words, including shifts, shape (m, D).
-        best: The best similarity of each query word with each document, shape (m, n).
+        best: The largest similarity of each query word to a word of each document, shape (m, n).
     """
 
     def __init__(
@@ -202,7 +205,15 @@ class _WordPairs:
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 
     def spread(self, by_best: NDArray[np.float32]) -> Floats:
-        """Convert the gradient by the best similarities (m, n) to the gradient by each pair's similarity (u, m)."""
+        """Convert the gradient with respect to :attr:`best` to the gradient with respect to each pair's similarity.
+
+        Args:
+            by_best: The gradient with respect to the largest similarities, shape (m, n).
+
+        Returns:
+            The gradient with respect to the similarity of each document word and query word, shape (u, m). It is 0 for
+            pairs that do not have the largest similarity in any document.
+        """
         is_best = self._similarities == np.repeat(self.best, self._sizes, axis=1)
         by_occurrence = np.repeat(by_best, self._sizes, axis=1) * is_best
         by_pair = np.zeros((len(self.ids), len(by_best)), np.float32)

@@ -64,11 +64,12 @@ def train_reranker(
 
     Args:
         data: The documents and judged queries, divided into training, validation and test queries.
-        table: The mixture of word vectors to start from, with inverse document frequencies as weights.
+        table: The word vectors to start from, with inverse document frequencies as weights.
         served: A function that searches the collection without a reranker.
         options: The settings of the training.
-        candidates: The positions of the best documents for each query, best first; BM25's by default.
-        progress: Called with the number of queries processed and the total number.
+        candidates: For each query, the positions of documents from which negatives (irrelevant documents) are drawn,
+            best first. None uses the best documents by BM25.
+        progress: A function that is called with the number of processed queries and the total number.
 
     Returns:
         The reranker and a report. The entries of the report:
@@ -77,10 +78,10 @@ def train_reranker(
         - ``epochs``, ``alpha``: the chosen number of epochs and the chosen weight.
         - ``systems``: the mean of each metric for ``bm25``; for ``vectors``, which is the search without a reranker;
           and for this search with the ``untrained`` and the ``trained`` reranker.
-        - ``kept``: the better of the last two systems.
-        - ``p``: the p value of each metric of the ``kept`` system against ``vectors`` and against ``untrained``.
-        - ``better``: whether its nDCG@10 is significantly higher than that of ``vectors``, by the gate's test.
-        - ``judged_on``: "test", or "validation" if there are no test queries.
+        - ``kept``: ``trained`` or ``untrained``, whichever has the higher nDCG@10.
+        - ``p``: the p-value of each metric of the ``kept`` system against ``vectors`` and against ``untrained``.
+        - ``better``: whether the nDCG@10 of the ``kept`` system is significantly higher than that of ``vectors``.
+        - ``judged_on``: the queries of this evaluation: "test", or "validation" if there are no test queries.
         - ``unlearnable``: the number of queries that cannot be used because all of their candidates are relevant.
 
     Raises:
@@ -128,14 +129,15 @@ def _adjusted(options: LateInteractionOptions, collection: Collection, queries: 
 
 
 class _Training:
-    """Trainings that start from the same untrained reranker, on parts of a collection's queries.
+    """Trainings on different parts of a collection's queries, which start from the same untrained reranker.
 
     Args:
         collection: The documents and judged queries.
-        table: The mixture of word vectors to start from.
+        table: The word vectors to start from.
         options: The settings of the training.
-        candidates: The positions of the best documents for each query; BM25's if None.
-        steps: Counts the processed queries.
+        candidates: For each query, the positions of documents from which negatives are drawn, best first. None uses the
+            best documents by BM25.
+        steps: A counter of the processed queries, which reports the progress.
     """
 
     def __init__(
@@ -164,7 +166,12 @@ class _Training:
             )
 
     def hits(self, queries: Positions, served: Served) -> _Hits:
-        """Search for the queries at these positions."""
+        """Run some of the collection's queries without a reranker.
+
+        Args:
+            queries: The positions of the queries.
+            served: A function that searches the collection without a reranker.
+        """
         return _Hits(with_queries(self.collection, queries.tolist()), self.documents, served)
 
     def fit(
@@ -175,7 +182,7 @@ class _Training:
         Args:
             queries: The positions of the queries. Queries that cannot be used for training are skipped.
             epochs: The number of epochs.
-            after_epoch: Called with the current reranker after each epoch.
+            after_epoch: A function that is called with the current reranker after each epoch.
         """
         queries = queries[self.is_learnable[queries]]
         trainer = Trainer(
@@ -190,7 +197,13 @@ class _Training:
 
 
 class _Hits:
-    """The results of a collection's queries without a reranker, and the texts of the first hits."""
+    """The hits of a collection's queries without a reranker, and the prepared texts of the top-ranked hits.
+
+    Args:
+        collection: The documents and judged queries.
+        documents: The documents, prepared for scoring by a reranker.
+        served: A function that searches the collection without a reranker.
+    """
 
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
         self.collection = collection
@@ -198,12 +211,12 @@ class _Hits:
         self._texts = [select_documents(documents, hits.read) for hits in self.results]
 
     def trusted_scores(self, model: LateInteraction) -> list[Floats]:
-        """Return, for each query, the reranker's score of each of the first hits, shape (w,)."""
+        """Return, for each query, the reranker's scores of the w hits in the rescore window, shape (w,)."""
         pairs = zip(self.collection.queries, self._texts, strict=True)
         return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
-        """Evaluate the results after reranking, or the original results if ``model`` is None."""
+        """Evaluate the hits after they were reranked by ``model``, or the original hits if ``model`` is None."""
         if model is None:
             return run_rankings([hits.positions for hits in self.results], self.collection, 0)
         pairs = zip(self.results, self.trusted_scores(model), strict=True)
@@ -215,10 +228,10 @@ class _Validation:
     """A comparison of rerankers and weights by nDCG@10 on validation queries.
 
     Args:
-        hits: The results of the validation queries without a reranker.
+        hits: The hits of the validation queries without a reranker.
 
     Attributes:
-        quality: The mean nDCG@10 of each measured reranker, with the weight that was chosen for it.
+        quality: The mean nDCG@10 of each reranker that was measured, with the weight that was chosen for the reranker.
     """
 
     def __init__(self, hits: _Hits) -> None:
@@ -235,7 +248,11 @@ class _Validation:
         self._measured.append((model, ALPHAS[row]))
 
     def reranker(self, number: int) -> LateInteraction:
-        """Return the reranker that was measured as this number, with its chosen weight."""
+        """Return a measured reranker with its chosen weight.
+
+        Args:
+            number: The position of the reranker in the order of the calls of :meth:`measure`, from 0.
+        """
         return _with_weight(*self._measured[number])
 
 
@@ -245,7 +262,7 @@ def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> 
     Args:
         hits: The hits of the query without a reranker.
         grades: The grade of each judged document, by position.
-        scores: The reranker's scores of the first hits, shape (w,).
+        scores: The reranker's scores of the w hits in the rescore window, shape (w,).
     """
     values = []
     for alpha in ALPHAS:
@@ -256,13 +273,13 @@ def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> 
 
 
 def smallest_good_alpha(values: NDArray[np.float64]) -> int:
-    """Choose a weight that is not clearly worse than the best weight.
+    """Choose the smallest weight that is not clearly worse than the best weight.
 
-    With few queries, the best weight is largely random. Of all weights whose mean is within a standard error of the
-    best weight's mean, the smallest is chosen, because it changes the original ranking least.
+    With few queries, the best weight is largely random. Of all weights whose mean nDCG@10 is within a standard error of
+    the best mean, the smallest weight is chosen, because it changes the original ranking least.
 
     Args:
-        values: The nDCG@10 of each query with each weight, shape (A, Q).
+        values: The nDCG@10 of each of the Q queries with each of the A weights in ``ALPHAS``, shape (A, Q).
 
     Returns:
         The position of the chosen weight in ``ALPHAS``.
@@ -276,7 +293,8 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
     """Compare BM25, the search without a reranker, and the search with the untrained and the trained reranker.
 
     Returns:
-        The number of queries, ``judges``, and ``systems``, ``kept``, ``better`` and ``p``; see :func:`train_reranker`.
+        A dictionary with ``judges``, the number of queries, and the entries ``systems``, ``kept``, ``better`` and ``p``
+        that :func:`train_reranker` describes.
     """
     runs = {
         "bm25": run_retrieval(BM25(), hits.collection),

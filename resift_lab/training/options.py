@@ -22,7 +22,7 @@ _MAX_EPOCHS = 20
 
 
 def at_least(minimum: int, settings: object, *names: str) -> None:
-    """Check that settings are finite and not below a minimum; None is valid.
+    """Check that settings are None, or finite and not below a minimum.
 
     Args:
         minimum: The smallest valid value.
@@ -53,17 +53,16 @@ class RoBoewOptions:
     Attributes:
         codewords: The size K of the codebook.
         sigma: The width σ of the codewords' membership function before training.
-        fuzziness: The fuzziness m of the document clusters; smaller values assign documents to clusters more strictly.
-            The default depends on other settings: 0.1 for ``tied`` clusters, otherwise 0.01 for Euclidean and 0.05 for
-            spherical distances.
+        fuzziness: The fuzziness m of the document clusters. Smaller values assign documents to clusters more strictly.
+            None means 0.1 for ``tied`` clusters, and otherwise 0.01 for Euclidean and 0.05 for spherical distances.
         entropy: The distance of documents from clusters: ``spherical`` (1 - cosine) or ``euclidean``.
-        tied: If true, each cluster belongs to a class, and documents must be in the cluster of their class. If false,
-            clusters only have to be pure, as in the paper.
+        tied: If true, each cluster belongs to a class, and training moves documents into the cluster of their class. If
+            false, clusters only have to be pure, as in the paper.
         epochs: The maximum number of passes over the documents.
         batch: The number of documents per step.
         rate: Adam's learning rate, which falls to 0 over the epochs. Word weights are trained with three times this
-            rate, σ and the centres with a tenth of it.
-        min_count: The smallest document frequency of a word that is trained.
+            rate. σ and the cluster centres are trained with a tenth of it.
+        min_count: The minimum document frequency of a word that is trained.
         validation: The share of the documents, 0 to 0.5, that is held back to choose the number of epochs and to
             evaluate the result.
         patience: The number of epochs without improvement after which training stops.
@@ -107,11 +106,11 @@ class RoBoewOptions:
 
 @dataclass(frozen=True)
 class RnBofOptions(RoBoewOptions):
-    """Settings of RN-BoF and of its training: the settings of RO-BoEW and two more.
+    """Settings of RN-BoF and of its training: the settings of RO-BoEW, ``size`` and ``segments``.
 
-    ``sigma`` is a multiple of the mean distance between codewords. The paper starts with widths of 0.1. With word
-    vectors of 256 dimensions, wider functions train better. The default number of epochs is twice that of RO-BoEW,
-    because the head learns more slowly than the codebook.
+    Unlike for RO-BoEW, ``sigma`` is multiplied by the mean distance between codewords. The paper starts with widths of
+    0.1, but wider membership functions train better with word vectors of 256 dimensions. The default number of epochs
+    is twice that of RO-BoEW, because the last layer learns more slowly than the codebook.
 
     Attributes:
         size: The number of dimensions R of a text's vector.
@@ -138,21 +137,23 @@ class AdaptOptions:
 
     Attributes:
         epochs: The minimum number of passes over the documents.
-        most_epochs: The maximum number of passes, for a small corpus on which ``epochs`` passes take fewer than
-            ``min_steps`` steps. More passes would overfit.
-        min_steps: The number of steps to reach on a small corpus by further passes.
+        most_epochs: The maximum number of passes over a small corpus. More passes would overfit.
+        min_steps: The minimum number of steps. On a small corpus, the number of passes is increased up to
+            ``most_epochs`` to reach it.
         batch: The number of documents per step.
-        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        rate: Adam's learning rate for the word vectors, which falls to 2 % of its value.
         weight_rate: Adam's learning rate for the logarithms of the word weights.
-        temperature: The temperature of the softmax. A high temperature moves documents on the same broad subject
-            closer to each other.
-        dim: The number of dimensions of the result; by default that of the original word vectors.
-        spectral: The number of dimensions from latent semantic indexing that word vectors initially have besides
-            the original dimensions.
-        min_count: The smallest frequency in the corpus of a word that is trained.
+        temperature: The temperature of the softmax in the loss. A high temperature moves documents on the same broad
+            subject closer to each other.
+        dim: The number of dimensions of the adapted word vectors. None keeps the number of the original word vectors.
+        spectral: The number of dimensions from latent semantic indexing that are appended to the original word vectors
+            before training.
+        min_count: The minimum frequency of a word that is trained, counted over all documents.
         limit: The maximum number of documents to train on. From a larger corpus, a random sample is drawn.
-        held_back: The share of the documents, up to 0.5, that is held back for evaluation.
-        codewords: The size of the codebook for a BoEW model; None for a model that averages word vectors.
+        held_back: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
+            most 0.5.
+        codewords: The size of the codebook of a BoEW model (bag of embedded words), or None for a model that averages
+            word vectors.
         seed: The seed of all random choices.
 
     Raises:
@@ -200,19 +201,21 @@ class LateInteractionOptions:
     The defaults were chosen on the first 70 % of the questions of a part of SQuAD.
 
     Attributes:
-        epochs: The number of passes over the queries. If these take fewer than 150 steps, there are up to 20 passes.
-        batch: The maximum number of queries per step; see :meth:`batch_size`.
+        epochs: The number of passes over the queries. It is increased to at most 20 if a training would have fewer than
+            150 steps, see :meth:`epochs_for`.
+        batch: The maximum number of queries per step, see :meth:`batch_size`.
         negatives: The number of irrelevant documents that are compared with each relevant document. They are drawn
             anew in each epoch.
-        pool: The number of best BM25 candidates from which the irrelevant documents are drawn.
-        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        pool: The number of BM25's best documents from which the irrelevant documents are drawn.
+        rate: Adam's learning rate for the word vectors, which falls to 2 % of its value.
         weight_rate: Adam's learning rate for the logarithms of the word weights, the threshold and the length penalty.
-        shift_rate: Adam's learning rate for the shifts of query words.
-        frequent: The number of training queries in which a word must occur to get a shift.
+        shift_rate: Adam's learning rate for the shifts. The shift of a frequent query word is a vector that is added to
+            its word vector in queries.
+        frequent: The minimum number of training queries that contain a word with a shift.
         seed: The seed of all random choices.
 
     Raises:
-        BadInput: If a value is out of range, or there are more negatives than candidates.
+        BadInput: If a value is out of range, or ``negatives`` is larger than ``pool``.
     """
 
     epochs: int = 3
@@ -236,16 +239,20 @@ class LateInteractionOptions:
             )
 
     def batch_size(self, queries: int) -> int:
-        """Return the number of queries per step for this many training queries.
+        """Return the number of queries per step: 1 % of the training queries, but at least 8 and at most ``batch``.
 
-        It is a hundredth of the queries, but at least 8 and at most ``batch``.
+        Args:
+            queries: The number of training queries.
         """
         return min(self.batch, max(_MIN_BATCH, queries // 100))
 
     def epochs_for(self, queries: int) -> int:
-        """Return the number of passes over this many training queries.
+        """Return the number of passes over the training queries.
 
-        It is ``epochs``, or more if necessary to reach 150 steps, but then at most 20.
+        It is ``epochs`` or, if that takes fewer than 150 steps, the number that takes 150 steps, but at most 20.
+
+        Args:
+            queries: The number of training queries.
         """
         steps = -(-queries // self.batch_size(queries))
         return max(self.epochs, min(_MAX_EPOCHS, -(-_MIN_STEPS // steps)))
@@ -253,7 +260,7 @@ class LateInteractionOptions:
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """Settings of the training of static queries.
+    """Settings of the training of static queries (word vectors that replace a transformer for queries).
 
     The defaults were chosen on Cranfield and CISI.
 
@@ -261,14 +268,16 @@ class QueryOptions:
         texts: The maximum number of texts that the teacher encodes: words, passages to train on, and passages for
             evaluation.
         epochs: The minimum number of passes over the texts.
-        most_epochs: The maximum number of passes, if ``epochs`` passes take fewer than ``min_steps`` steps.
-        min_steps: The number of steps to reach by further passes if there are few texts.
+        most_epochs: The maximum number of passes if there are few texts.
+        min_steps: The minimum number of steps. If there are few texts, the number of passes is increased up to
+            ``most_epochs`` to reach it.
         batch: The number of texts per step.
-        rate: Adam's learning rate for the word vectors, which falls to nearly 0.
+        rate: Adam's learning rate for the word vectors, which falls to 2 % of its value.
         weight_rate: Adam's learning rate for the logarithms of the word weights.
-        min_count: The smallest frequency in the corpus of a word that is trained.
+        min_count: The minimum frequency of a word that is trained, counted over all documents.
         limit: The maximum number of documents to draw texts from. From a larger corpus, a random sample is drawn.
-        held_back: The share of the documents, up to 0.5, that is held back for evaluation.
+        held_back: The share of the documents that is excluded from training and used for evaluation, more than 0 and at
+            most 0.5.
         seed: The seed of all random choices.
 
     Raises:
@@ -294,9 +303,13 @@ class QueryOptions:
         _check_held_back(self.held_back)
 
     def epochs_for(self, texts: int) -> int:
-        """Return the number of passes over this many texts.
+        """Return the number of passes over the texts.
 
-        It is ``epochs``, or more if necessary to reach ``min_steps`` steps, but then at most ``most_epochs``.
+        It is ``epochs`` or, if that takes fewer than ``min_steps`` steps, the number that takes ``min_steps`` steps,
+        but at most ``most_epochs``.
+
+        Args:
+            texts: The number of texts.
         """
         return max(self.epochs, min(self.most_epochs, -(-self.min_steps * self.batch // max(texts, 1))))
 
@@ -315,7 +328,8 @@ class EmBoostOptions:
         rate: Adam's learning rate.
         decay: Adam's weight decay.
         margin: The margin of the triplet loss.
-        scale: The factor of the network's output, which is added to the mean of the word vectors.
+        scale: The factor by which the network's output is multiplied before it is added to the mean of the word
+            vectors.
         seed: The seed of all random choices.
 
     Raises:
@@ -356,11 +370,12 @@ class Word2DocOptions:
         epochs: The number of passes over all training examples.
         batch: The number of examples per step.
         rate: Adam's learning rate.
-        dropout: The share of hidden units that is left out in a step.
-        negatives: The number of wrong documents drawn for each query.
-        keywords: The maximum number of keywords of a document. Two of them are held back.
-        rounds: The number of training examples made from each pair of a query and its document. Each has its own
-            typing error, or none.
+        dropout: The share of hidden units that is set to zero in a step.
+        negatives: The number of wrong documents that are drawn for each query.
+        keywords: The maximum number of keywords of a document. Two of them are excluded from training and used for
+            evaluation.
+        rounds: The number of training examples that are made from each pair of a query and its document. The examples
+            have different random typing errors, or none.
         seed: The seed of all random choices.
 
     Raises:

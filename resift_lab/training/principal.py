@@ -11,15 +11,15 @@ from resift.arrays import Floats
 
 
 def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArray[np.float64]:
-    """Return eigenvectors of rowsᵀ · rows in the order of falling eigenvalues.
+    """Return the principal axes of vectors: the eigenvectors of rowsᵀ · rows, by descending eigenvalue.
 
-    The sign of each axis is chosen so that its component with the largest absolute value is positive.
-    :func:`resift.encoders.universe.principal_axes`, in contrast, chooses signs by the words.
+    The sign of each axis is chosen so that its component with the largest absolute value is positive. In contrast,
+    :func:`resift.encoders.universe.principal_axes` chooses the signs by the words.
 
     Args:
-        rows: Vectors of shape (n, D), which the caller has centred if necessary.
+        rows: n vectors of D dimensions, shape (n, D). They are not centred by this function.
         size: The number of axes to return.
-        drop: The number of first axes to skip.
+        drop: The number of axes with the largest eigenvalues to skip.
 
     Returns:
         The axes as columns, shape (D, ``size``).
@@ -34,12 +34,12 @@ def principal_components(rows: NDArray[Any], dim: int, drop: int = 0) -> Floats:
     """Centre vectors and project them onto their principal axes.
 
     Args:
-        rows: Vectors of shape (n, D).
+        rows: n vectors of D dimensions, shape (n, D).
         dim: The number of components to return.
-        drop: The number of first components to skip.
+        drop: The number of components with the largest variance to skip.
 
     Returns:
-        Components in the order of falling variance, shape (n, ``dim``), float32.
+        The components of each vector by descending variance, shape (n, ``dim``), float32.
     """
     centred = rows - rows.mean(axis=0, dtype=np.float64)
     return np.asarray(centred @ principal_axes(centred, dim, drop), np.float32)

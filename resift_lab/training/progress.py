@@ -9,9 +9,9 @@ class StepCounter:
     """A counter that reports the progress of a training with several stages as a single sequence of steps.
 
     Args:
-        progress: Called after each change with the number of steps done, at most ``total``, and with ``total``. None
-            reports nothing.
-        total: The total number of steps. It may be corrected during the training.
+        progress: A function that is called after each change with the number of finished steps (at most ``total``) and
+            the total number of steps. None reports nothing.
+        total: The total number of steps of all stages. The attribute may be changed during the training.
     """
 
     def __init__(self, progress: Progress | None, total: int) -> None:

@@ -94,7 +94,7 @@ class Passage:
 
     Attributes:
         text: The text of the passage.
-        document: The position of the document.
+        document: The position of the document that contains the passage.
     """
 
     text: str
@@ -103,13 +103,16 @@ class Passage:
 
 @dataclass(frozen=True)
 class _HeldBack:
-    """Passages of n held-back documents, as queries that must find their document among candidates.
+    """Evaluation queries: passages of n documents that were excluded from training.
+
+    A search for a passage should return the document of the passage (or another passage of it) first, among m
+    candidates.
 
     Attributes:
         queries: The passages of each document.
         teacher_vectors: The teacher's vectors of the first passage of each document, shape (n, D).
         candidates: The vectors of the candidates, shape (m, D).
-        own: The position of each document's right candidate, shape (n,).
+        own: The position of the correct candidate of each document's passages, shape (n,).
     """
 
     queries: list[list[str]]
@@ -118,20 +121,25 @@ class _HeldBack:
     own: NDArray[np.int64]
 
     def model_ranks(self, model: Model) -> Floats:
-        """Return the mean reciprocal rank of each document's candidate, shape (n,), with a model's query vectors."""
+        """Return the mean reciprocal rank of the correct candidate for each document's passages, shape (n,).
+
+        Args:
+            model: The model that encodes the passages.
+        """
         ranks = self.reciprocal_ranks(model.encode([text for texts in self.queries for text in texts]))
         starts = np.cumsum([0, *map(len, self.queries)])
         # The passages of a document are not independent, so there is a single value for each document.
         return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
 
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
-        """Return the reciprocal rank of the right candidate of each query.
+        """Return the reciprocal rank of the correct candidate of each query.
 
         Args:
-            vectors: A vector for each document (n, D), or a vector for each passage of each document (q, D).
+            vectors: The query vectors: one for each of the n documents, shape (n, D), or one for each of the q passages
+                of all documents, shape (q, D).
 
         Returns:
-            Reciprocal ranks, shape (n,) or (q,). A candidate with the same similarity counts half a rank.
+            Reciprocal ranks, shape (n,) or (q,). Another candidate with the same similarity adds 0.5 to the rank.
         """
         own = self.own
         if len(vectors) != len(own):
@@ -146,26 +154,27 @@ def train_queries(
     options: QueryOptions | None = None,
     progress: Progress | None = None,
 ) -> StaticQueries:
-    """Train static queries for documents that a teacher has encoded.
+    """Train static queries: word vectors that predict the vectors that a transformer, the teacher, gives to queries.
 
-    Training runs twice: first without the held-back documents, to evaluate it, and then on all documents. The same seed
-    gives the same model on the same machine.
+    Training runs twice: first without some documents, which are used for evaluation, and then on all documents. The
+    same seed gives the same model on the same machine.
 
     Args:
         documents: The documents, with their vectors if available.
         teacher: The model that encoded the documents.
-        vectors: A table of general word vectors.
+        vectors: General word vectors, for words that do not occur in the documents.
         options: The settings of the training.
-        progress: Called with the number of texts encoded and the total number.
+        progress: A function that is called with the number of encoded texts and the total number.
 
     Returns:
-        The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluation`), and the
-        weight ``alpha`` that the gate has chosen with its explanation ``why``.
+        The trained model. ``model.table.info["taught"]`` contains the evaluation (see :func:`_evaluation`), the weight
+        ``alpha`` of the similarity against BM25, and ``why``, an explanation of this weight. The weight is chosen by
+        :mod:`resift_lab.training.gate`.
 
     Raises:
-        BadInput: If there are too few documents, or their vectors are not the teacher's.
+        BadInput: If there are too few documents, or their vectors were not computed by the teacher.
         MissingExtra: If SciPy is not installed.
-        TeacherUnavailable: If the teacher does not answer.
+        TeacherUnavailable: If the teacher does not respond, or its response contains no vectors.
     """
     with needs_extra("lab", "Learning static queries"):
         import scipy.sparse  # noqa: F401
@@ -204,7 +213,10 @@ class _QueryTraining:
         self.steps = StepCounter(progress, reserved + len(self.passages))
 
     def run(self) -> StaticQueries:
-        """Train, evaluate, and train again on all documents."""
+        """Train without the held-back documents, evaluate the result, and train again on all documents.
+
+        If training makes the ranks significantly worse, the model has the untrained word vectors.
+        """
         options, steps = self.options, self.steps
         start = self._start(_distinct_vectors(self.teacher, self.words, steps))
         judges = [passages for passages in self.judge_passages if len(passages) > 1]
@@ -233,10 +245,14 @@ class _QueryTraining:
         return model
 
     def _start(self, word_vectors: Floats) -> tuple[Floats, Floats]:
-        """Return the initial word vectors (V, D) and weights (V,).
+        """Compute the initial vectors and weights of the V words of the corpus.
 
         Args:
-            word_vectors: The teacher's vectors of the first W words of the corpus, shape (W, D).
+            word_vectors: The teacher's vectors of the W most frequent words, shape (W, D).
+
+        Returns:
+            The word vectors (V, D) and weights (V,). The vectors of the other words are predicted from the general word
+            vectors, or zero if a word has no general vector.
         """
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
@@ -249,7 +265,13 @@ class _QueryTraining:
         return rows, (_SIF / (_SIF + share)).astype(np.float32)
 
     def _model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
-        """Return a model with these word vectors (V, D) and weights (V,), and with the other words of the table."""
+        """Build a model from word vectors, and add the words that occur only in the general word vectors.
+
+        Args:
+            centre: The ``centre`` of the model, shape (D,), see :class:`resift.encoders.queries.StaticQueries`.
+            rows: The vectors of the V words of the corpus, shape (V, D).
+            weights: The weights of these words, shape (V,).
+        """
         general = LinearMap(self.vectors, self.corpus.words, rows, self.corpus.frequency)
         info = {"source": self.vectors.info.get("source")}
         table = general.extended(self.corpus.words, rows, weights, info)
@@ -257,16 +279,18 @@ class _QueryTraining:
 
 
 class _TeacherGate:
-    """The gate (:mod:`resift_lab.training.gate`) for documents with the teacher's vectors.
+    """A test of whether the model's query vectors improve the ranking of documents with the teacher's vectors.
+
+    It uses :class:`resift_lab.training.gate.Gate` on a part of the documents.
 
     Args:
         texts: The texts of all documents.
-        held_back: The positions of the held-back documents.
-        documents: The teacher's vectors of all documents, if available.
+        held_back: The positions of the documents that were excluded from training.
+        documents: The teacher's vectors of all documents, shape (N, D), or None if they are not available.
         options: The settings of the training.
 
     Attributes:
-        teacher_texts: The texts that the teacher must encode.
+        teacher_texts: The texts that the teacher has to encode for the test.
     """
 
     def __init__(
@@ -286,11 +310,16 @@ class _TeacherGate:
             self.teacher_texts += [texts[row] for row in rows]
 
     def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
-        """Choose the weight of a model that was trained without the held-back documents.
+        """Choose the weight of a model's similarity against BM25.
+
+        Args:
+            model: A model that was trained without the held-back documents.
+            teacher: The model that encoded the documents.
+            steps: A counter of the texts that the teacher encodes, which reports the progress.
 
         Returns:
-            The weight ``alpha``, which is at most the model's own, and 0 if searches are not better than by the text
-            alone; and an explanation, ``why``.
+            A dictionary with ``alpha``, the weight, and ``why``, an explanation. The weight is at most ``model.alpha``.
+            It is 0 if searches with the vectors are not better than searches by BM25 alone.
         """
         if not self.teacher_texts:
             return {"alpha": model.alpha, "why": "no document has words enough to tell"}
@@ -302,7 +331,12 @@ class _TeacherGate:
 
 
 def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
-    """Return the teacher's vectors (n, D) of distinct texts. Raises BadInput if the vectors do not differ."""
+    """Return the teacher's vectors of n distinct texts, shape (n, D).
+
+    Raises:
+        BadInput: If the vectors of different texts are nearly the same.
+        TeacherUnavailable: If the teacher does not respond.
+    """
     vectors = teacher.vectors(texts, steps.stage())
     if len(texts) > 1 and np.linalg.norm(vectors - vectors.mean(axis=0), axis=1).mean() < _MIN_DISTANCE:
         raise teacher.reject(f"the same vector for {len(texts)} different texts", "vectors that differ between texts")
@@ -313,10 +347,10 @@ def _centred(vectors: Floats) -> tuple[Floats, Floats]:
     """Subtract the mean from vectors. Zero vectors are ignored and stay zero.
 
     Args:
-        vectors: Vectors of shape (n, D).
+        vectors: n vectors of D dimensions, shape (n, D). At least one of them is not zero.
 
     Returns:
-        The centred vectors (n, D), and the mean (D,).
+        The centred vectors (n, D), and the mean of the vectors that are not zero (D,).
     """
     known: NDArray[np.bool_] = np.any(vectors, axis=1)
     mean: Floats = vectors[known].mean(axis=0)
@@ -326,11 +360,11 @@ def _centred(vectors: Floats) -> tuple[Floats, Floats]:
 def draw_passages(
     texts: Sequence[str], documents: NDArray[np.int64], count: int, rng: np.random.Generator
 ) -> list[Passage]:
-    """Draw distinct passages of 2 to 40 words at random.
+    """Draw distinct passages of 2 to 40 consecutive words at random.
 
     Args:
         texts: The texts of all documents.
-        documents: The positions of the documents to draw from, which take turns.
+        documents: The positions of the documents to draw from. Passages are drawn from them in turn.
         count: The maximum number of passages.
         rng: The source of random numbers.
     """
@@ -351,18 +385,19 @@ def draw_passages(
 
 
 class _TrainingTexts:
-    """Passages and documents as word counts, with the teacher's vectors as targets.
+    """The texts to train on: passages and documents as word counts, with the teacher's vectors as targets.
 
-    The mean of the teacher's vectors is subtracted, separately for passages and documents.
+    The mean of the teacher's vectors is subtracted from the targets, separately for passages and documents.
 
     Args:
-        corpus: The documents.
-        passages: The passages.
+        corpus: The N documents.
+        passages: The n passages.
         passage_vectors: The teacher's vectors of the passages, shape (n, D).
-        documents: The teacher's vectors of the documents, if available, shape (N, D).
+        documents: The teacher's vectors of the documents, shape (N, D), or None if they are not available. Without
+            them, training uses only the passages.
 
     Attributes:
-        centre: The mean of the passages' vectors, divided by the mean length of the centred vectors, shape (D,); see
+        centre: The mean of the passages' vectors, divided by the mean length of the centred vectors, shape (D,). See
             :class:`resift.encoders.queries.StaticQueries`.
     """
 
@@ -392,7 +427,7 @@ class _TrainingTexts:
             rows: The initial word vectors, shape (V, D).
             weights: The initial word weights, shape (V,).
             options: The settings of the training.
-            held_back: The positions of the documents whose texts are not used.
+            held_back: The positions of the documents whose texts and passages are not used. None uses all texts.
 
         Returns:
             The trained word vectors (V, D) and weights (V,).
@@ -409,7 +444,11 @@ class _TrainingTexts:
 
 
 def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions of the texts with at least two words, or of a random sample of ``limit`` such texts."""
+    """Return the positions of the texts with at least two words, or of a random sample of ``limit`` such texts.
+
+    Raises:
+        BadInput: If there are too few such texts.
+    """
     usable = np.array([row for row, text in enumerate(texts) if len(tokenize(text)) >= _MIN_WORDS], np.int64)
     if len(usable) < MIN_DOCUMENTS:
         message = f"{len(usable)} documents of {_MIN_WORDS} words or more are too few"
@@ -420,18 +459,22 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
 
 
 def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
-    """Check that the vectors of documents are the teacher's, and scale them to length 1.
+    """Check that the vectors of documents were computed by the teacher, and scale the vectors to length 1.
 
-    Some documents are encoded again. The new vectors must find at least half of these documents.
+    The teacher encodes a sample of the documents again. For at least half of the sample, the most similar stored vector
+    must be the vector of the same document.
 
     Args:
         teacher: The model that should have encoded the documents.
-        texts: The texts of the documents.
+        texts: The texts of the N documents.
         documents: The vectors of the documents, shape (N, D).
         seed: The seed of the sample.
 
+    Returns:
+        The scaled vectors, shape (N, D).
+
     Raises:
-        BadInput: If the vectors are not the teacher's.
+        BadInput: If the vectors were not computed by the teacher.
     """
     sample = np.random.default_rng(seed).permutation(len(texts))[:_CHECKED]
     encoded, stored = teacher.vectors([texts[row] for row in sample]), unit_rows(documents[sample])
@@ -446,23 +489,29 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
 
 
 def _judge_count(documents: int, options: QueryOptions) -> int:
-    """Return the number of documents to hold back. Their passages are at most a tenth of the teacher's texts."""
+    """Return the number of documents to exclude from training, which are used for evaluation.
+
+    The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
+    """
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 
 
 def _held_back_queries(
     passages_of: Sequence[Sequence[Passage]], teacher: Teacher, documents: Floats | None, steps: StepCounter
 ) -> _HeldBack:
-    """Convert passages of held-back documents to queries.
+    """Make evaluation queries from passages of held-back documents.
 
-    With the vectors of the documents, each passage is a query for its document. Otherwise the last passage of a
-    document replaces the document, and the others are queries for it.
+    If the vectors of the documents are available, each passage is a query for its document. Otherwise, the last passage
+    of a document takes the place of the document, and the other passages are queries for the last passage.
 
     Args:
-        passages_of: The passages of each held-back document, two or more each.
-        teacher: The teacher.
-        documents: The teacher's vectors of all documents, if available.
-        steps: Counts the texts that the teacher encodes.
+        passages_of: The passages of each held-back document, at least two for each document.
+        teacher: The model that encoded the documents.
+        documents: The teacher's vectors of all documents, or None if they are not available.
+        steps: A counter of the texts that the teacher encodes, which reports the progress.
+
+    Raises:
+        BadInput: If there are no passages.
     """
     if not passages_of:
         message = "no held-back document has two different passages"
@@ -488,12 +537,17 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
         options: The settings of the training.
 
     Returns:
-        The mean reciprocal rank of the right candidate before training (``mrr_before``), after training
-        (``mrr_after``), and with the teacher's query vectors (``mrr_teacher``). The mean ``cosine`` with the teacher's
-        query vectors, both without the teacher's mean. The p value ``p`` of the difference between before and after
-        training, from a two-sided paired randomisation test. The standard deviation of a query's cosines with the
-        candidates (``spread``), by which the model's weight relative to BM25 is scaled. ``worse`` is whether training
-        made the ranks significantly worse (p < 0.05), so that the untrained word vectors should be used.
+        A dictionary with these entries:
+
+        - ``mrr_before``, ``mrr_after``, ``mrr_teacher``: the mean reciprocal rank of the correct candidate with the
+          untrained model, the trained model, and the teacher's query vectors.
+        - ``cosine``: the mean cosine of the model's and the teacher's query vectors, after the mean of the teacher's
+          vectors was subtracted from both.
+        - ``p``: the p-value of the difference between ``mrr_before`` and ``mrr_after``, from a two-sided paired
+          randomisation test.
+        - ``spread``: the standard deviation of a query's cosines with the candidates, see :func:`set_weights`.
+        - ``worse``: whether training made the ranks significantly worse, so that the untrained word vectors should be
+          used.
     """
     before, after = held_back.model_ranks(untrained), held_back.model_ranks(trained)
     teacher_vectors = held_back.teacher_vectors
@@ -513,14 +567,14 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
 
 
 def set_weights(model: StaticQueries, spread: float) -> None:
-    """Set a model's weights relative to BM25 for the spread of its cosines.
+    """Set a model's weights against BM25, ``alpha`` and ``max_alpha``, according to the spread of its cosines.
 
-    The smaller the differences between cosines are, the more each difference counts. Beta, alpha / (1 - alpha), is
-    proportional to 1 / spread.
+    If the cosines of a query with different documents differ little, each difference needs a larger weight. Therefore
+    alpha / (1 - alpha) is set in proportion to 1 / spread.
 
     Args:
-        model: The model, whose ``alpha`` and ``max_alpha`` are set.
-        spread: The standard deviation of a query's cosines.
+        model: The model to change.
+        spread: The standard deviation of a query's cosines with documents.
     """
     scale = SPREAD / max(spread, _MIN_SPREAD)
     model.alpha = alpha_from_beta(scale * beta_from_alpha(QUERY_ALPHA))

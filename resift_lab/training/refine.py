@@ -47,9 +47,10 @@ class RefineOptions:
     Attributes:
         limit: The maximum number of sentences.
         epochs: The number of passes over the sentences.
-        rate: Adam's learning rate, for word vectors of about length 1.
+        rate: Adam's learning rate. Before training, the word vectors are scaled to a root mean square length of 1.
         seed: The seed of all random choices.
-        levels: The number of rounding steps, see :class:`resift_lab.training.distill.DistillOptions`.
+        levels: The number of levels to which the numbers of a vector are rounded, or None, see
+            :func:`resift_lab.training.distill.round_rows`.
     """
 
     limit: int = 66_000
@@ -62,11 +63,11 @@ class RefineOptions:
 def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
     """Draw distinct sentences of 4 to 40 words at random.
 
-    Sentences with addresses or with rows of punctuation, as in tables, are skipped. The sources take turns, so that a
-    large source does not dominate the others.
+    Sentences with e-mail addresses or with rows of punctuation, as in tables, are skipped. Sentences are drawn from the
+    sources in turn, so that a large source does not dominate the others.
 
     Args:
-        sources: The sources, each a sequence of texts.
+        sources: The sources, each of which is a sequence of texts.
         limit: The maximum number of sentences.
         rng: The source of random numbers.
     """
@@ -83,7 +84,7 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
 
 
 def _prose(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the usable sentences of the texts, with single spaces between words."""
+    """Yield the sentences of 4 to 40 words that are prose, with single spaces between words."""
     for text in texts:
         for part in _SENTENCE_END.split(text):
             words = part.split()
@@ -105,10 +106,10 @@ def refine(
     Args:
         vectors: The word vectors to start from.
         model_folder: The folder of the teacher, a sentence-transformers model.
-        sources: The sources of sentences, each a sequence of texts; see :func:`sentences`.
+        sources: The sources of sentences, each of which is a sequence of texts, see :func:`sentences`.
         options: The settings of the refinement.
-        progress: Called with the number of steps done and the total number. Encoding by the teacher is the first half
-            of the steps.
+        progress: A function that is called with the number of finished steps and the total number. The first half of
+            the steps is the encoding by the teacher.
 
     Returns:
         A table with the same words and float32 vectors of the same number of dimensions.
@@ -155,11 +156,11 @@ def _fitted(
     """Fit word vectors to the teacher's vectors.
 
     Args:
-        vectors: The word vectors to start from.
-        texts: The sentences.
-        targets: The teacher's vectors of the sentences, shape (n, T).
+        vectors: The vectors of V words of D dimensions to start from.
+        texts: The n sentences.
+        targets: The teacher's vectors of the sentences, of T dimensions, shape (n, T).
         options: The settings of the fitting.
-        progress: Called with the number of steps done and the total number.
+        progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
         The word vectors (V, D), scaled to length 1, and the weights (V,).
@@ -177,11 +178,11 @@ def _fitted(
 
 
 def procrustes_map(source: Floats, target: Floats) -> Floats:
-    """Return the orthogonal map that brings one set of vectors closest to another.
+    """Return the orthogonal matrix that maps vectors as closely as possible to other vectors.
 
     Args:
-        source: The vectors to map, shape (n, T).
-        target: The vectors to map to, shape (n, D).
+        source: The n vectors to map, shape (n, T).
+        target: The vectors to which they should be mapped, in the same order, shape (n, D).
 
     Returns:
         A matrix (T, D) with orthonormal columns, or with orthonormal rows if D > T.
@@ -194,7 +195,16 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
 
 
 def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
-    """Return the teacher's vectors (n, T), scaled to length 1. ``report`` is called with the number of texts done."""
+    """Encode n texts with a teacher of T dimensions.
+
+    Args:
+        texts: The texts.
+        teacher: A ``SentenceTransformer``.
+        report: A function that is called with the number of encoded texts.
+
+    Returns:
+        Unit vectors of shape (n, T).
+    """
     chunks: list[Floats] = []
     for chunk in batched(texts, _CHUNK):
         chunks.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))

@@ -18,9 +18,10 @@ from resift_lab.training.options import RnBofOptions, RoBoewOptions
 
 
 class RnBof(RoBoew):
-    """The network of RN-BoF.
+    """The network of RN-BoF, a bag-of-features network whose text vectors may have any size.
 
-    It differs from RO-BoEW in the widths σ (K,) and the head W (S · K, R), which is initialised uniformly in [-1, 1].
+    It differs from RO-BoEW in two parameters: a width σ for each of the K codewords, and a final linear layer, the head
+    W (S · K, R), for S segments of a text and R dimensions of its vector. The head is initialised uniformly in [-1, 1].
 
     Source:
         Passalis and Tefas 2017, sections 3.2.1, 3.2.3 and 3.3.
@@ -43,14 +44,14 @@ class RnBof(RoBoew):
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
-        """Return the divisor of distances, the widths σ_k (K,), but at least 0.001."""
+        """Return the divisor of the distances from each codeword: the widths σ_k, but at least 0.001, shape (K,)."""
         return self.width.clamp_min(1e-3)
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
         """Return the vectors of texts, t = relu(Wᵀ s).
 
         Args:
-            pooled: The pooled memberships s of each text, shape (n, S · K).
+            pooled: The mean memberships s of the words in each of the S segments of n texts, shape (n, S · K).
 
         Returns:
             Vectors of shape (n, R).

@@ -59,7 +59,7 @@ def adapt(
 ) -> Model:
     """Adapt a table of word vectors to documents.
 
-    Training runs twice: first without the held-back documents, to evaluate the adaptation with the gate
+    Training runs twice: first without some documents, on which the adaptation is then evaluated
     (:mod:`resift_lab.training.gate`), and then on all documents. The same seed gives the same model on the same
     machine.
 
@@ -67,16 +67,19 @@ def adapt(
         texts: The texts of the documents.
         vectors: The word vectors to adapt.
         options: The settings of the adaptation.
-        progress: Called with the number of steps done and the total number.
+        progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        A model of the kind ``mean``, or ``boew`` if ``options.codewords`` is set. ``model.alpha`` is the weight that
-        the gate has chosen. ``model.table.info["adapted"]`` contains the evaluation: the gate's nDCG@10 by the ``text``
-        alone, with the ``untrained`` and with the ``adapted`` vectors; ``p``, the p value of the adapted vectors
-        against the text alone; and ``better``, whether to use the adapted vectors.
+        A model of the kind ``mean``, or ``boew`` if ``options.codewords`` is set. ``model.alpha`` is the weight against
+        BM25 that the evaluation has chosen. ``model.table.info["adapted"]`` contains the evaluation:
+
+        - ``text``, ``untrained``, ``adapted``: nDCG@10 by BM25 alone, and by BM25 with the untrained and with the
+          adapted vectors.
+        - ``p``: the p-value of the difference between ``adapted`` and ``text``.
+        - ``better``: whether the adapted vectors should be used.
 
     Raises:
-        BadInput: If a text is not a string, there are too few documents, or ``vectors`` knows none of their words.
+        BadInput: If a text is not a string, there are too few documents, or ``vectors`` contains none of their words.
         MissingExtra: If SciPy is not installed.
     """
     require_packages()
@@ -107,7 +110,16 @@ def adapt(
 
 
 def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose random documents to be held back; returns a Boolean array of shape (N,)."""
+    """Choose random documents that are excluded from the first training and used for evaluation.
+
+    Args:
+        documents: The number of documents, N.
+        options: The settings of the adaptation.
+        rng: The source of random numbers.
+
+    Returns:
+        A Boolean array of shape (N,), True for the excluded documents.
+    """
     held_back = np.zeros(documents, bool)
     count = min(MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
     held_back[rng.choice(documents, count, replace=False)] = True
@@ -121,14 +133,18 @@ def _evaluation(
     vectors: WordVectors,
     options: AdaptOptions,
 ) -> dict[str, Any]:
-    """Evaluate an adapted model and the untrained model with the gate.
+    """Evaluate an adapted model and the untrained model (:mod:`resift_lab.training.gate`).
 
     Args:
         trial: A model that was trained without the held-back documents.
-        documents: The words of all documents.
-        held_back: True for each held-back document, shape (N,).
+        documents: The words of all N documents.
+        held_back: True for each document that was excluded from the training of ``trial``, shape (N,).
         vectors: The untrained word vectors.
         options: The settings of the adaptation.
+
+    Returns:
+        The entries ``text``, ``untrained``, ``adapted``, ``alpha``, ``better``, ``p`` and ``why`` of the evaluation
+        (see :func:`adapt`).
     """
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
     gate = Gate(documents, np.flatnonzero(held_back).tolist(), options.seed)
@@ -145,13 +161,13 @@ def _evaluation(
 
 
 def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the reciprocal rank of the right candidate of each query.
+    """Return the reciprocal rank of the correct candidate of each query, shape (q,).
 
-    A candidate with the same similarity counts half a rank.
+    Another candidate with the same similarity adds 0.5 to the rank.
 
     Args:
-        similarity: The similarity of each query with each candidate, shape (q, m).
-        own: The position of each query's right candidate, shape (q,).
+        similarity: The similarities of q queries to m candidates, shape (q, m).
+        own: The position of each query's correct candidate, shape (q,).
     """
     own_similarity = similarity[np.arange(len(own)), own][:, None]
     higher = (similarity > own_similarity).sum(axis=1)
@@ -171,12 +187,13 @@ def _trained(
 
 
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
-    """Return the model to serve: the words of the corpus, followed by the other words of ``vectors``.
+    """Build a model from trained word vectors.
 
-    The vectors of a ``mean`` model are stored in int8.
+    The model's table contains the words of the corpus, followed by the other words of ``vectors``. The vectors of a
+    ``mean`` model are stored in int8.
 
     Args:
-        corpus: The documents.
+        corpus: The documents, with a vocabulary of V words.
         rows: The trained word vectors, shape (V, D).
         weights: The trained word weights, shape (V,).
         vectors: The original word vectors.
@@ -212,7 +229,7 @@ def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
 
 
 def rejection_warning(evaluation: dict[str, Any]) -> str:
-    """Return a warning that says why adapted vectors are not used.
+    """Return a warning that explains why adapted vectors are not used.
 
     Args:
         evaluation: The ``info["adapted"]`` of an adapted model.
@@ -231,11 +248,11 @@ def adapt_if_better(
     Args:
         texts: The texts of the documents.
         vectors: The word vectors to adapt.
-        progress: Called with the number of steps done and the total number.
-        remark: Called with the evaluation as text.
+        progress: A function that is called with the number of finished steps and the total number.
+        remark: A function that is called with the text of the evaluation.
 
     Returns:
-        The adapted model, or None if it is not better.
+        The adapted model, or None if it is not better than the untrained vectors.
     """
     started = time.perf_counter()
     model = adapt(texts, vectors, AdaptOptions(), progress)
@@ -254,7 +271,7 @@ def index_texts(engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]
 
     Args:
         engine: The search engine.
-        indices: The name, the text fields and the number of documents of each index.
+        indices: A tuple for each index: its name, its text fields and its number of documents.
 
     Returns:
         The distinct texts.

@@ -26,19 +26,19 @@ _EPSILON = 1e-9
 def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
     """Return initial vectors for the words of a corpus from a table of word vectors.
 
-    The vector of a word that the table lacks is the mean of the documents that contain the word. Some noise is added,
+    A word that is not in the table gets the mean vector of the documents that contain the word. Noise is added to it,
     so that the vectors of two words from the same documents differ.
 
     Args:
-        corpus: The documents.
-        vectors: The table of word vectors.
+        corpus: The documents, with a vocabulary of V words.
+        vectors: The table of word vectors, of D dimensions.
         seed: The seed of the noise.
 
     Returns:
-        Vectors of shape (V, D). Words that the table knows have vectors of length 1.
+        Vectors of shape (V, D). Words in the table have unit vectors.
 
     Raises:
-        BadInput: If the table knows none of the words.
+        BadInput: If the table contains none of the words.
     """
     table_rows = np.array([vectors.index[word] for word in corpus.words])
     known = table_rows >= 0
@@ -58,17 +58,17 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
 def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
     """Return word vectors from the corpus by latent semantic indexing.
 
-    They are the right singular vectors of the tf-idf matrix. Its entries are (1 + log tf) · idf, and its rows are
-    scaled to length 1. Each singular vector is divided by the fourth root of its singular value, so that the first do
-    not dominate the others.
+    The word vectors consist of the right singular vectors of the tf-idf matrix, whose entries are (1 + log tf) · idf
+    and whose rows are scaled to length 1. Each singular vector is divided by the fourth root of its singular value, so
+    that the first singular vectors do not dominate the others.
 
     Args:
-        corpus: The documents.
+        corpus: The documents, with a vocabulary of V words.
         dim: The maximum number of dimensions.
         seed: The seed of the sparse solver.
 
     Returns:
-        Vectors of shape (V, ``dim``); fewer dimensions if the matrix has a lower rank.
+        Vectors of shape (V, ``dim``), or of fewer dimensions if the rank of the matrix is lower.
 
     Raises:
         MissingExtra: If SciPy is not installed.
@@ -97,14 +97,14 @@ def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:
 
 
 def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
-    """Centre and scale word vectors from several sources, and concatenate them.
+    """Centre and scale the word vectors of several sources, and concatenate them.
 
-    After scaling, the documents have the same mean squared length by each source. The result is scaled so that the
-    mean squared length of a word, weighted by frequency, is 1.
+    Each source is scaled so that the mean squared length of the documents' vectors is 1. Finally, all vectors are
+    scaled so that the mean squared length of a word, weighted by frequency, is 1.
 
     Args:
-        corpus: The documents.
-        sources: Word vectors of shape (V, D_i) from each source.
+        corpus: The documents, with a vocabulary of V words.
+        sources: The word vectors of each source i, shape (V, D_i).
 
     Returns:
         Vectors of shape (V, sum of the D_i), float32.
@@ -121,12 +121,13 @@ def side_by_side(corpus: Documents, sources: Sequence[Floats]) -> Floats:
 
 
 def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int) -> Floats:
-    """Centre word vectors on the mean of the documents, and project them onto the documents' principal axes.
+    """Subtract the mean vector of the documents from word vectors, and project them onto the documents' principal axes.
 
-    The axes are computed from the centred mean vectors of the documents, scaled to length 1.
+    The principal axes are computed from the centred vectors of the documents, scaled to length 1. The vector of a
+    document is the weighted mean of its word vectors.
 
     Args:
-        corpus: The documents.
+        corpus: The documents, with a vocabulary of V words.
         rows: The word vectors, shape (V, D).
         weights: The word weights, shape (V,).
         dim: The number of axes, at most D.

@@ -49,19 +49,19 @@ def train(
 
     Args:
         texts: The texts of the documents.
-        labels: The class of each document, or classes with weights (soft supervision). Later searches may be about
-            other classes.
+        labels: The class of each document, or a mapping of classes to weights (soft supervision).
         vectors: The word vectors to start from.
-        options: The settings. Their class decides between RO-BoEW and RN-BoF.
-        progress: Called with the number of documents processed and the total number.
+        options: The settings. ``RnBofOptions`` trains an RN-BoF network, and ``RoBoewOptions`` a RO-BoEW network.
+        progress: A function that is called with the number of processed documents and the total number.
         checkpoint: A file in which the state is saved after each epoch. If it exists, the training continues from it,
             with the same result as an uninterrupted training. The caller removes the file.
 
     Returns:
-        The trained model, and a summary. In the summary, ``map11`` is the mean average precision (0 to 1) of the
-        held-back documents as queries against the others: with the mean of the original word vectors (``vectors``),
-        with the ``untrained`` and with the ``trained`` encoder. ``better`` is whether ``trained`` is the highest, or
-        None if no documents were held back.
+        The trained model, and a summary of the training. In the summary, ``map11`` contains the mean average precision
+        (0 to 1) of searches in the training documents, where each held-back document is a query for documents of its
+        class: with the mean of the original word vectors (``vectors``), with the ``untrained`` and with the ``trained``
+        encoder. ``better`` tells whether the value of ``trained`` is the highest, or is None if no documents were held
+        back.
 
     Raises:
         BadInput: If the numbers of texts and labels differ, a label is invalid, the texts have no usable words, or the
@@ -109,15 +109,17 @@ class _Documents:
     held_back: NDArray[np.bool_]
 
     def part(self, held_back: bool) -> list[str]:
-        """Return the texts of the held-back documents, or of all other documents."""
+        """Return the texts of the held-back documents if ``held_back`` is true, otherwise of all other documents."""
         return [text for text, flag in zip(self.texts, self.held_back, strict=True) if flag == held_back]
 
     def mean_ap(self, queries: Floats, database: Floats) -> float:
-        """Return the mAP of the held-back documents as queries, where documents of the same main class are relevant.
+        """Return the mean average precision of searches with the held-back documents as queries.
+
+        Documents with the same main class as the query are relevant.
 
         Args:
-            queries: The vectors of the held-back documents.
-            database: The vectors of all other documents.
+            queries: The vectors of the q held-back documents, shape (q, K).
+            database: The vectors of the n other documents, shape (n, K).
         """
         main = self.targets.argmax(axis=1)
         scores = same_class_scores(queries, database, main[self.held_back], main[~self.held_back])
@@ -154,7 +156,7 @@ class _Run:
         return torch.from_numpy(class_means(self.network.encode(self.counts), self.targets.numpy()))
 
     def count(self, texts: Sequence[str]) -> Any:
-        """Return word counts of texts, shape (n · S, V), with a row for each segment."""
+        """Return the frequency of each of the V words in each of the S segments of n texts, shape (n · S, V)."""
         model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
@@ -162,7 +164,7 @@ class _Run:
         """Train for one epoch. The order of the documents depends only on the seed and the number of the epoch.
 
         Args:
-            report: Called with the number of documents in each step.
+            report: A function that is called after each step with the number of documents in the step.
         """
         size, segments = len(self.targets), np.arange(self.network.segments)
         order = np.random.default_rng([self.options.seed, self.epochs]).permutation(size)
@@ -178,7 +180,7 @@ class _Run:
         self.epochs += 1
 
     def _set_rates(self, remaining: float) -> None:
-        """Set each learning rate to a share of its initial value."""
+        """Multiply the initial value of each learning rate by ``remaining``."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * remaining
@@ -191,7 +193,7 @@ class _Run:
             optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """Return the state on which the next epoch depends."""
+        """Return the state of the training, from which :meth:`restore` can continue."""
         return {"epochs": self.epochs, "centres": self.centres.data, **network_state(self.network, self.optimizers)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -204,10 +206,17 @@ class _Run:
 def _learning_curve(
     documents: _Documents, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
-    """Train on the documents that are not held back.
+    """Train on the documents that are not held back, and evaluate each epoch with the held-back documents.
+
+    Args:
+        documents: The labelled documents.
+        vectors: The word vectors to start from.
+        options: The settings.
+        saved: The checkpoint, to continue from and to save the state to.
+        steps: A counter of the processed documents, which reports the progress.
 
     Returns:
-        The mAP of the held-back documents, before training and after each epoch.
+        The mean average precision of searches with the held-back documents, before training and after each epoch.
     """
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
@@ -234,9 +243,9 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
     Args:
         run: The network to train.
         epochs: The number of epochs.
-        curve: The learning curve of the first stage, which the checkpoint contains.
-        saved: The checkpoint.
-        steps: Counts the processed documents.
+        curve: The learning curve of the first stage, which is saved to the checkpoint.
+        saved: The checkpoint, to continue from and to save the state to.
+        steps: A counter of the processed documents, which reports the progress.
     """
     if saved.state.get("stage") == _FINAL:
         run.restore(saved.state["run"])
@@ -246,7 +255,7 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
 
 
 def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """Return the entries ``map11`` and ``better`` of the summary."""
+    """Return the entries ``map11`` and ``better`` of the summary that :func:`train` returns."""
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)

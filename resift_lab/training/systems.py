@@ -26,15 +26,15 @@ Bar = AbstractContextManager[Progress | None]
 
 
 class Adapted:
-    """A system that adapts word vectors to the documents, unless the adaptation does not improve the ranking.
+    """A system that adapts word vectors to the documents if the adaptation improves the ranking.
 
     Args:
         vectors: The word vectors to adapt.
         seed: The seed of the training.
-        bar: A function that opens a progress bar.
+        bar: A function that returns a context manager that shows a progress bar.
 
     Attributes:
-        note: The reason why the vectors were not adapted; an empty string otherwise.
+        note: The reason why the vectors were not adapted, or an empty string if they were adapted.
     """
 
     similarity = "cosine"
@@ -45,17 +45,17 @@ class Adapted:
 
     @property
     def table(self) -> WordVectors:
-        """The word vectors, adapted after :meth:`fit`."""
+        """The word vectors. After :meth:`fit`, they are the adapted vectors if the adaptation improves the ranking."""
         return self._model.table
 
     @property
     def alpha(self) -> float:
-        """The model's default weight, see :class:`resift.encoders.model.Model`."""
+        """The weight of the similarity against BM25, see :class:`resift.encoders.model.Model`."""
         return self._model.alpha
 
     @property
     def max_alpha(self) -> float:
-        """The model's largest weight, see :class:`resift.encoders.model.Model`."""
+        """The weight that :attr:`alpha` approaches as feedback grows, see :class:`resift.encoders.model.Model`."""
         return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:

@@ -32,15 +32,15 @@ _EXPECTED = 'a response in the format of OpenAI\'s embeddings, {"data": [{"index
 
 
 class Teacher:
-    """A model that encodes texts.
+    """A model that encodes texts, with a cache of its vectors.
 
-    With a cache, no text is encoded twice: neither after an interruption, nor in a training with other settings.
+    With a cache, a training that was interrupted or that has other settings does not encode the same texts again.
 
     Args:
         name: The name of the model, which is part of the cache's keys.
         encode: The function that encodes at most :data:`CALL` texts.
-        cache: A folder for the vectors of each call; without it, nothing is cached.
-        prefix: A text to put before each text.
+        cache: The folder of the cache, or None to cache nothing.
+        prefix: A string to put before each text, such as "query: ".
     """
 
     def __init__(self, name: str, encode: Encode, cache: Path | None = None, prefix: str = "") -> None:
@@ -52,15 +52,16 @@ class Teacher:
         """Encode texts.
 
         Args:
-            texts: The texts.
-            progress: Called with the number of texts encoded and the total number.
+            texts: The n texts.
+            progress: A function that is called with the number of encoded texts and the total number.
 
         Returns:
-            Vectors of length 1, or zero vectors; shape (n, D), float32.
+            A unit vector (or zero vector) for each text, shape (n, D), float32.
 
         Raises:
-            BadInput: If the teacher returns something other than vectors of the same number of dimensions.
-            TeacherUnavailable: If the teacher does not answer.
+            BadInput: If the teacher's vectors have a wrong shape, different numbers of dimensions, or values that are
+                NaN or infinite.
+            TeacherUnavailable: If the teacher is an endpoint that does not respond or returns no vectors.
         """
         calls: list[Floats] = []
         for call in batched(texts, CALL):
@@ -74,20 +75,20 @@ class Teacher:
         return unit_rows(np.concatenate(calls).astype(np.float32))
 
     def reject(self, problem: str, expected: str) -> BadInput:
-        """Delete the cache and return the error to raise for useless vectors.
+        """Delete the cache, and return the error to raise for unusable vectors.
 
-        The cache is deleted so that a corrected teacher of the same name does not get the useless vectors.
+        Otherwise the cache would return the same vectors again after the teacher was corrected.
 
         Args:
-            problem: A description of the vectors, to complete the sentence "The teacher returns …".
-            expected: The vectors that were expected.
+            problem: A description of the vectors, which completes the sentence "The teacher returns …".
+            expected: A description of the expected vectors.
         """
         if self._cache is not None:
             shutil.rmtree(self._cache, ignore_errors=True)
         return BadInput(f"{self.name} returns {problem}", value=self.name, expected=expected)
 
     def _cached(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of a call from the cache, or from the teacher."""
+        """Return the vectors of texts from the cache, or encode the texts and add the vectors to the cache."""
         if self._cache is None:
             return self._checked(texts)
         key = hashlib.sha256(json.dumps([self.name, *texts]).encode()).hexdigest()[:32]
@@ -104,7 +105,11 @@ class Teacher:
         return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
-        """Encode texts, check the vectors, and scale them to length 1."""
+        """Encode texts, check the vectors, and scale the vectors to length 1.
+
+        Raises:
+            BadInput: If the vectors have a wrong shape, or values that are NaN or infinite.
+        """
         vectors = np.asarray(self._encode(texts))
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
             message = f"{self.name} returned vectors of shape {vectors.shape} for {len(texts)} texts"
@@ -119,7 +124,7 @@ class Teacher:
 
 
 def folder_teacher(folder: str) -> Encode:
-    """Return the encoder of a sentence-transformers model in a local folder.
+    """Return a function that encodes texts with a sentence-transformers model in a local folder.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed.
@@ -135,15 +140,15 @@ def folder_teacher(folder: str) -> Encode:
 
 
 def endpoint_teacher(url: str, model: str | None, key: str | None) -> Encode:
-    """Return an encoder that calls an embeddings endpoint in the format of OpenAI's API.
+    """Return a function that encodes texts with an embeddings endpoint in the format of OpenAI's API.
 
-    Requests to a busy endpoint are repeated a few times, with growing delays. The encoder raises
-    :class:`TeacherUnavailable` if the endpoint does not answer, or answers in another format.
+    Requests to a busy endpoint are retried up to four times, with increasing delays. The returned function raises
+    :class:`TeacherUnavailable` if the endpoint does not respond, or if its response has another format.
 
     Args:
         url: The base URL of the API, for example ``https://host/v1``.
-        model: The name of the model, if the endpoint has several.
-        key: The API key, if the endpoint needs it.
+        model: The name of the model, or None if the endpoint needs no name.
+        key: The API key, or None if the endpoint needs no key.
     """
     headers = {"Content-Type": "application/json"}
     if key:

@@ -25,17 +25,19 @@ _RIDGE = 1e-3
 
 
 class LinearMap:
-    """A linear map from the vectors of a table to trained vectors, fitted by ridge regression.
+    """A linear map from original word vectors to trained word vectors, fitted by ridge regression.
+
+    It predicts vectors for words that were not trained.
 
     Args:
-        vectors: The original word vectors. Their rows are scaled to length 1.
-        words: The trained words.
-        rows: The trained vectors, shape (V, K).
-        frequency: The frequency of each trained word, shape (V,), which weighs the word in the regression; frequencies
-            above 50 count as 50.
+        vectors: The original word vectors. They are scaled to length 1 before they are mapped.
+        words: The V trained words.
+        rows: The trained vectors, of K dimensions, shape (V, K).
+        frequency: The frequency of each trained word, shape (V,). It is the weight of the word in the regression, at
+            most 50.
 
     Attributes:
-        is_known: Whether the original table knows any of the trained words. Otherwise the map is useless.
+        is_known: Whether the original table contains any of the trained words. If not, the map is useless.
     """
 
     def __init__(
@@ -51,13 +53,13 @@ class LinearMap:
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
     def rows(self, ids: NDArray[np.int64]) -> Floats:
-        """Map the original vectors with these row numbers; returns shape (n, K)."""
+        """Map the original vectors of n words, given by their row numbers, to vectors of shape (n, K)."""
         return (self._units[ids] @ self._matrix).astype(np.float32)
 
     def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
         """Return a table of the trained words, followed by all other words of the original table.
 
-        The weight of the other words is half the 0.9 quantile of the trained words' weights.
+        The vectors of the other words are mapped. Their weight is half the 0.9 quantile of the trained words' weights.
 
         Args:
             words: The trained words.

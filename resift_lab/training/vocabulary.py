@@ -22,14 +22,14 @@ _LENGTH_OF_UNKNOWN = 0.01
 def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:
     """Return a table of the frequent words of a corpus, with initial vectors and weights.
 
-    A word that ``vectors`` lacks has the vector of the first word in ``vectors`` with the same Porter stem. If there is
-    no such word, it has a small random vector and the largest weight. A corpus may already consist of stems, so a word
-    is also compared with the stems as it is.
+    A word that is not in ``vectors`` gets the vector of the first word in ``vectors`` with the same Porter stem. If
+    there is no such word, it gets a small random vector and the largest weight. The words of the corpus may already be
+    stems, so a word itself is compared with the stems as well.
 
     Args:
         texts: The texts of the corpus.
         vectors: The word vectors to start from.
-        min_count: The smallest document frequency of a word in the table.
+        min_count: The minimum document frequency of a word in the table.
         seed: The seed of the random vectors.
 
     Returns:
@@ -64,7 +64,15 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
 
 
 def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVectors) -> None:
-    """Replace each -1 in ``rows`` by the row number of the first word in ``vectors`` with the same stem, if any."""
+    """Replace each -1 in ``rows`` by the row number of the first word in ``vectors`` with the same stem.
+
+    If there is no such word, -1 remains.
+
+    Args:
+        rows: The row number of each word in ``vectors``, or -1, shape (V,). The array is changed in place.
+        words: The V words.
+        vectors: The word vectors.
+    """
     stem = stemmer()
     row_of_stem: dict[str, int] = {}
     for row, word in enumerate(vectors.words):

@@ -30,8 +30,8 @@ _ROUNDS = 3
 def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
     """Choose the weight of a model's vectors relative to BM25.
 
-    The weight of a model that was trained on documents is not changed, because its training has chosen it on held-back
-    documents. For other models, the gate chooses the weight (:mod:`resift_lab.training.gate`).
+    For a model that was trained on documents, the weight that its training has chosen is returned. For other models,
+    the weight is chosen by searches for parts of the documents (:mod:`resift_lab.training.gate`).
 
     Args:
         model: The model.
@@ -39,7 +39,7 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
         seed: The seed of all random choices.
 
     Returns:
-        The weight with an explanation, or None if there are too few documents to choose it.
+        The weight with an explanation. None if there are too few documents, or if the model encodes only queries.
     """
     trained: dict[str, Any] = model.table.info.get("adapted") or model.table.info.get("taught") or {}
     if trained:
@@ -63,7 +63,8 @@ def weigh_index(engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
         model: The model of the index.
 
     Returns:
-        The stored settings, or None if there are too few documents or the extra ``lab`` is not installed.
+        The stored settings. None if no weight can be chosen (see :func:`choose_weight`), or the extra ``lab`` is not
+        installed.
     """
     hits = engine.sample(info.name, DOCUMENTS, list(info.fields)).hits
     chosen = None

@@ -52,13 +52,13 @@ def train(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
 ) -> tuple[Word2Doc, dict[str, Any]]:
-    """Train a model that predicts which of the documents a query means.
+    """Train a model that predicts which document is meant by a query.
 
     Args:
         documents: The documents.
         vectors: The word vectors for the words of queries.
         options: The settings of the training.
-        progress: Called with the number of examples processed and the total number.
+        progress: A function that is called with the number of processed examples and the total number.
         checkpoint: A file in which the state is saved after each epoch. If it exists, the training continues from it,
             with the same result as an uninterrupted training. The caller removes the file.
 
@@ -95,13 +95,13 @@ def train(
 
 @dataclass(frozen=True)
 class _Examples:
-    """Training examples.
+    """n training examples for word2doc.
 
     Attributes:
         inputs: The vectors of the queries, shape (n, D).
-        context: The positions of the context documents, shape (n, 10). If there are fewer than ten, the rest of the row
-            is filled with the number of documents.
-        targets: The position of the right document of each query, shape (n,).
+        context: The positions of the context documents, which the retriever returns for the query, shape (n, 10). If
+            there are fewer than ten, the rest of the row is filled with the total number of documents.
+        targets: The position of the correct document of each query, shape (n,).
     """
 
     inputs: Floats
@@ -112,9 +112,9 @@ class _Examples:
 def _examples(
     pairs: TrainingPairs, retriever: HashedRetriever, view: QueryView, speller: Speller, options: Word2DocOptions
 ) -> _Examples:
-    """Return ``rounds`` examples for each pair.
+    """Make ``options.rounds`` training examples from each pair of a query and its document.
 
-    Half of the examples have a random typing error, which the speller then tries to correct.
+    Half of the queries get a random typing error, which the speller then tries to correct.
     """
     rng = np.random.default_rng(options.seed)
     queries = []
@@ -133,7 +133,7 @@ def _examples(
 class _Network(torch.nn.Module):  # type: ignore[misc]
     """The network of :mod:`resift_lab.word2doc.model`, in PyTorch.
 
-    The last row of the embeddings fills contexts of fewer than ten documents and stays 0.
+    The last row of the embeddings is a zero vector, which fills contexts of fewer than ten documents.
 
     Args:
         width: The number of dimensions of a query's vector.
@@ -155,7 +155,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.drop = torch.nn.Dropout(options.dropout)
 
     def forward(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Return the hidden vectors (n, H) of queries.
+        """Return the hidden vectors of n queries, shape (n, H) for H hidden units.
 
         Args:
             queries: The vectors of the queries, shape (n, D).
@@ -165,16 +165,16 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         return self.drop(torch.relu(self.hidden(joined)))
 
     def scores(self, hidden: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
-        """Return the scores (n, m) of some documents for each hidden vector.
+        """Return the scores of m documents for each query, shape (n, m).
 
         Args:
-            hidden: Hidden vectors (n, H).
-            documents: The positions of the documents to score, shape (n, m).
+            hidden: The hidden vectors of n queries, shape (n, H).
+            documents: The positions of the documents to score for each query, shape (n, m).
         """
         return (self.output(documents) * hidden[:, None]).sum(2) + self.output_bias(documents)[:, :, 0]
 
     def optimizers(self, rate: float) -> list[torch.optim.Optimizer]:
-        """Return Adam for the layers, and a sparse Adam for the rows of each document."""
+        """Create the optimisers: Adam for the layers, and sparse Adam for the arrays with a row for each document."""
         dense = [*self.query.parameters(), *self.hidden.parameters()]
         sparse = [self.embeddings.weight, self.output.weight, self.output_bias.weight]
         return [torch.optim.Adam(dense, lr=rate), torch.optim.SparseAdam(sparse, lr=rate)]
@@ -196,7 +196,7 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 def _trained(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
-    """Return the network after all epochs, starting from the checkpoint if it has a state."""
+    """Train a network for all epochs, and return it. If the checkpoint contains a state, training continues from it."""
     torch.manual_seed(options.seed)
     network = _Network(examples.inputs.shape[1], documents, options)
     optimizers = network.optimizers(options.rate)
@@ -252,7 +252,7 @@ def sample_negatives(
     Args:
         rng: The source of random numbers.
         context: The positions of the context documents of each query, shape (n, 10).
-        targets: The position of the right document of each query, shape (n,).
+        targets: The position of the correct document of each query, shape (n,).
         count: The number of documents to draw for each query.
         documents: The total number of documents.
 
@@ -270,13 +270,13 @@ def sample_negatives(
 
 
 def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
-    """Return the weight of the retriever's scores that gives the most correct answers.
+    """Return the weight of the retriever's scores with which the most queries rank the correct document first.
 
-    The queries are held-back keywords, unchanged or with a typing error.
+    The queries are keywords that were not used in training, unchanged or with a typing error.
 
     Args:
         model: The model.
-        choosing: The position of the right document of each keyword.
+        choosing: Maps each keyword to the position of the correct document.
         seed: The seed of the typing errors.
     """
     rng = np.random.default_rng([seed, len(NOISES)])

@@ -19,13 +19,13 @@ _MIN_TO_HOLD_BACK = 3
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """Queries with the positions of their documents.
+    """Queries for training and evaluation, with the positions of their documents.
 
     Attributes:
         queries: The queries to train on.
-        documents: The position of the right document of each query in ``queries``.
-        choosing: Held-back keywords, with the positions of their documents, to choose the retriever's weight with.
-        judging: Held-back keywords, with the positions of their documents, to evaluate the model with.
+        documents: The position of the correct document of each query in ``queries``.
+        choosing: Maps each keyword for choosing the retriever's weight to the position of its document.
+        judging: Maps each keyword for evaluating the model to the position of its document.
     """
 
     queries: list[str]
@@ -35,10 +35,11 @@ class TrainingPairs:
 
 
 def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int = 0) -> TrainingPairs:
-    """Extract queries from documents, and hold back two keywords of each document.
+    """Extract queries from documents, and exclude up to two keywords of each document from training.
 
-    The queries of a document are its title and its keywords: RAKE's best two of the first sentence, and then RAKE's
-    keywords of the rest and of the title. A held-back keyword belongs to a single document and is not among the
+    The queries of a document are its title and its keywords. The keywords are extracted by RAKE: first the best two of
+    the first sentence, then those of the other sentences and of the title. The excluded keywords are used to choose the
+    retriever's weight and to evaluate the model. Each of them belongs to a single document and is not among the
     training queries of any document.
 
     Args:
@@ -60,7 +61,7 @@ def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, 
 
 
 def _keywords(title: str, body: str) -> list[str]:
-    """Return the distinct keywords of a document: of the first sentence, then of the rest, then of the title."""
+    """Return the distinct keywords of a document's first sentence, then of its other sentences, then of its title."""
     first, _, rest = body.partition(". ")
     # The body of a single sentence has no rest.
     return list(dict.fromkeys(chain(rake(first, _FROM_FIRST_SENTENCE), rake(rest or body), rake(title))))

@@ -22,20 +22,28 @@ Ranks = dict[str, NDArray[np.int64]]
 
 
 def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
-    """Evaluate a model on its held-back keywords, unchanged and with several kinds of typing errors.
+    """Evaluate a model on keywords that were not used in training, unchanged and with several kinds of typing errors.
 
-    Four systems are compared: ``word2doc``; ``retriever``, the retriever alone; ``read``, the retriever with the words
-    that the speller has corrected; ``network``, word2doc without the retriever's scores.
+    Four systems are compared:
+
+    - ``word2doc``: the model.
+    - ``retriever``: the retriever alone.
+    - ``read``: the retriever with words that the speller has corrected.
+    - ``network``: the model without the retriever's scores.
 
     Args:
-        model: The model; its ``info["held_back"]`` contains the keywords and the positions of their documents.
+        model: The model. Its ``info["held_back"]`` maps each keyword to the position of its document.
         seed: The seed of the typing errors.
 
     Returns:
-        The number of ``queries`` and ``documents``, and the measurements. ``kinds`` has for each kind of typing error
-        the accuracy at 1 and 10 of each system, and ``wins`` and ``losses``: the queries for which only word2doc, or
-        only the retriever, ranks the right document first. ``noisy`` has the same over all kinds of typing errors, with
-        the ``ratio`` of word2doc's accuracy at 1 to the retriever's, and the ``p`` of a paired randomisation test.
+        A dictionary with these entries:
+
+        - ``queries``, ``documents``: the numbers of queries and documents.
+        - ``kinds``: for each kind of typing error, the accuracy at 1 and 10 of each system (such as ``word2doc@1``),
+          and ``wins`` and ``losses``, the numbers of queries for which only word2doc, or only the retriever, ranks the
+          correct document first.
+        - ``noisy``: the same values over all kinds of typing errors together, the ``ratio`` of word2doc's accuracy at 1
+          to the retriever's, and the p-value ``p`` of their difference in a paired randomisation test.
     """
     queries, answers = list(model.info["held_back"]), list(model.info["held_back"].values())
     ranks = {
@@ -59,7 +67,15 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
 def _ranks_of_systems(
     model: Word2Doc, queries: Sequence[str], answers: Sequence[int], kind: str, rng: np.random.Generator
 ) -> Ranks:
-    """Return the rank of each query's document by each system, after a typing error of this kind."""
+    """Return the ranks of the correct documents by each system, for queries with one kind of typing error.
+
+    Args:
+        model: The model.
+        queries: The queries without typing errors.
+        answers: The position of the correct document of each query.
+        kind: The kind of typing error.
+        rng: The source of random numbers for the typing errors.
+    """
     written = [with_noise(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]
     return {
@@ -70,7 +86,10 @@ def _ranks_of_systems(
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Return ranks among all documents, by word2doc and by its network alone. Equal scores share the best rank."""
+    """Return the ranks of the correct documents by word2doc and by its network alone.
+
+    Documents with equal scores share the best rank.
+    """
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
     for start in range(0, len(queries), BATCH):
         network, retrieved = model.parts(queries[start : start + BATCH])
@@ -81,7 +100,7 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
-    """Return ranks among the retriever's best ten documents; 11 for a document that is not among them."""
+    """Return the ranks of the correct documents by the retriever, or 11 for documents below the first ten."""
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
         position = np.flatnonzero(retriever.best(query, _DEPTH) == answer)

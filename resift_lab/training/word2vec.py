@@ -26,9 +26,13 @@ def train_word2vec(
         texts: The texts of the corpus.
         dim: The number of dimensions.
         epochs: The number of passes over the texts.
-        min_count: The smallest frequency of a word that is trained.
-        weighting: The word weights by rank, see :func:`resift.encoders.tables.weights_by_rank`.
+        min_count: The minimum frequency of a word that is trained, counted over all texts.
+        weighting: The name of the formula that computes word weights from frequency ranks, see
+            :func:`resift.encoders.tables.weights_by_rank`.
         seed: The seed of the training.
+
+    Returns:
+        A table of the trained words, most frequent first.
 
     Raises:
         BadInput: If no word is frequent enough, or a number is less than 1.
