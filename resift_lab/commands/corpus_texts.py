@@ -13,7 +13,7 @@ from resift.query.dsl import document_text
 
 
 def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
-    """Yield the records of files, and show a progress bar of the bytes read."""
+    """Yield records unchanged, and show a progress bar of the bytes that have been read from the files."""
     with progress_bar(label) as progress:
         for record in records:
             progress(files.position, files.total)
@@ -21,12 +21,12 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
 
 class CorpusTexts:
-    """An iterable of the texts of documents.
+    """An iterable of the texts of documents in files.
 
     Args:
         files: The files of documents.
-        fields: The text fields; by default, they are chosen by the first documents.
-        label: The label of the progress bar. Without a label, no progress bar is shown.
+        fields: The text fields. None chooses them by the first documents.
+        label: The label of the progress bar. None shows no progress bar.
 
     Attributes:
         left_out: The number of lines that contained no document.
@@ -45,7 +45,10 @@ class CorpusTexts:
                 yield document_text(record.source, fields)
 
     def _counted(self, records: Records) -> Records:
-        """Yield all records. Count the lines without a document, and finally print a warning if there are any."""
+        """Yield all records, and count the lines without a document.
+
+        If there are such lines, a warning is printed after the last record.
+        """
         first = ""
         for record in records:
             if isinstance(record, BadLine):

@@ -185,7 +185,13 @@ def retrieval(
 
 
 def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
-    """Read the documents and judged queries of a folder; with ``shares``, only the test queries of a split."""
+    """Read a folder in BEIR's layout.
+
+    Args:
+        folder: The folder.
+        judgments: A judgement list that replaces the queries and judgements of the folder, or None.
+        shares: Shares of training, validation and test queries. If set, only the test queries are returned.
+    """
     from resift_lab.evaluation.data import block_split, read_collection, with_queries
 
     collection = read_collection(folder, judgments=judgments)
@@ -193,7 +199,7 @@ def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | 
 
 
 def _reported(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the metrics to print for a report of retrieval."""
+    """Return the names of the metrics to print. Condensed metrics are printed only if the report contains them."""
     from resift_lab.evaluation.protocol import CONDENSED
 
     return (*RETRIEVAL, *(name for name in CONDENSED if name in report))

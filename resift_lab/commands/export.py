@@ -88,7 +88,12 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
 
 
 def _check_out(format_: str, out: str | None) -> None:
-    """Raise BadInput, or fail as click does, if the output cannot be written."""
+    """Check the option ``--out`` before any judgement is read.
+
+    Raises:
+        BadInput: If the format needs ``--out``.
+        click.BadParameter: If ``out`` cannot be written.
+    """
     if out is None and format_ != "workbench":
         raise BadInput(f"--format {format_} needs --out", value=format_, expected="--out DIR")
     if out is not None:
@@ -183,8 +188,8 @@ def _write_folder(
     Args:
         folder: The folder to write.
         description: A description for the marker file.
-        grades: The grade of each document, by query and document.
-        texts: The text of each document, by id.
+        grades: The grades: ``grades[query text][document id]``.
+        texts: The text of each document, by id. None writes topics and qrels for TREC's tools.
     """
     # Only a folder with our marker file is replaced. A test collection from another source has the same other files.
     with replacing_folder(folder, _MARKER) as fresh:
@@ -207,11 +212,15 @@ def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
-    """Return the number of the query, the document and the grade of each judgement.
+    """Convert grades to lines of a qrels file. Queries are numbered.
 
     Args:
-        grades: The grade of each document, by query and document.
-        fits: Whether the format can contain a document's id. Other documents are skipped with a warning.
+        grades: The grades: ``grades[query text][document id]``.
+        fits: A function that returns whether the format can contain a document's id. Documents with other ids are
+            skipped with a warning.
+
+    Returns:
+        A tuple for each judgement: the number of the query, the id of the document, and the relevance (0, 1 or 2).
     """
     rows = []
     for id, query in _numbered(grades):

@@ -122,7 +122,11 @@ def feedback(
 
 
 def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the methods, or the service's default method. Raises BadInput if a method is unknown."""
+    """Return the methods, or the service's default method if there are none.
+
+    Raises:
+        BadInput: If a method is unknown.
+    """
     from resift_lab.evaluation.feedback.methods import check_method
 
     for method in methods:
@@ -133,7 +137,7 @@ def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
 def _protocol(
     choice: SystemChoice, folder: str | None, train: str | None, test: str | None, unjudged: str | None
 ) -> FeedbackProtocol:
-    """Return the evaluation protocol for a folder, or for two files of labelled documents.
+    """Return the evaluation protocol for a folder in BEIR's layout, or for two files of labelled documents.
 
     Raises:
         BadInput: If the source is missing or ambiguous.

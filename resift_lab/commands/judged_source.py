@@ -26,10 +26,10 @@ from resift.sessions.sessions import Sessions
 
 @dataclass(frozen=True)
 class JudgedSource:
-    """The places of sessions and of the UBI log.
+    """The addresses from which judgements can be read: of sessions, or of the log of User Behavior Insights (UBI).
 
     Attributes:
-        engine: The address of the engine with the documents.
+        engine: The address of the engine with the documents. A cluster also contains the UBI log.
         store: The address of the store with the sessions.
     """
 
@@ -45,7 +45,7 @@ class JudgedSource:
             from_ubi: Whether to derive judgements from the UBI log instead of reading them from sessions.
 
         Returns:
-            Each judgement with the id of its session, or of its client.
+            Pairs of the id of a session (or of a client in the UBI log) and a judgement.
         """
         if from_ubi:
             with ubi_log_at(self.engine, self.store) as log:
@@ -55,7 +55,7 @@ class JudgedSource:
 
 
 def sourced(command: Command) -> Command:
-    """Add the options of a :class:`JudgedSource` to a command, which receives it as ``source``."""
+    """Add options for a :class:`JudgedSource` to a command. The command receives the object as argument ``source``."""
 
     @wraps(command)  # copies the options that the command already has
     def run(**options: Any) -> None:
@@ -74,10 +74,10 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
         log: The UBI log.
         engine: The engine with the index.
         index: The name of the index.
-        actions: The grade of each action.
+        actions: The grade that each action, such as a click, gives to a document.
 
     Returns:
-        Each judgement with the id of its client, or an empty string for an event without a client.
+        Pairs of a client's id and a judgement of this client. The id is empty for events without a client.
 
     Raises:
         ResiftError: If a search for documents fails.
@@ -97,7 +97,7 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
 
 
 def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-    """Return the queries of events, by their ids, without ids that the log does not know."""
+    """Return the queries to which events belong, by query id. Ids that are not in the log are left out."""
     ids = sorted({event.query_id for event in events if event.query_id})
     queries: dict[str, UbiQuery] = {}
     for start in range(0, len(ids), MAX_CLIENT_EVENTS // 2):

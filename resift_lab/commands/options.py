@@ -17,10 +17,10 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 
 class WholeNumber(ParameterType):
-    """The type of options whose value is a whole number of at most 32 bits, as libraries written in C expect.
+    """The click type of options whose value is a 32-bit integer, which libraries written in C expect.
 
     Args:
-        minimum: The smallest valid number. By default, only the class of the settings checks the number.
+        minimum: The minimum valid number. None leaves the check of the minimum to the settings that the option is for.
     """
 
     name = "integer"
@@ -35,7 +35,7 @@ class WholeNumber(ParameterType):
 
 
 class Fraction(ParameterType):
-    """The type of options whose value is a number from 0 to 1."""
+    """The click type of options whose value is a number from 0 to 1."""
 
     name = "float"
 
@@ -48,11 +48,11 @@ class Fraction(ParameterType):
 
 
 def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
-    """Return an option for a parameter of a function or a dataclass of settings.
+    """Return a click option whose default is that of a parameter of a function or dataclass.
 
     Args:
         settings: The function or dataclass.
-        name: The name of the parameter, which is also the name of the option. Its default is the option's default.
+        name: The name of the parameter, which is also the name of the option.
         help: The help text of the option.
         **attributes: Further attributes of the click option. The default ``type`` is the type of the parameter's
             default.
@@ -66,7 +66,7 @@ def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: 
 
 
 def seeded(help: str) -> Decorator:
-    """Return the option ``--seed`` with this help text."""
+    """Return the click option ``--seed`` with the given help text."""
     return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
 
 

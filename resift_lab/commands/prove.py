@@ -40,12 +40,15 @@ def _read_body(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 class Live(ParameterType):
-    """The type of --live: the share of clients for a new trial (0 to 1, or a percentage), ``status``, or ``stop``."""
+    """The click type of ``--live``.
+
+    A value is the share of clients for a new trial (0 to 1, or a percentage such as ``10%``), ``status``, or ``stop``.
+    """
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        """Return the share as a number, or the word. Fails for any other value."""
+        """Return the share as a number from 0 to 1, or the word. Fail if the value is neither."""
         if value in ("status", "stop"):
             return str(value)
         number, percent = (value[:-1], 100) if value.endswith("%") else (value, 1)

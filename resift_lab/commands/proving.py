@@ -52,9 +52,9 @@ class LogSource:
     Attributes:
         replay: ``ubi`` for the log of User Behavior Insights, or the path of a CSV file
             (:func:`resift_lab.log_replay.traffic.read_searches`).
-        url: The address of the engine with the index.
-        sessions: The file with UBI's log, if it is not in the embedded engine's file.
-        id_field: The field of the index with the ids of a CSV file; by default ``_id``.
+        url: The address of the cluster, or the file of the embedded engine.
+        sessions: The file with the log of User Behavior Insights. None means the embedded engine's file.
+        id_field: The field of the index that contains the ids of a CSV file, or an empty string for ``_id``.
         searches: The maximum number of searches with a click in the sample.
         seed: The seed of the sample.
     """
@@ -82,24 +82,25 @@ def prove(
 ) -> Report:
     """Measure what sessions would change on your own traffic, by replaying a click log.
 
-    Each search of a client with earlier clicks is repeated twice, in a session with these clicks and without a session.
-    The report compares the ranks of the documents that were clicked. Nothing is written.
+    Each search of a client who had clicked documents before is repeated twice: in a session with these clicks, and
+    without a session. The report compares the ranks of the documents that were clicked. Nothing is written to the
+    index.
 
     Args:
         index: The index that was searched.
         replay: ``ubi`` for the log of User Behavior Insights beside the index, or a CSV file of searches with the
             columns query, shown, clicked, client and time (:func:`resift_lab.log_replay.traffic.read_searches`).
         url: The address of the cluster, or the file of the embedded engine.
-        model: A model or its folder; by default the service's model, or the model that the index was attached with.
-        body: The search body to replay, with ``%SearchText%`` in place of the query's text; by default the search of
+        model: A model or its folder. None means the service's model, or the model that the index was attached with.
+        body: The search body to replay, with ``%SearchText%`` in place of the query's text. None means the search of
             ``/v1/search``.
-        id_field: The field of the index with the ids of a CSV file; by default ``_id``.
+        id_field: The field of the index that contains the ids of a CSV file, or an empty string for ``_id``.
         searches: The maximum number of searches with a click to replay. Clients are drawn at random until this number
             is reached.
         seed: The seed of the sample and of the confidence intervals.
-        sessions: The file with UBI's log, if it is not in the embedded engine's file.
-        progress: Called with the number of clients done and the total number. By default, tqdm shows a progress bar if
-            it is installed.
+        sessions: The file with the log of User Behavior Insights. None means the embedded engine's file.
+        progress: A function that is called with the number of finished clients and the total number. By default, tqdm
+            shows a progress bar if it is installed.
 
     Returns:
         The report, which prints as a table.
@@ -135,14 +136,14 @@ def prove(
 
 
 def require_name(index: Any) -> None:
-    """Raise BadInput for an index object, which :func:`resift.evaluate` accepts instead of a name."""
+    """Raise BadInput if ``index`` is not the name of an index, for example a :class:`resift.Index`."""
     if not isinstance(index, str):
         expected = "the name of the index, and the address of its engine as url"
         raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
 def nothing_to_replay(replay: str | Path) -> BadInput:
-    """Return the error for a log without clicks in sessions."""
+    """Return the error for a click log in which no client clicks a document after an earlier click."""
     expected = "clients with a click in a search, and another click in a later search"
     return BadInput(f"there is nothing to replay in {replay}", value=str(replay), expected=expected)
 
@@ -153,10 +154,10 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
     Args:
         engine: The engine with the index.
         index: The index that was searched.
-        source: The log, and the size of the sample.
+        source: The click log, and the size of the sample.
 
     Returns:
-        The sample, and the queries, documents and settings that are needed to replay it.
+        The sample, and the queries, documents and settings that a replay needs.
 
     Raises:
         BadInput: If the log is invalid, or none of the clicked objects is a document of the index.
@@ -176,7 +177,20 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
 
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
-    """Return the ids of documents by objects. Raises BadInput if there are objects, but none is a document."""
+    """Return the document ids in an index of the objects that events refer to.
+
+    Args:
+        engine: The engine with the index.
+        index: The name of the index.
+        objects: The objects.
+        id_field: The field of the index that contains the ids of a CSV file, for the error message.
+
+    Returns:
+        The ids by object. Objects that are not documents of the index are left out.
+
+    Raises:
+        BadInput: If there are objects, but none of them is a document of the index.
+    """
     documents = document_ids(engine, index, objects)
     if objects and not documents:
         field = id_field or "_id, or by the field that the events name"
@@ -186,7 +200,16 @@ def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) 
 
 
 def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str, UbiQuery]]:
-    """Draw a sample of clients, and read the queries of their events from UBI's log."""
+    """Draw a sample of clients from a click log.
+
+    Args:
+        source: The click log, and the size of the sample.
+        actions: The grade of each action.
+
+    Returns:
+        The sample, and the queries of its events by id. There are no queries for a CSV file, whose events contain the
+        text of the query.
+    """
     if str(source.replay) != UBI:
         events = read_searches(source.replay, source.id_field)
         return sample_clients(events, actions, source.searches, source.seed), {}
@@ -201,11 +224,11 @@ def observations(
     """Replay the searches of clients.
 
     Args:
-        of_client: The events of each client.
-        log: The queries, documents and settings.
-        searching: Runs the searches.
-        skipped: Counts the clicks that are not replayed.
-        progress: Called with the number of clients done and the total number.
+        of_client: The events of each client, by the id of the client.
+        log: The queries and documents of the log, and the settings of the replay.
+        searching: The object that runs the searches.
+        skipped: The counts of clicks that are not replayed. They are increased in place.
+        progress: A function that is called with the number of finished clients and the total number.
 
     Yields:
         The ranks of each clicked document without and with a session.
@@ -218,11 +241,17 @@ def observations(
 def live_trial(index: str, action: str | float, url: str, store: str) -> TrialReport:
     """Start or stop a live trial of an index, or report its status.
 
+    A live trial interleaves the hits with and without the session for a share of the clients, and counts the clicks on
+    either side.
+
     Args:
         index: The name of the index.
-        action: The share of clients for a new trial, ``stop``, or ``status``.
+        action: The share of clients for a new trial (0 to 1), ``stop``, or ``status``.
         url: The address of the engine.
         store: The address of the session store.
+
+    Returns:
+        The results of the trial so far.
 
     Raises:
         BadInput: If there is no trial of the index, or a new trial is to be started while another is running.
@@ -243,16 +272,18 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
 
 
 class ReplayedSearch:
-    """Searches of an index as in the service, without a session or in a session with given judgements.
+    """Searches an index as the service does, without a session and in a session with given judgements.
 
     Args:
         engine: The engine with the index.
-        model: The model, or its folder; by default the service's model, or the model that the index was attached with.
+        model: A model or its folder. None means the service's model, or the model that the index was attached with.
         index: The name of the index.
-        body: The search body, with ``%SearchText%`` in place of the query's text; by default that of ``/v1/search``.
+        body: The search body, with ``%SearchText%`` in place of the query's text. None means the search of
+            ``/v1/search``.
 
     Attributes:
-        tuning: The constants to search with; the constants of the index if None.
+        tuning: The constants of the searches, such as the weight of the vectors. None means the constants that are
+            stored in the index.
     """
 
     tuning: Tuning | None = None
@@ -268,10 +299,10 @@ class ReplayedSearch:
         self.service.info(index)  # raises an error if the index does not exist
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
-        """Search for a text without a session, and in a session with these judgements.
+        """Search for a text twice: without a session, and in a session with the given judgements.
 
         Returns:
-            The ids of the first ``DEPTH`` hits without and with the session.
+            The ids of the first ``DEPTH`` hits without the session, and of those with the session.
         """
         self.clicks.judged = list(judged)
         without, with_session = self._ids([self._body(text, None), self._body(text, "a client")])
@@ -280,16 +311,16 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Repeat some searches without a session.
+        """Repeat some searches without a session, to check that the engine returns the same ranking each time.
 
         Returns:
-            The number of repeated searches, and the number of these that returned another ranking.
+            The number of repeated searches, and the number of these searches that returned another ranking.
         """
         again = [self._ids([self._body(text, None)])[0] for text in self.rankings]
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
 
     def _body(self, text: str, client: str | None) -> dict[str, Any]:
-        """Return the search body for the engine, without a session or in the session of a client."""
+        """Return the rewritten search body, in the session of a client, or without a session if ``client`` is None."""
         service = self.service
         info = service.info(self.index)
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
@@ -305,7 +336,7 @@ class ReplayedSearch:
         return service.rewritten(info, parsed, options).body
 
     def _query(self, text: str) -> Any:
-        """Return the query text, or the search body with the text inserted."""
+        """Return the search body with the query's text inserted, or the text itself if no search body is set."""
         if self.body is None:
             return text
         template = json.dumps(self.body)
@@ -322,11 +353,11 @@ class ReplayedSearch:
 
 
 class _FixedClicks(Clicks):
-    """Clicks that return the same judgements for all clients, instead of reading a log."""
+    """A source of clicks that returns the judgements in ``judged`` for every client, instead of reading a log."""
 
     def __init__(self) -> None:
         self.judged: list[Judgement] = []
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """Return the judgements that were set."""
+        """Return ``judged``. All arguments are ignored."""
         return self.judged

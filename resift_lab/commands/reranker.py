@@ -63,7 +63,7 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
     Args:
         source: The folder with the trained reranker.
         folder: The folder from which the service reads it. It does not change if an error is raised.
-        indices: The indices to use the reranker for; by default the indices that it was trained on.
+        indices: The names of the indices to use the reranker for. If empty, the indices that it was trained on.
 
     Raises:
         ModelNotFound: If ``source`` contains no reranker.
@@ -102,7 +102,7 @@ def reranker_warnings(reranker: LateInteraction, model_hash: str) -> list[str]:
 
 
 def _training_report(reranker: LateInteraction) -> dict[str, Any]:
-    """Return the report of the training; an empty dictionary for a reranker without training."""
+    """Return the report of the reranker's training, or an empty dictionary if the reranker was not trained."""
     report: dict[str, Any] = reranker.info.get("report", {})
     return report
 

@@ -49,14 +49,15 @@ class _Vectors:
 
 
 class IndexSearch:
-    """Searches of an index with the default settings of the service.
+    """Searches an index as the service does with its default settings.
 
     Args:
         engine: The engine with the index.
-        info: The index. The attribute ``info`` may be replaced to change settings such as the tuning.
+        info: The index. The attribute ``info`` may be replaced later to change settings such as the tuning.
         similarity: The similarity of the index's vectors, ``cosine`` or ``jaccard``.
         idf: A function that returns the inverse document frequency of a word.
-        positions: The position of each document, by id. Other documents are removed from the hits.
+        positions: Maps document ids to positions in the test collection. Documents with other ids are removed from the
+            hits.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class IndexSearch:
             search: The query, the judgements and the weights.
 
         Returns:
-            The hits, best first, at most as many as an engine returns.
+            The hits, best first. At least the first 1000 hits are requested from the engine.
         """
         judged = [_with_stored_query(document) for document in search.judged]
         # A model that was trained on the documents knows all of their words; see Model.document_known_share.
@@ -115,7 +116,7 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """Searches of documents that are indexed in a temporary embedded engine.
+    """Indexes documents in a temporary embedded engine, and searches them as the service does.
 
     Args:
         documents: The texts of the documents.

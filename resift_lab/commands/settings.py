@@ -17,13 +17,14 @@ _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", st
 
 
 def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
-    """Return the option ``--set`` for the parameters with defaults of a function or a dataclass of settings.
+    """Return the click option ``--set NAME=VALUE``, which sets parameters of a function or dataclass.
 
-    The command receives the parsed settings as a dictionary, in its parameter ``settings``.
+    Parameters without a default cannot be set. The command receives a dictionary of the parsed values as argument
+    ``settings``.
 
     Args:
         owner: The function or dataclass.
-        *excluded: Parameters that the command has other options for.
+        *excluded: Parameters that cannot be set, because the command has separate options for them.
     """
     defaults = {
         name: parameter.default

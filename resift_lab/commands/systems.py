@@ -24,12 +24,12 @@ class SystemChoice:
     """The systems chosen on the command line, and the form of the output.
 
     Attributes:
-        encoder: The name of an encoder or a baseline.
+        encoder: The name of an encoder or a baseline, or None for the default encoder.
         vectors: The folder or name of the word vectors.
-        model: The folder of a saved model, instead of ``encoder``.
+        model: The folder of a saved model to evaluate instead of ``encoder``, or None.
         seed: The seed of all random choices.
         as_json: Whether to print JSON instead of a table.
-        compare: The name of a second system to compare with.
+        compare: The name of a second system to compare with, or None.
     """
 
     encoder: str | None
@@ -41,7 +41,11 @@ class SystemChoice:
 
     @property
     def name(self) -> str:
-        """The name of the first system. Raises BadInput if both --encoder and --model are set."""
+        """The name of the first system.
+
+        Raises:
+            BadInput: If both ``--encoder`` and ``--model`` are set.
+        """
         if self.model and self.encoder:
             raise BadInput(
                 "--model and --encoder are both set",
@@ -74,8 +78,8 @@ class SystemChoice:
         """Print a report.
 
         Args:
-            report: The report, which is printed as it is with --json.
-            metrics: The metrics to print as a table without --json.
+            report: The report. With ``--json``, it is printed as JSON.
+            metrics: The names of the metrics in the table that is printed without ``--json``.
             summary: A line to print above the table.
         """
         from resift_lab.evaluation.report import as_json, as_table
@@ -84,19 +88,19 @@ class SystemChoice:
 
 
 def warn_unadapted(*systems: System | None) -> None:
-    """Print a warning for each system whose adaptation to the documents was not used."""
+    """Print a warning for each system that was not adapted to the documents, with the reason. None is ignored."""
     for system in systems:
         if note := getattr(system, "note", ""):
             click.echo(f"warning: {note}; the vectors are not adapted", err=True)
 
 
 def system_options(*optional: Decorator) -> Decorator:
-    """Return a decorator that adds the options of a :class:`SystemChoice` to a command.
+    """Return a decorator that adds options for a :class:`SystemChoice` to a command.
 
-    The command receives it as ``choice``.
+    The command receives the object as argument ``choice``.
 
     Args:
-        *optional: Options of a :class:`SystemChoice` that not all commands have.
+        *optional: Further click options for attributes of the :class:`SystemChoice`.
     """
 
     def decorate(command: Command) -> Command:

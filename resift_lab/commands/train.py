@@ -83,7 +83,10 @@ def rn_bof(settings: dict[str, Any], size: int, seed: int, **files: Any) -> None
 
 
 def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
-    """Train on a file of labelled documents, print the result, and save the model if it is better than untrained."""
+    """Train on a file of labelled documents, print the result, and save the model if training improved it.
+
+    If training did not improve the model, exit with status 3.
+    """
     with needs_extra("lab", "training"):
         from resift_lab.training.supervised import train as fit
 

@@ -146,7 +146,15 @@ class _QuerySource:
 
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
-    """Print the report, and save the reranker if it improves searches. Otherwise exit with status 3."""
+    """Print the report, and save the reranker if it improves searches. If not, exit with status 3.
+
+    Args:
+        reranker: The reranker.
+        report: The report of :func:`resift_lab.training.late_interaction_selection.train_reranker`.
+        out: The folder to save the reranker in.
+        as_json: Whether to print JSON instead of text.
+        seconds: The duration of the training.
+    """
     lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
         reranker.save(out)
@@ -183,7 +191,7 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
         engine: The engine with the index.
         info: The index.
         model: The model that the index is searched with.
-        ids: The ids of the documents to return, in the order of their positions.
+        ids: The ids of the documents in the test collection. A hit is returned as a position in this list.
     """
     from resift_lab.commands.served_search import IndexSearch
 
@@ -195,16 +203,17 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
 
 
 def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tuple[SplitCollection, list[Any]]:
-    """Read judgements and print their number.
+    """Read the judgements of an index, and print the number of queries.
 
     Args:
-        source: The places of the judgements, and the shares of training, validation and test queries.
+        source: The source of the judgements, and the shares of training, validation and test queries.
         engine: The engine with the index.
         index: The name of the index.
-        pool: The number of candidates for each query.
+        pool: The number of the engine's best hits that become candidates of each query.
 
     Returns:
-        The judged queries, divided into training, validation and test queries, and the candidates of each query.
+        The judged queries, divided into training, validation and test queries, and the positions of each query's
+        candidate documents.
     """
     from resift_lab.evaluation.judged_collection import judged_collection
 
@@ -221,12 +230,12 @@ def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tupl
 
 
 def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
-    """Mix word vectors with their weights, the documents' idf, and dimensions from the spelling of words.
+    """Combine tables of word vectors for the words of documents, see :func:`resift_lab.vectors.mixture.mix_vectors`.
 
     Args:
-        vectors: The folders of word vectors, with their weights.
-        documents: The texts of the documents, which determine the idf.
-        spelling: The number of dimensions and the weight of the spelling.
+        vectors: Pairs of a folder of word vectors and its weight.
+        documents: The texts of the documents. Each word is weighted by its inverse document frequency in them.
+        spelling: The number of dimensions and the weight of vectors that are computed from the spelling of words.
     """
     tables = [load_vectors(name) for name, _ in vectors]
     idf = DocumentFrequencies.from_texts(documents)

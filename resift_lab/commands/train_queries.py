@@ -158,12 +158,13 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
 def _encoder(
     name: str, engine: OpenSearchEngine | None, model: str | None
 ) -> tuple[Callable[[Sequence[str]], Floats], str]:
-    """Return the encoder of a teacher, and the teacher's name.
+    """Return a function that encodes texts with a teacher, and the teacher's name.
 
     Args:
-        name: The value of --teacher.
-        engine: The cluster, for a teacher that is deployed in it.
-        model: The name of the model at an endpoint.
+        name: The value of ``--teacher``: the folder of a model, the URL of an endpoint, or a model that is deployed in
+            a cluster.
+        engine: The cluster, or None if the teacher is not deployed in a cluster.
+        model: The name of the model at the endpoint, or None.
     """
     if name.startswith(DEPLOYED) and engine is not None:
         return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
@@ -182,7 +183,10 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         engine: The cluster.
         index: The name of the index.
         field: The ``knn_vector`` field with the vectors.
-        fields: The text fields; by default, they are guessed from some documents.
+        fields: The text fields. None guesses them from some documents, and prints them.
+
+    Raises:
+        BadInput: If ``field`` is not a ``knn_vector`` field, or no document has a vector in it.
     """
     target, *_ = find_targets(Cluster(engine), index)
     if target.fields.get(field) != "knn_vector":
@@ -206,7 +210,12 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
 
 
 def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
-    """Return the evaluation of a training as lines of text."""
+    """Return a description of a training as lines of text.
+
+    Args:
+        evaluation: The ``info["taught"]`` of the model's table.
+        seconds: The duration of the training.
+    """
     heads = ("untrained", "trained", "teacher")
     values = "".join(f"{evaluation[f'mrr_{key}']:11.3f}" for key in ("before", "after", "teacher"))
     held_back = f"({evaluation['held_back']} documents held back; p {evaluation['p']:.4f})"

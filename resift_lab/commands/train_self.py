@@ -71,11 +71,11 @@ def self_command(
 def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT_MODEL) -> Model:
     """Adapt word vectors to documents, and save the model to index the documents with.
 
-    If the adapted model is not better than the original word vectors, a warning is printed and a model of the original
-    word vectors is saved instead.
+    If the adapted model is not better than the original word vectors, a warning is printed, and a model with the
+    original word vectors is saved instead.
 
     Args:
-        files: The documents. They can be read again afterwards.
+        files: The files of documents. They can be read again afterwards.
         fields: The text fields of the documents.
         out: The folder to write the model to.
         vectors: The word vectors to adapt.

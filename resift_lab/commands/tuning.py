@@ -42,9 +42,9 @@ class TuningResult:
     """The result of :func:`tune`.
 
     Attributes:
-        tuning: The constants of the index.
-        changed: Whether the constants were changed.
-        lines: An explanation, in English.
+        tuning: The constants that are now stored in the index.
+        changed: Whether :func:`tune` changed the constants.
+        lines: An explanation of the choice, in English.
     """
 
     tuning: Tuning
@@ -66,19 +66,27 @@ def tune(
 ) -> TuningResult:
     """Choose constants for the searches of an index, and store them in the index if they are better.
 
-    All services use stored constants within seconds.
+    Running services use the stored constants within seconds.
 
     Args:
         index: The name of the index.
-        source: The source of the choice. ``documents`` chooses the weight of the vectors in searches without a session,
-            by searches for documents with a few of their words. ``ubi`` or a CSV file of searches chooses the constants
-            of sessions by a click log (see :func:`resift_lab.prove`). A folder in BEIR's layout chooses them by judged
-            queries, or by conversations with marks. None returns the present constants.
+        source: The data by which constants are chosen:
+
+            - ``documents`` chooses the weight of the vectors in searches without a session. Queries are drawn from the
+              words of documents.
+            - ``ubi``, or the path of a CSV file of searches, chooses the constants of sessions by a click log (see
+              :func:`resift_lab.prove`).
+            - A folder in BEIR's layout chooses the constants of sessions by judged queries, or by conversations with
+              judgements.
+            - None returns the present constants.
         url: The address of the cluster, or the file of the embedded engine.
-        model: A model or its folder; by default the service's model, or the model that the index was attached with.
-        undo: Restore the default constants instead.
-        progress: Called with the number of trials done and the total number. By default, tqdm shows a progress bar if
-            it is installed.
+        model: A model or its folder. None means the service's model, or the model that the index was attached with.
+        undo: Whether to restore the default constants instead.
+        progress: A function that is called with the number of finished trials and the total number. By default, tqdm
+            shows a progress bar if it is installed.
+
+    Returns:
+        The constants of the index, and an explanation of the choice.
 
     Raises:
         BadInput: If the source is invalid or contains too little data.
@@ -102,7 +110,7 @@ def tune(
 
 
 def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
-    """Choose the weight of the vectors in searches without a session."""
+    """Choose the weight of the vectors in searches without a session, and store it in the index."""
     tuning = weigh_index(engine, info, model)
     if tuning is None:
         reason = "there are too few documents to choose a weight, or the extra 'lab' is not installed"
@@ -111,7 +119,19 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
 
 def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """Return a function that evaluates constants by a source, and a description of its units and metric."""
+    """Return a function that evaluates constants of sessions.
+
+    Args:
+        engine: The engine with the index.
+        info: The index.
+        source: ``ubi``, or the path of a CSV file of searches or of a folder in BEIR's layout.
+        url: The address of the cluster, or the file of the embedded engine.
+        model: The model of the index.
+
+    Returns:
+        A function that returns a value for each client or query, and a description of these values, such as "queries,
+        residual nDCG@10".
+    """
     if Path(source).is_dir():
         return _by_judged_queries(Path(source), model, info.tuning)
     searching = ReplayedSearch(engine, model, info.name)
@@ -130,10 +150,18 @@ def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, mo
 
 
 def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
-    """Return a function that evaluates constants by a folder in BEIR's layout, and a description of its units.
+    """Return a function that evaluates constants of sessions by judged queries or conversations.
 
-    The documents are indexed in an embedded engine. A simulated user judges hits of the queries, or the folder contains
-    conversations with marks.
+    The documents are indexed in an embedded engine. If the folder contains conversations (``turns.jsonl``), their
+    judgements are used. Otherwise, a simulated user judges hits of the queries.
+
+    Args:
+        folder: A folder in BEIR's layout.
+        model: The model of the index.
+        start: The present constants, which determine the weight of the vectors.
+
+    Returns:
+        A function that returns a value for each query or turn of a conversation, and a description of these values.
     """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
@@ -163,7 +191,7 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
 
 
 def _with_progress(values: Values, progress: Progress) -> Values:
-    """Wrap an evaluation function so that it reports the number of trials."""
+    """Wrap a function that evaluates constants, so that each call reports the number of finished trials."""
     done = iter(range(1, TRIALS + 1))
 
     def values_with_progress(tuning: Tuning) -> Numbers:
@@ -175,7 +203,14 @@ def _with_progress(values: Values, progress: Progress) -> Values:
 
 
 def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
-    """Store the chosen constants in the index if they are better."""
+    """Store the chosen constants in the index if they are significantly better.
+
+    Args:
+        engine: The engine with the index.
+        info: The index.
+        choice: The chosen constants and their evaluation.
+        units: A description of the evaluated values, for the explanation.
+    """
     means = f"{choice.before:.4f} before, {choice.held_out:.4f} with constants chosen by the other half"
     reason = f"{choice.units} {units}: {means}, p {choice.p:.4f}"
     if not choice.better:

@@ -48,7 +48,7 @@ def vectors() -> None:
 
 
 def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
-    """Return the document frequencies of words in files, or None without files."""
+    """Return the document frequencies of the words in files of documents, or None if there are no files."""
     return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
 
 
