@@ -60,7 +60,7 @@ class Adaptation(Protocol):
         """
 
     def weigh_index(self, engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-        """Choose the weight of the vectors of ``model`` in one index, and store it in the index.
+        """Choose the weight of the vectors of ``model`` in an index, and store the weight in the index.
 
         Returns:
             The stored settings, or None if the index has too few documents.

@@ -17,7 +17,7 @@ from resift.errors import BadInput
 
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
 _PATH_START = re.compile(r":memory:|[/.~\\]|[A-Za-z]:[\\/]")
-# Signs of a host without http://: a port, a user, a list, or two dots as in a.b.com (file names have one dot).
+# Signs of a host without http://: a port, a user, a list, or two dots as in a.b.com (file names have a single dot).
 _LIKE_HOST = re.compile(r"[:@,]|\..*\.|^localhost/?$")
 # A comma separates URLs only if another URL follows: a password may contain commas.
 _NEXT_URL = re.compile(r"[\s,]*,[\s,]*(?=\w+://)")
@@ -26,7 +26,7 @@ _ADDRESS = "http://HOST:PORT, or several of them separated by commas; in a passw
 
 @dataclass(frozen=True)
 class Node:
-    """The address of one node of a cluster.
+    """The address of a node of a cluster.
 
     Attributes:
         scheme: ``http`` or ``https``.
@@ -49,8 +49,8 @@ def is_cluster(address: str) -> bool:
     """Return True if an address holds cluster URLs, and False if it is the path of a file.
 
     Raises:
-        BadInput: If the address is neither: a malformed URL, or a host without ``http://``. Without this check, such a
-            host would silently become a database file of that name.
+        BadInput: If the address is neither: a malformed URL, or a host without ``http://``. Without this check, the
+            host would silently become the name of a database file.
 
     >>> is_cluster("http://127.0.0.1:9200, http://127.0.0.1:9201"), is_cluster("resift.db")
     (True, False)

@@ -55,7 +55,7 @@ class Cluster:
         return response if key is None else response.get(key)
 
     def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
-        """Return the number of documents in an index, or of those that match ``query``."""
+        """Return the number of documents in an index, or the number of documents that match ``query``."""
         # _count is not used, because OpenSearch refuses it if the default search pipeline of the index is missing.
         body = {"query": query or {"match_all": {}}, "size": 0, "track_total_hits": True, "search_pipeline": "_none"}
         return int(self.request("POST", f"/{quote(index, safe='')}/_search", body)["hits"]["total"]["value"])

@@ -1,4 +1,4 @@
-"""Ingest pipelines that encode documents, one for each index, and updates of both kinds of an index's pipelines.
+"""Ingest pipelines that encode the documents of an index, and updates of both kinds of an index's pipelines.
 
 The ingest pipeline ``resift-INDEX`` belongs to a single index, because only the index determines which text fields are
 encoded, and in which field the vectors of each model belong.
@@ -143,7 +143,7 @@ class IndexPipelines:
         return indices
 
     def _model_id(self, installation: str, endpoint: str) -> str | None:
-        """Return the id of a remote model, or None if there is none, as in a cluster without ML Commons."""
+        """Return the id of a remote model, or None if it does not exist, as in a cluster without ML Commons."""
         model = f"{installation}-{endpoint}"
         if model not in self._ids:
             self._ids[model] = next((id for id, _ in self.cluster.ml_objects("models", model)), "")
@@ -201,7 +201,7 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
     """Return the installations that the ingest pipelines of indices call, by index.
 
-    The set is empty for a pipeline with such a name that is not Resift's.
+    The set is empty for a pipeline that has the prefix of Resift's pipelines, but was not created by Resift.
     """
     pipelines = sorted((cluster.find("/_ingest/pipeline") or {}).items())
     return {

@@ -1,4 +1,4 @@
-"""What an index records about itself in the ``_meta`` of its mapping: its vectors, and whether it was attached.
+"""The record of an index in the ``_meta`` of its mapping: its vectors, and whether the index was attached.
 
 An attached index has an object ``attached`` in its record, with everything that detaching needs: the vector ``fields``
 that attaching added to the mapping, and the vectors that are being written (``filling``).
@@ -24,7 +24,7 @@ ALL_STATES = {"expand_wildcards": "all"}
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The record of one index.
+    """The record of an index.
 
     Attributes:
         index: Name of the index.
@@ -61,7 +61,7 @@ class IndexRecord:
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """All completely written vectors, beginning with the current ones."""
+        """All completely written vectors, beginning with the current vectors."""
         return (*([self.current] if self.current else []), *self.other_models)
 
     @property
@@ -164,7 +164,7 @@ def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexRecord]:
-    """Return the records of the indices that have one, by index.
+    """Return the records of all indices that have a record, by index.
 
     Args:
         cluster: The cluster.

@@ -41,7 +41,7 @@ _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
 
 
 class Installer:
-    """An installer of the resources of one installation.
+    """An installer of the resources of an installation.
 
     All methods raise EngineUnavailable if no node answers, and EngineError if the cluster refuses a request.
 
@@ -50,7 +50,7 @@ class Installer:
         installation: The desired installation. Its ``url`` is the service's address as the nodes of the cluster reach
             it. Its model needs no weights, only the attributes of
             :class:`resift.contracts.documents.ModelDescription`.
-        key: The service's API key, if it needs one.
+        key: The service's API key, if the service needs a key.
 
     Attributes:
         values: Values of the placeholders in the templates of the resources.
@@ -94,7 +94,7 @@ class Installer:
     def resources(self) -> Iterator[Resource]:
         """Yield all resources in the order of their creation.
 
-        Create each resource before the next one is yielded: pipelines contain the ids of the remote models.
+        Create each resource before the next resource is yielded: pipelines contain the ids of the remote models.
         """
         yield from self._own_resources()
         if not self.missing_plugins:
@@ -163,7 +163,7 @@ class Installer:
             The steps, each in English.
 
         Raises:
-            EngineError: With status 409, if an index, a template or another pipeline uses one of the pipelines.
+            EngineError: With status 409, if an index, a template or another pipeline uses a pipeline that would be removed.
         """
         self._refuse_if_used()
         originals = self._settings_before()  # read before the template that records them is removed

@@ -121,7 +121,7 @@ class InstalledModel:
 
 @dataclass(frozen=True)
 class Installation:
-    """One installation of Resift in a cluster.
+    """An installation of Resift in a cluster.
 
     Attributes:
         name: Name of the installation, which is the prefix of the names of its resources.

@@ -27,7 +27,7 @@ _STUCK_STATES = ("REGISTERED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
 _STUCK_SECONDS = 3.0  # time in a stuck state after which a model is deployed again
 _DEPLOY_SECONDS = 60
 _FORGET_SECONDS = 5.0  # time that OpenSearch 2 may need until searches no longer return a deleted model
-# Parts of error messages that stand for a temporary state of the cluster.
+# Parts of error messages that are caused by a temporary state of the cluster.
 _IN_USE = "still using this connector"
 _NO_KEY_YET = r"Fetching master key timed out|No shard available for .*\[master_key\]"
 _CONFLICT = "version conflict"  # ML Commons is still storing the result of the previous operation on the model
@@ -36,13 +36,13 @@ _CONFLICT = "version conflict"  # ML Commons is still storing the result of the 
 class RemoteModel(Resource):
     """A remote model of ML Commons that calls the service, with its connector.
 
-    All remote models of an installation are in one model group. If the ``values`` contain a ``key``, the connector
+    All remote models of an installation are in a single model group. If the ``values`` contain a ``key``, the connector
     sends it as its credential, and the cluster stores it encrypted. On a domain of Amazon, the key is the ARN of a
     secret, from which the domain reads the value.
 
     Args:
         cluster: The cluster.
-        endpoint: The purpose of the model, one of :data:`REMOTE`.
+        endpoint: The purpose of the model, one of :data:`REMOTE_MODELS`.
         values: Values of the placeholders in the connector's template.
 
     Attributes:
@@ -64,7 +64,7 @@ class RemoteModel(Resource):
         self.model_id = registered[0][0] if registered else f"({name})"
 
     def state(self) -> str:
-        """Compare the installed model with the desired one, and check that it is deployed."""
+        """Compare the installed model with the desired model, and check that it is deployed."""
         models = self.cluster.ml_objects("models", self.name)
         if not models:
             return "not deployed" if self.cluster.ml_objects("connectors", self.name) else "missing"

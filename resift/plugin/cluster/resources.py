@@ -39,7 +39,7 @@ class Resource(ABC):
 
     @abstractmethod
     def state(self) -> str:
-        """Compare the resource in the cluster with the desired one.
+        """Compare the resource in the cluster with the desired resource.
 
         Returns:
             ``ok``, ``missing``, ``foreign`` (not created by Resift), ``other model HASH``, ``other version VERSION``,
@@ -96,7 +96,7 @@ class Script(Resource):
         super().__init__(cluster, name, f"/_scripts/{name}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed script with the desired one."""
+        """Compare the installed script with the desired script."""
         return self._state_from_stamp((self.cluster.find(self.path, "script") or {}).get("source"))
 
 
@@ -115,7 +115,7 @@ class IndexTemplate(Resource):
         super().__init__(cluster, name, f"/_index_template/{name}", *render("index-template", values))
 
     def state(self) -> str:
-        """Compare the installed template with the desired one."""
+        """Compare the installed template with the desired template."""
         meta = self._installed_meta()
         return self._state_from_stamp(None if meta is None else meta.get("resift", ""))
 
@@ -150,7 +150,7 @@ class Pipeline(Resource):
         super().__init__(cluster, name, f"/_{kind}/pipeline/{quote(name, safe='')}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed pipeline with the desired one."""
+        """Compare the installed pipeline with the desired pipeline."""
         pipeline = self.cluster.find(self.path, self.name)
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 

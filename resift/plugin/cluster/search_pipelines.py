@@ -112,7 +112,7 @@ class SearchPipeline(Resource):
         super().__init__(cluster, name, _path(name), processor, stamp)
 
     def state(self) -> str:
-        """Compare the processor in the cluster with the desired one."""
+        """Compare the processor in the cluster with the desired processor."""
         if self.current is None:
             return "missing"
         settings = _processor_settings(self.current)

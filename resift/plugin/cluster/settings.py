@@ -15,7 +15,7 @@ PRIVATE_ADDRESSES = "plugins.ml_commons.connector.private_ip_enabled"
 TRUSTED_ADDRESSES = "plugins.ml_commons.trusted_connector_endpoints_regex"
 # Settings that Resift switches, and the values that it sets. Version 0.1 also changed the first setting. It is restored
 # at uninstallation, but not changed any more: remote models run on the nodes that
-# plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects, whatever its value.
+# plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model selects, regardless of its value.
 _SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE_ADDRESSES: "true"}
 
 

@@ -79,7 +79,7 @@ class Target:
     def entry(
         self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, graph: bool = False
     ) -> IndexInfo:
-        """Return the record of a model's vectors: the existing one, or a new one.
+        """Return the existing record of a model's vectors, or a new record.
 
         Compact vectors and vectors with an HNSW index replace each other.
 
@@ -113,11 +113,14 @@ class Target:
         return existing
 
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
-        """Return the record of a model's vectors, or None if there is none, or if attaching must replace them.
+        """Return the record of a model's vectors that can be used.
 
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
+
+        Returns:
+            The record, or None if the index has no such vectors, or if attaching must replace them.
         """
         for entry in self.record.known:
             if entry.model != model.hash:
@@ -250,7 +253,7 @@ def find_targets(cluster: Cluster, name: str) -> list[Target]:
         name: An index, an alias, a pattern, a data stream, or several of them separated by commas.
 
     Raises:
-        IndexNotFound: If there is no such index.
+        IndexNotFound: If the name refers to no index.
         BadInput: If an index cannot be written to.
     """
     return [_target(cluster, index, settings) for index, settings in settings_of(cluster, name).items()]
@@ -260,7 +263,7 @@ def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """Return the flat settings of all indices that a name refers to, by index.
 
     Raises:
-        IndexNotFound: If there is no such index.
+        IndexNotFound: If the name refers to no index.
         BadInput: If the name is empty, or a system index.
     """
     if _is_system(name):

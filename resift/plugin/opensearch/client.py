@@ -133,12 +133,14 @@ def connect(address: str, timeout: float) -> OpenSearch:
     )
 
 
-# OpenSearch does not validate every request. Some malformed requests, such as highlighting without tags, end in a Java
-# exception, or in an exception of OpenSearch without a status of its own. OpenSearch reports these with status 500 or
-# 503, as if the cluster had failed. The following exception types as the innermost cause show that the request is at
-# fault, and :func:`translate_error` reports them with status 400. A real failure has another innermost cause: files,
-# connections, or missing shards.
-# - "exception" alone has no cause below it. The failures above all have more specific names.
+# OpenSearch does not validate every request. Some malformed requests, for example for highlighting without tags, end in
+# a Java exception, or in an exception of OpenSearch without a status of its own. OpenSearch reports them with status
+# 500 or 503, as if the cluster had failed.
+#
+# If the innermost cause of an error is one of the following exception types, the request is at fault, and
+# translate_error reports status 400. A real failure of the cluster has another innermost cause, about files,
+# connections or missing shards. Three types need an explanation:
+# - "exception" is a plain exception without a cause. Real failures have more specific types.
 # - "index_not_found" refers to an index that the search body reads from, for example in a terms lookup.
 # - "status" is a refusal by a plugin. Its status is lost if every shard raises it.
 _CAUSED_BY_REQUEST = re.compile(
@@ -264,7 +266,7 @@ def _innermost(error: Any) -> Mapping[str, Any]:
 
 
 def error_reason(error: Any) -> str:
-    """Return the ``error`` of a response as one line of text, including its innermost cause."""
+    """Return the ``error`` of a response as a single line of text, including its innermost cause."""
     if not isinstance(error, Mapping):
         return str(error)
     inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)

@@ -103,8 +103,8 @@ class OpenSearchEngine(Engine):
         A caller who may search an index may also read its mapping, but not its aliases.
 
         Raises:
-            IndexNotFound: If there is no such index. This includes the name "", which OpenSearch takes for all indices,
-                and a pattern that matches no index, which is no error in OpenSearch.
+            IndexNotFound: If the name refers to no index. OpenSearch itself takes the name "" for all indices, and does
+                not report an error for a pattern that matches no index.
         """
         response = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else {}
         if not response:
@@ -254,7 +254,7 @@ class OpenSearchEngine(Engine):
     def _prepare(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
         """Return the body to send to OpenSearch, which skips a default pipeline that only rewrites searches.
 
-        Searches of the service are already rewritten, or must not be rewritten. Through such a pipeline, the cluster
+        Searches of the service are already rewritten, or must not be rewritten. Through the pipeline, the cluster
         would call the service again. A call costs five milliseconds. If all threads of the service wait for searches,
         or the service hangs, it costs a second. If a snapshot restored the index without its pipeline, OpenSearch would
         refuse the search.

@@ -1,4 +1,4 @@
-"""A transport for several nodes: if one node fails, another one is asked, within the time limit of the request."""
+"""A transport for several nodes: if a node fails, another node is asked, within the time limit of the request."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _SEARCHES = {"_search", "_msearch", "_count"}
 # Endpoints with method POST whose second execution changes nothing more. _bulk requests name the ids of documents.
 _IDEMPOTENT_POSTS = {"_bulk", "_refresh", "_delete_by_query"}
 _PING_SECONDS = 1.0
-# Statuses with which a proxy answers if the node behind it has gone.
+# Statuses with which a proxy answers if the node behind it does not answer.
 _LOST_BY_GATEWAY = (502, 504)
 
 
 class FailoverTransport(Transport):  # type: ignore[misc]
-    """A transport for opensearch-py with one deadline per request, however many nodes are asked.
+    """A transport for opensearch-py with a single deadline per request, however many nodes are asked.
 
     If there are several nodes, a node has only PATIENCE_SECONDS for a search or a single document, except for the last
     node that is asked, which has the rest of the time. So a frozen node costs a search only a part of its time, and a
@@ -76,14 +76,14 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         ignore: Collection[int] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request to one node after another, until a node answers or the time is up.
+        """Send a request to the nodes in turn, until a node answers or the time is up.
 
         Args:
             method: HTTP method.
             url: Path of the request.
             params: URL parameters. ``request_timeout`` and ``timeout`` set the time limit in seconds.
             body: Body of the request, which is serialized.
-            timeout: Time limit in seconds, instead of the one that is usual for the request.
+            timeout: Time limit in seconds, instead of the usual time limit of the request.
             ignore: HTTP statuses that are not errors.
             headers: HTTP headers of the caller.
 
@@ -151,9 +151,9 @@ class FailoverTransport(Transport):  # type: ignore[misc]
                 self._process = os.getpid()
 
     def _may_retry(self, error: TransportError, method: str, url: str) -> bool:
-        """Return whether a request that failed on one node may be sent to another.
+        """Return whether a request that failed on a node may be sent to another node.
 
-        A search may have crashed the node that it was sent to, and must not crash a second one. It is only sent again
+        A search may have crashed the node that it was sent to, and must not crash a second node. It is only sent again
         if the first node still answers a ping.
         """
         if isinstance(error.info, (NewConnectionError, ConnectTimeoutError)):

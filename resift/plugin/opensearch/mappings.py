@@ -10,7 +10,7 @@ from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, Ind
 from resift.query.dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # Analyzers of the indices that Resift creates. They equal OpenSearch's analyzers english and standard, except that
-# compound names (os.path, read_csv) are split into words, as the encoders do. Indices in other languages have one
+# compound names (os.path, read_csv) are split into words, as the encoders do. Indices in other languages have an
 # additional analyzer.
 ANALYSIS: dict[str, Any] = {
     "char_filter": {"resift_compounds": {"type": "pattern_replace", "pattern": COMPOUND_JOINTS, "replacement": " "}},
@@ -36,7 +36,7 @@ _TOKENS = ("rank_features", "sparse_vector")
 # The mapping of GUARD_FIELD: accepts any value, and does not index it.
 GUARD_MAPPING = {"type": "object", "enabled": False}
 # The key in ``_meta`` for settings of searches. It is separate from the key "resift" because attaching and detaching
-# rewrite that one.
+# rewrite the key "resift".
 TUNING_KEY = "resift_tuning"
 # The mapping of a field with compact vectors (see :mod:`resift.vectors.compact`).
 COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}

@@ -64,7 +64,7 @@ class OpenSearchSessionStore(SessionStore):
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Read a session, or return None if there is none."""
+        """Read a session, or return None if it does not exist."""
         response = self._get(id, wait)
         if not response.get("found"):
             # An "error" means that the index is missing: it was dropped, and the next write must create it.

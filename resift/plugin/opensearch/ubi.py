@@ -53,7 +53,7 @@ _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 class OpenSearchUbiLog(UbiLog):
     """A UBI log in two indices of a cluster.
 
-    The first write creates a missing index. An existing index keeps its mappings, whoever created it.
+    The first write creates a missing index. An existing index keeps its mappings.
 
     Args:
         url: URLs of the cluster.
@@ -180,13 +180,13 @@ class OpenSearchUbiLog(UbiLog):
 
 
 def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
-    """Return a clause that matches if one of the fields, or its keyword sub-field, has one of the values."""
+    """Return a clause that matches if any of the fields, or its keyword sub-field, has any of the values."""
     should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
     return {"bool": {"should": should, "minimum_should_match": 1}}
 
 
 def _between(since: float, until: float) -> list[dict[str, Any]]:
-    """Return clauses for a timestamp between two times in Unix seconds, one clause per unit.
+    """Return clauses for a timestamp between two times in Unix seconds, with a clause for each unit.
 
     A number in the log may count seconds, milliseconds or microseconds. The index reads all numbers as milliseconds, so
     a number of seconds appears as a time in 1970.

@@ -42,7 +42,7 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
         url: URLs of the cluster.
         index: An index, an alias, a pattern or a data stream.
         pipeline: The search pipeline to which the processor is added. By default the default search pipeline of the
-            index, or else a new pipeline.
+            index. If there is none, a new pipeline is created.
         default_pipelines: Also rewrite searches that name no pipeline, by changing the default search pipeline. With
             ``vectors``, also encode all documents that are written from now on.
         vectors: Add vectors to the documents.

@@ -36,8 +36,8 @@ _SHOWN_USES = 5
 class SearchAttachment:
     """The change that has the searches of an index, an alias, a pattern or a data stream rewritten.
 
-    Resift's processor is added to the search pipeline in the options, or else to the default search pipeline of the
-    indices, or else to a new pipeline. A pipeline that other indices also use is copied.
+    Resift's processor is added to the search pipeline in the options, or to the default search pipeline of the indices,
+    or to a new pipeline, in this order of preference. A pipeline that other indices also use is copied.
 
     Args:
         cluster: The cluster.
@@ -50,7 +50,7 @@ class SearchAttachment:
         base: Name of the pipeline of which it will be a copy, or None.
         sharing: Other users of the base.
         changed: Indices whose default pipeline will change, with their original default pipelines.
-        without: Indices whose default pipeline will be another one, or none.
+        without: Indices that will have another default pipeline, or none.
 
     Raises:
         IndexNotFound: If the name does not refer to an index.
@@ -98,7 +98,7 @@ class SearchAttachment:
         return rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
 
     def _pipeline_in_use(self, defaults: set[str | None]) -> str | None:
-        """Return the pipeline that searches use already, or that was created for them; None if there is none.
+        """Return the pipeline that searches use already, or that was created for them, or None.
 
         Args:
             defaults: The default search pipelines of the indices.
@@ -111,9 +111,7 @@ class SearchAttachment:
             raise BadInput(message, value=sorted(map(str, defaults)), expected="--pipeline NAME")
         (default,) = defaults
         if default is not None and default not in self.pipelines:
-            message = (
-                f"{SEARCH_PIPELINE_SETTING} of {self.name} is {default}, which is missing: searches are refused"
-            )
+            message = f"{SEARCH_PIPELINE_SETTING} of {self.name} is {default}, which is missing: searches are refused"
             raise BadInput(message, value=default, expected="an existing pipeline, or no such setting")
         return default
 

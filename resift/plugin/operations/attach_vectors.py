@@ -98,7 +98,7 @@ class AttachPlan(Plan):
         """Return the model in the options, or the model of an interrupted run, or None if a model must be learned."""
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
-        # An interrupted run continues with its model. Vectors in the index's own fields do not come from such a run.
+        # Continue an interrupted run with its model. Only vectors in Resift's fields can come from such a run.
         recorded = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
         written = [entry for entry in recorded if entry is not None and is_ours(entry.vector_field)]
         if not written:
@@ -138,8 +138,8 @@ class AttachPlan(Plan):
         for attachment in attachments:
             results.append(attachment.run(stop))
             raise_if_stopped(stop, interrupted)
-        # Remove superseded vectors after all indices have the new ones, so that they can be searched together until
-        # then.
+        # Remove superseded vectors after all indices have the new vectors, so that the indices can be searched together
+        # until then.
         for attachment in attachments:
             attachment.remove_superseded(stop)
             raise_if_stopped(stop, interrupted)
@@ -231,7 +231,7 @@ class _IndexAttachment:
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:
-        """Remove the vectors that the new ones replace from all documents."""
+        """Remove the vectors that the new vectors replace from all documents."""
         entry = self.plan.entry
 
         def without_superseded(record: IndexRecord) -> IndexRecord:

@@ -175,7 +175,8 @@ class _IndexDetachment:
             if self.settings:
                 self.cluster.update_index_settings(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
-        # From now on, new documents get no such vectors. The unused fields stay on record until they are empty.
+        # From now on, new documents get no vectors of these models. The unused fields stay on record until they are
+        # empty.
         target = target.change_record(lambda record: record.without(self.entries))
         if not self.removes_all:
             update_pipelines(self.cluster, target.name, search=False)

@@ -53,7 +53,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
         A result with the rows in ``parts``, and in ``tuned`` descriptions of the search settings of each index.
     """
     if options.get("model"):
-        load_model(str(options["model"]))  # raises an error for an invalid folder, whatever the state of the cluster
+        load_model(str(options["model"]))  # raises an error for an invalid folder, even if the cluster does not answer
     rows: list[StatusRow] = []
     tuned: dict[str, list[str]] = {}
     try:

@@ -50,7 +50,7 @@ class IndexPlan:
 
     Attributes:
         entry: Record of the vectors that the index will have.
-        superseded: Vectors that are removed at the end, because the new ones replace them.
+        superseded: Vectors that are removed at the end, because the new vectors replace them.
         unfilled: Number of documents without a vector.
         settings: Settings to write.
         hints: Remarks for the user, such as reasons why a setting is not written.
@@ -144,7 +144,7 @@ def _choose_fields(
     options: AttachOptions,
     sources: Sequence[dict[str, Any]],
 ) -> Sequence[str]:
-    """Return the text fields to encode: those in the options, those of recorded vectors, or guessed ones."""
+    """Return the text fields to encode: the fields in the options, or of recorded vectors, or guessed fields."""
     if options.fields:
         return options.fields
     recorded = existing or target.record.find(model.hash) or target.record.current

@@ -123,7 +123,7 @@ def uninstall(url: str, name: str | None = None) -> InstallPlan:
 
     Args:
         url: URLs of the cluster.
-        name: Name of the installation. By default, the only one.
+        name: Name of the installation. By default, the only installation.
     """
     installer = create_installer(open_cluster(url), name=name)
     return InstallPlan(installer, installer.uninstall)
@@ -134,7 +134,7 @@ def guard(url: str, name: str | None = None, progress: Progress | None = None, s
 
     Args:
         url: URLs of the cluster.
-        name: Name of the installation. By default, the only one.
+        name: Name of the installation. By default, the only installation.
         progress: Function that is called with a remark for each change.
         stop: Object by which the caller can request a stop. Without it, the function never returns.
     """
@@ -179,7 +179,7 @@ def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpt
 
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
-    """Return the provider that manages the cluster, according to the options or else the existing installation."""
+    """Return the provider that manages the cluster, according to the options, or to the existing installation."""
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
         if role is not None:
@@ -193,9 +193,9 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
 
 
 def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
-    """Return an installation, or None if there is none.
+    """Return an installation, or None if there are no installations.
 
-    Of several installations, the one with the default name is preferred, and then the first by name.
+    An installation with the default name is preferred to others, which are chosen in the order of their names.
 
     Args:
         cluster: The cluster.
@@ -229,7 +229,7 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Raise BadInput or UnsupportedCluster for a cluster of Amazon, if the options do not say that it is one."""
+    """Raise BadInput or UnsupportedCluster for a cluster of Amazon, unless the options name Amazon as the provider."""
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 

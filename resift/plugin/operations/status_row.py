@@ -9,7 +9,7 @@ INSTALL = "resift install"  # the advice for everything that an installation rep
 
 @dataclass(frozen=True)
 class StatusRow:
-    """The state of one part of an installation.
+    """The state of a part of an installation.
 
     Attributes:
         kind: Kind of the part, such as ``cluster``, ``setting`` or ``index``.
