@@ -163,7 +163,7 @@ class Installer:
             The steps, each in English.
 
         Raises:
-            EngineError: With status 409, if an index, a template or another pipeline uses a pipeline that would be removed.
+            EngineError: With status 409, if an index, a template or another pipeline uses a pipeline to be removed.
         """
         self._refuse_if_used()
         originals = self._settings_before()  # read before the template that records them is removed
