@@ -38,11 +38,11 @@ _LATIN = re.compile(
 
 
 def terms_of(text: str, analyzer: str) -> list[str]:
-    """Return the index terms of a text, in order.
+    """Return the terms under which a text is indexed, in order.
 
     Args:
         text: The text.
-        analyzer: The name of the analyzer.
+        analyzer: The name of the analyzer, such as "english" or "standard".
 
     >>> terms_of("The dog's 3.14 covid19 runs", "english")
     ['dog', '3.14', 'covid19', 'run']
@@ -61,7 +61,8 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
     """Return the terms and positions of all words of a text.
 
     Returns:
-        The term of each word, which is "" for a stop word, and the start and end of each word in the text.
+        Two lists of the same length. The first contains the term of each word, which is "" for a stop word. The second
+        contains the position of the first character of each word, and the position after its last character.
     """
     parts = [""]  # separators and words, alternating
     for pattern, part in _parts(text):
@@ -80,11 +81,11 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
 
 
 def _parts(text: str) -> Iterator[tuple[Any, str]]:
-    """Split a text into parts, and yield each part with the pattern that matches its words.
+    """Split a text into ASCII parts and other parts. Yield pairs of a pattern that matches the words, and the part.
 
-    Parts with foreign scripts use the Unicode pattern, and the ASCII text between them the faster pattern (in a tenth
-    of the time). Parts end at blanks, because words of all scripts end at blanks. In parts with foreign scripts
-    compound names are already split by blanks.
+    The pattern for ASCII text takes a tenth of the time of the pattern for all scripts. Parts end at blanks, because
+    words of all scripts end at blanks. In parts that are not ASCII, the separators inside compound names, such as the
+    dot of ``os.path``, are already replaced by blanks.
     """
     position, split_text = 0, ""
     while foreign := _FOREIGN.search(text, position):
@@ -101,7 +102,7 @@ def _parts(text: str) -> Iterator[tuple[Any, str]]:
 
 @cache
 def _unicode_patterns() -> tuple[Any, Any]:
-    """Return two compiled patterns: a word of any script, and the joints at which compound names are split.
+    """Return two compiled patterns. They match a word of any script, and the place where a compound name is split.
 
     Source: the grammar of Lucene's tokenizer (``StandardTokenizerImpl.jflex``), rule by rule.
     """
@@ -129,7 +130,10 @@ def _unicode_patterns() -> tuple[Any, Any]:
 
 @lru_cache(1 << 17)
 def _lowered(word: str) -> str:
-    """Return a word in lower case, like Lucene, which maps each character alone: a final Σ gives σ, and İ gives i."""
+    """Return a word in lower case.
+
+    Like Lucene, this maps each character separately: a final Σ becomes σ, and İ becomes i.
+    """
     lowered = word.lower()
     return lowered if "Σ" not in word and "İ" not in word else "".join(letter.lower()[0] for letter in word)
 

@@ -19,12 +19,12 @@ from resift.embedded.tables import IndexTables, Matches, Rows, stored_object
 
 
 class IndexCache:
-    """Data of an index that is kept in memory until the index's change count increases.
+    """Data of an index that is cached in memory until the next write to the index.
 
     Attributes:
-        changes: The change count for which the data is valid.
-        bm25: The term statistics.
-        vectors: The vectors, or None if they were not read yet.
+        changes: The number of write requests to the index when the data was read.
+        bm25: The term statistics for BM25.
+        vectors: All vectors of the index, or None if no search has needed them yet.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
@@ -34,13 +34,13 @@ class IndexCache:
 
 
 class View:
-    """The state of an index in a single transaction.
+    """A consistent view of an index during a database transaction.
 
     Attributes:
-        db: The connection with the open transaction.
-        tables: The tables of the index.
-        bm25: The term statistics of the index.
-        text_matches: The matches of text clauses by their settings. Rewritten queries contain some clauses twice.
+        db: The database connection with the open transaction.
+        tables: The database tables of the index.
+        bm25: The term statistics for BM25.
+        text_matches: A cache of the results of text clauses, because rewritten queries contain some clauses twice.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables, cache: IndexCache) -> None:
@@ -56,11 +56,11 @@ class View:
         return self._cache.vectors
 
     def rows(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:
-        """Return the rows of the documents with these ids in ascending order.
+        """Return the row numbers of the documents with these ids, in ascending order.
 
         Args:
-            ids: The ids. None selects all documents.
-            within: Restrict the result to these rows.
+            ids: The document ids. None selects all documents.
+            within: The row numbers to which the result is restricted, or None for no restriction.
         """
         if ids is None and within is not None:
             return within
@@ -72,14 +72,14 @@ class View:
         return rows if within is None else np.intersect1d(rows, within, assume_unique=True)
 
     def passing(self, test: FieldTest, within: Rows | None) -> Rows:
-        """Return the rows of the documents that pass a test, in ascending order.
+        """Return the row numbers of the documents for which a test function returns True, in ascending order.
 
         Args:
-            test: The test of a document's source.
-            within: Restrict the result to these rows.
+            test: The function, which receives the fields of a document.
+            within: The row numbers to which the result is restricted, or None for no restriction.
 
         Raises:
-            CorruptEngine: If a document is damaged.
+            CorruptEngine: If a stored document is damaged.
         """
         sql, values = f"SELECT row, source FROM {self.tables.documents}", []
         if within is not None:
@@ -98,21 +98,21 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Clause(ABC):
-    """A clause of a query.
+    """A clause of a query, which selects documents and computes their scores.
 
     Attributes:
-        boost: The factor of the clause's scores.
+        boost: The factor by which the scores of the clause are multiplied.
     """
 
     boost: float = 1.0
 
     @abstractmethod
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the matching rows in ascending order, and their scores.
+        """Return the row numbers of the matching documents, in ascending order, and the scores of these documents.
 
         Args:
-            view: The index.
-            within: Restrict the result to these rows.
+            view: The view of the index.
+            within: The row numbers to which the result is restricted, or None for no restriction.
         """
 
     def count(self, view: View) -> int:
@@ -126,10 +126,11 @@ class Clause(ABC):
 
 @dataclass(frozen=True)
 class RowFilter(Clause):
-    """A clause that selects rows by a function and scores them with the boost.
+    """A clause that selects documents with a function. The score of each document is the boost.
 
     Attributes:
-        find_rows: Returns the matching rows, among the rows of its second argument unless that is None.
+        find_rows: The function that returns the row numbers of the matching documents. Its arguments are the view of
+            the index, and the row numbers to which the result is restricted or None.
     """
 
     find_rows: Callable[[View, Rows | None], Rows]
@@ -142,7 +143,7 @@ class RowFilter(Clause):
 
 @dataclass(frozen=True)
 class ConstantScore(Clause):
-    """A clause that matches the documents of ``query`` and scores them with the boost."""
+    """A clause that matches the same documents as ``query``. The score of each document is the boost."""
 
     query: Clause
 
@@ -158,10 +159,12 @@ class ConstantScore(Clause):
 
 @dataclass(frozen=True)
 class TextMatch(Clause):
-    """A clause that matches terms in text fields. The score is BM25's, combined over the fields as in ``dis_max``.
+    """A clause that matches terms in text fields, and scores the documents with BM25.
+
+    The scores of several fields are combined as in OpenSearch's ``dis_max`` query.
 
     Attributes:
-        boosts: The weight of each searched field.
+        boosts: The searched fields with their weights.
         terms: The terms of the query, repeated as often as they occur in it.
         every: Whether a field must contain all terms. Otherwise a single term suffices.
         tie_breaker: The factor (0 to 1) with which the scores of all fields except the best are added.
@@ -283,11 +286,12 @@ class ScriptScore(ConstantScore):
 
 @dataclass(frozen=True)
 class FunctionScore(ConstantScore):
-    """A clause that multiplies the scores of ``query`` with weights.
+    """A clause that matches the same documents as ``query`` and multiplies their scores with weights.
 
     Attributes:
-        functions: Pairs of a condition and the weight of the documents that match it.
-        first: Whether only the first matching condition counts. Otherwise all weights are multiplied.
+        functions: Pairs of a condition, and the weight of the documents that match the condition.
+        first: Whether only the first matching condition of a document counts. Otherwise, the weights of all matching
+            conditions are multiplied.
     """
 
     functions: tuple[tuple[Clause, float], ...]
@@ -306,12 +310,12 @@ class FunctionScore(ConstantScore):
 
 @dataclass(frozen=True)
 class Knn(Clause):
-    """A clause that matches the ``k`` nearest documents to a vector in the index's k-NN space.
+    """A clause that matches the ``k`` documents whose vectors are nearest to a query vector.
 
     Attributes:
-        vector: The query vector (K,).
-        k: The number of documents.
-        condition: A filter that these documents pass, or None.
+        vector: The query vector, of shape (n_dimensions,).
+        k: The maximum number of documents.
+        condition: A filter that is applied before the nearest documents are selected, or None.
     """
 
     vector: Floats
@@ -332,10 +336,12 @@ class Query:
     """A parsed query.
 
     Attributes:
-        clause: The clause of the whole query. For a hybrid query it matches what any of the sub-queries matches.
-        names: The clauses that have a ``_name``.
-        queries: The sub-queries of a hybrid query.
-        depth: The number of hits that each sub-query of a hybrid query retrieves, or None for the size of the page.
+        clause: The clause of the whole query. The clause of a hybrid query matches all documents that at least one
+            sub-query matches.
+        names: The clauses that have a name (``_name`` in OpenSearch), by name.
+        queries: The sub-queries of a hybrid query. Empty for other queries.
+        depth: The number of hits that each sub-query of a hybrid query retrieves (``pagination_depth``), or None for
+            the number of hits on a page.
     """
 
     clause: Clause

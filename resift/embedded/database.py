@@ -62,16 +62,15 @@ _IS_CLIENT = f"? IN ({_IDS})"
 class Database:
     """An SQLite file that threads and processes can share. The file is created if it does not exist.
 
-    Every method raises ``corrupt`` if the file is damaged. A finished commit is on the disk. Without ``durable`` it
-    survives the end of the process but not a power failure.
-
     Args:
         path: The path of the file.
-        table: The table whose existence shows that the schema exists.
-        schema: The statements that create the schema.
-        unavailable: The error to raise if the file cannot be opened and written, or has another format.
-        corrupt: The error to raise if the file is damaged.
-        durable: Whether commits survive a power failure.
+        table: The name of a table of the schema. If it does not exist, the schema is created.
+        schema: The SQL statements that create the schema.
+        unavailable: The class of the error that is raised if the file cannot be opened or written, or has the format of
+            another version.
+        corrupt: The class of the error that every method raises if the file is damaged.
+        durable: Whether a commit waits for the disk, so that the data survives a power failure. Otherwise the data only
+            survives the end of the process.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class Database:
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
         """Return a context manager that yields a connection with an open transaction.
 
-        The transaction is committed at the end of the block and rolled back if the block raises. A reader sees the file
-        as it was at its first statement.
+        The transaction is committed at the end of the ``with`` block. It is rolled back if the block raises an
+        exception. A read transaction sees the data as it was at the first statement of the transaction.
 
         Args:
-            write: Whether the transaction writes.
-            seconds: How long to wait for other writers, 30 s by default.
+            write: Whether the transaction may write.
+            seconds: The maximum number of seconds to wait for other writers, 30 by default.
         """
         with self._translated(), self._connection() as db:
             db.execute(f"PRAGMA busy_timeout = {round((seconds or _TIMEOUT) * 1000)}")
@@ -214,8 +213,8 @@ class SqliteSessionStore(SessionStore):
 
     Args:
         path: The path of the file.
-        durable: Whether writes wait for the disk, and so survive a power failure. Otherwise a power failure may lose
-            the latest marks.
+        durable: Whether writes wait for the disk, so that the data survives a power failure. Otherwise the latest
+            changes may be lost in a power failure.
 
     Raises:
         BadInput: If the file cannot be opened, has the format of a newer version, or is damaged.
@@ -286,7 +285,7 @@ class SqliteSessionStore(SessionStore):
 
 
 def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
-    """Return the session in a row."""
+    """Return the stored session from the columns of a database row."""
     return SessionRecord(_value(body), expires, _value(indices), version)
 
 
@@ -305,10 +304,11 @@ def _json(value: Any) -> str:
 class SqliteUbiLog(UbiLog):
     """A UBI log in an SQLite file, which the threads and processes of a machine can share.
 
-    The constructor and every method raise EngineUnavailable if the file cannot be opened or is damaged.
-
     Args:
         path: The path of the file.
+
+    Raises:
+        EngineUnavailable: By the constructor and every method, if the file cannot be opened or is damaged.
     """
 
     def __init__(self, path: str) -> None:
@@ -316,7 +316,11 @@ class SqliteUbiLog(UbiLog):
         self._database = Database(path, "ubi_queries", _LOG_SCHEMA, kind, kind, durable=False)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
-        """Add documents of a kind. Return how many were refused."""
+        """Add log entries of a kind, either queries or events.
+
+        Returns:
+            The number of entries that were refused because they lack required fields.
+        """
         rows = [row for row in map(_event_row if kind == EVENTS else _query_row, sources) if row is not None]
         table, columns = ("ubi_events", 5) if kind == EVENTS else ("ubi_queries", 2)
         with self._database.transaction() as db:
@@ -345,16 +349,16 @@ class SqliteUbiLog(UbiLog):
         return (event for event in map(UbiEvent.read, rows) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the query documents of an application between two times (Unix seconds)."""
+        """Return the logged queries of an application between two times (Unix seconds) as JSON objects."""
         rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
         return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all documents with this client id, session id or user id, by kind."""
+        """Return all log entries with this client id, session id or user id. The keys are the kinds of entries."""
         return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_IS_CLIENT}", client) for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
-        """Delete all documents with this client id, session id or user id. Return their number."""
+        """Delete all log entries with this client id, session id or user id. Return the number of deleted entries."""
         with self._database.transaction() as db:
             return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS)
 

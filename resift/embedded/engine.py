@@ -60,7 +60,7 @@ class SqliteEngine(Engine):
 
     Raises:
         EngineUnavailable: If the file cannot be opened or has the format of a newer version.
-        CorruptEngine: If the file is damaged. Every method raises this error, too.
+        CorruptEngine: By the constructor and every method, if the file is damaged.
     """
 
     def __init__(self, path: str) -> None:

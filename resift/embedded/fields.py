@@ -22,14 +22,14 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt":
 
 
 def scalar(value: Any, what: str) -> Scalar:
-    """Return ``value`` if a query can compare fields with it.
+    """Check that a value in a query is a string, number or boolean, and return the value.
 
     Args:
         value: The value in the query.
-        what: The name of the field or setting, for error messages.
+        what: The name of the field or setting that contains the value, for error messages.
 
     Raises:
-        BadInput: If the value is not a string, number or boolean, such as a list, or is too large.
+        BadInput: If the value has another type, such as a list, or is too large.
     """
     if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
         raise BadInput(f"the value of {what!r} contains a lone surrogate", value=value, expected="Unicode text")
@@ -40,7 +40,7 @@ def scalar(value: Any, what: str) -> Scalar:
 
 
 def has_any_value(name: str, values: Iterable[Scalar]) -> FieldTest:
-    """Return a test whether a field has any of the given values."""
+    """Return a function that tests whether a field of a document has any of the given values."""
     values = list(values)
     texts = {value_text(value) for value in values}
     numbers = {number for value in values if (number := _as_number(value)) is not None}
@@ -51,17 +51,20 @@ def has_any_value(name: str, values: Iterable[Scalar]) -> FieldTest:
 
 
 def in_range(name: str, bounds: Sequence[tuple[str, Scalar]]) -> FieldTest:
-    """Return a test whether a field has a value within bounds.
+    """Return a function that tests whether a field of a document has a value within limits.
 
     Args:
         name: The name of the field.
-        bounds: Pairs of an operator (gt, gte, lt or lte) and its limit.
+        bounds: Pairs of an operator ("gt", "gte", "lt" or "lte") and the limit to which it applies.
     """
     return lambda source: any(all(_compares(*bound, value) for bound in bounds) for value in _scalars(source, name))
 
 
 def exists(name: str) -> FieldTest:
-    """Return a test whether a field has any value. An object counts if any field in it has a value."""
+    """Return a function that tests whether a field of a document has a value.
+
+    An object counts as a value if at least one field in the object has a value.
+    """
     return lambda source: any(map(_is_something, _values(source, name)))
 
 
@@ -103,11 +106,11 @@ def _values(source: Any, name: str) -> Iterator[Any]:
 
 
 def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
-    """Return the names of the fields with exact values, in the order in which they occur in the documents.
+    """Return the names of the fields whose values can be filtered exactly, in the order of their first occurrence.
 
     Args:
-        sources: The sources of the documents.
-        texts: The text fields of the index, which are left out.
+        sources: The fields of each document (``_source``).
+        texts: The names of the text fields of the index, which are left out.
 
     >>> exact_names([{"text": "a fire", "year": 2001, "at": {"place": "Sydney"}, "score": 0.5}], ["text"])
     ['year', 'at.place']
@@ -126,16 +129,19 @@ def _is_exact(value: Any) -> bool:
 def count_values(
     sources: Iterable[Mapping[str, Any]], fields: Sequence[str], size: int
 ) -> dict[str, list[tuple[Any, int]]]:
-    """Return the most frequent values of each field with their document counts.
+    """Return the most frequent values of each field with the number of documents that contain the value.
 
-    Values with equal counts are in ascending order. If any document has a string in the field, all values are strings,
-    as in a field that is mapped as keyword. A number and the string that represents it are then the same value, as they
-    are for a ``term`` query.
+    Values with equal counts are in ascending order. If at least one document has a string in the field, all values of
+    the field are converted to strings, as in an OpenSearch field of type ``keyword``. The number 2001 and the string
+    "2001" are then the same value.
 
     Args:
-        sources: The sources of the documents.
-        fields: The names of the fields.
-        size: The maximum number of values of each field.
+        sources: The fields of each document (``_source``).
+        fields: The names of the fields to count.
+        size: The maximum number of values for each field.
+
+    Returns:
+        For each field, pairs of a value and its number of documents, most frequent first.
 
     >>> count_values([{"year": 2001}, {"year": [2002, 2001]}, {}], ["year"], 5)
     {'year': [(2001, 2), (2002, 1)]}

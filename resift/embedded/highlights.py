@@ -32,12 +32,12 @@ class Highlight:
     """Settings for highlighting hits.
 
     Attributes:
-        terms: The terms to highlight in each field.
-        before: The tag before a highlighted word.
-        after: The tag after a highlighted word.
-        escape: The function that escapes the text around the tags.
-        fragments: The maximum number of fragments of each field. 0 returns the whole text.
-        length: The number of characters of a text that are considered.
+        terms: The fields to highlight, each with the terms to highlight in it.
+        before: The tag to insert before a highlighted word.
+        after: The tag to insert after a highlighted word.
+        escape: The function that escapes the text around the tags, for example for HTML.
+        fragments: The maximum number of fragments to return for each field. 0 means that whole texts are returned.
+        length: The maximum number of characters of a text to search for terms.
     """
 
     terms: Mapping[str, frozenset[str]]
@@ -48,7 +48,14 @@ class Highlight:
     length: int
 
     def fragments_of(self, source: Mapping[str, Any], analyzer: str) -> dict[str, list[str]]:
-        """Return the highlighted fragments of a document by field: one fragment of each text that contains a term."""
+        """Return the highlighted fragments of a document, by field name.
+
+        A field with several texts has a fragment for each text that contains a term.
+
+        Args:
+            source: The fields of the document.
+            analyzer: The name of the analyzer of the text fields.
+        """
         highlights = {}
         for field, terms in self.terms.items():
             values = (value for value in values_of(source, field) if isinstance(value, (str, int, float)))
@@ -60,9 +67,14 @@ class Highlight:
         return highlights
 
     def _fragment(self, text: str, analyzer: str, terms: frozenset[str]) -> str | None:
-        """Return the part of a text with the most different terms, or the whole text.
+        """Return the part of a text that contains the most different terms, with highlighted terms.
 
-        Returns None if the text contains no term.
+        Returns the whole text if it is short or if ``fragments`` is 0, and None if it contains no term.
+
+        Args:
+            text: The text.
+            analyzer: The name of the analyzer.
+            terms: The terms to highlight.
         """
         words, places = words_of(text, analyzer)
         if terms.isdisjoint(words):
@@ -88,14 +100,14 @@ class Highlight:
 
 
 def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
-    """Return the first word of the best window of a text.
+    """Return the position of the word at which the best fragment of a text starts.
 
-    The best window contains the most different terms, and among equals the most occurrences. It starts a few words
-    before its first term.
+    The best fragment contains the largest number of different query terms or, if several fragments have the same
+    number, the largest number of occurrences. It starts a few words before the first term.
 
     Args:
-        places: The positions of the terms in the text, ascending.
-        terms: The term at each of these positions.
+        places: The positions of the query terms in the text, counted in words, in ascending order.
+        terms: The query term at each of these positions.
     """
     # A sliding window, so that each position is added and removed once. A long text can have 100,000 of them.
     window = Counter[str]()
@@ -113,16 +125,18 @@ def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
 
 
 def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight | None:
-    """Return the settings in the ``highlight`` of a search body, or None without highlighting.
+    """Parse the ``highlight`` settings of a search body.
+
+    Returns None if the search body contains no settings for highlighting.
 
     Args:
-        body: The value of ``highlight``.
+        body: The value of ``highlight`` in the search body, or None.
         clause: The query of the search, whose terms are highlighted unless there is a ``highlight_query``.
         tables: The tables of the index.
 
     Raises:
         BadInput: If the settings are malformed.
-        UnsupportedQuery: If a field has settings of its own.
+        UnsupportedQuery: If there are settings for a single field.
     """
     if not body:
         return None

@@ -71,12 +71,12 @@ _OTHER_CLAUSES: dict[str, tuple[str, ...]] = {
 
 
 def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
-    """Parse and check a query.
+    """Parse a query in OpenSearch's query language, and check that it is valid.
 
     Args:
-        query: The query as JSON.
-        tables: The tables of the index.
-        whole: Whether this is the query of a search body, which may be hybrid.
+        query: The query as parsed JSON.
+        tables: The database tables of the index.
+        whole: Whether ``query`` is the complete query of a search body. Only such a query may be a hybrid query.
 
     Raises:
         UnsupportedQuery: If the embedded engine does not support a part of the query.
@@ -121,13 +121,13 @@ class _Parser:
         return self._named(settings, clause)
 
     def _named(self, settings: Mapping[str, Any], clause: Clause) -> Clause:
-        """Return the clause, and register it if its settings contain a name."""
+        """Return ``clause``, after registering it under its ``_name`` if the settings contain a ``_name``."""
         if "_name" in settings:
             self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
     def _counted(self, count: int = 1) -> None:
-        """Add to the number of leaf clauses, which MAX_CLAUSES limits. Each word in each field counts."""
+        """Add to the number of leaf clauses, which MAX_CLAUSES limits. Each word in each searched field is a clause."""
         self.count += count
         if self.count > MAX_CLAUSES:
             raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
@@ -288,16 +288,16 @@ class _Parser:
 
 
 def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
-    """Return a part of a search body after checking that it is an object with known keys.
+    """Check that a part of a search body is a JSON object with supported keys only, and return the object.
 
     Args:
-        value: The part of the body.
+        value: The part of the search body.
         what: The name of the part, for error messages.
         known: The supported keys.
 
     Raises:
         BadInput: If the value is not an object.
-        UnsupportedQuery: If it has an unknown key.
+        UnsupportedQuery: If the object has other keys.
     """
     if not isinstance(value, Mapping):
         raise BadInput(f"malformed {what}", value=value, expected="an object")
@@ -333,7 +333,12 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:
-    """Return a sub-query with the filter of its hybrid query, in the place where OpenSearch puts it."""
+    """Add the filter of a hybrid query to one of its sub-queries, in the same way as OpenSearch.
+
+    Args:
+        query: The sub-query.
+        condition: The filter clause.
+    """
     kind, body = single(query, "query")
     if kind == "bool" and isinstance(body, Mapping):
         return {kind: {**body, "filter": [*_as_list(body.get("filter", [])), condition]}}

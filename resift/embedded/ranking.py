@@ -42,12 +42,12 @@ _MIN_NORMALIZED_SCORE = np.float32(0.001)
 
 @dataclass(frozen=True)
 class Rescore:
-    """A rescoring of the first hits with a second query.
+    """Settings of a rescore step: a second query changes the scores of the first hits.
 
     Attributes:
-        window: The number of hits to rescore (``window_size``).
-        query: The query that computes the second scores.
-        combine: The function that combines first and second scores.
+        window: The number of top-ranked hits to rescore (``window_size`` in OpenSearch).
+        query: The second query.
+        combine: The function that combines the hits' original scores with the scores of the second query.
     """
 
     window: int
@@ -55,7 +55,7 @@ class Rescore:
     combine: Callable[[Scores, Scores], Scores]
 
     def apply(self, view: View, ranking: Matches) -> Matches:
-        """Return the rescored ranking: rows and scores, best first."""
+        """Return the ranking with changed scores: row numbers and scores, best first."""
         rows, scores = ranking[0], ranking[1].copy()
         first = rows[: self.window]
         matched, second = self.query.clause.matches(view, np.sort(first))
@@ -78,14 +78,14 @@ def _combined(
 ) -> Matches:
     """Combine the rankings of a hybrid query's sub-queries into a single ranking.
 
-    The score of a document is the weighted mean or sum of its normalized scores. A sub-query that does not match the
-    document contributes 0.
+    The combined score of a document is the weighted mean or sum of its normalized scores. If a sub-query does not match
+    the document, its normalized score is 0.
 
     Args:
-        rankings: The ranking of each sub-query, best first.
-        normalize: The normalization of a sub-query's scores.
-        weights: The weight of each sub-query. By default all weights are equal.
-        mean: Whether to compute the mean rather than the sum.
+        rankings: The row numbers and scores of the hits of each sub-query, best first.
+        normalize: The function that normalizes the scores of a sub-query.
+        weights: The weight of each sub-query. If empty, all weights are equal.
+        mean: Whether to compute the weighted mean instead of the weighted sum.
 
     Raises:
         BadInput: If the number of weights differs from the number of sub-queries.
@@ -116,7 +116,12 @@ def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
 
 
 def _best_first(rows: Rows, scores: Scores) -> Matches:
-    """Sort rows, which are ascending, and their scores, best first. Ties are in ascending order of the rows."""
+    """Sort documents by score, best first. Documents with equal scores are sorted by row number.
+
+    Args:
+        rows: The row numbers of the documents, in ascending order.
+        scores: The scores of the documents.
+    """
     order = np.argsort(-scores, kind="stable")
     return rows[order], scores[order]
 
@@ -126,14 +131,14 @@ class ParsedSearch:
     """A parsed search body.
 
     Attributes:
-        query: The query.
-        start: The number of hits to skip (``from``).
+        query: The parsed query.
+        start: The number of hits to skip (``from`` in OpenSearch).
         size: The number of hits to return.
-        rescores: The rescorings, in order.
-        combine: The function that combines the rankings of a hybrid query's sub-queries.
-        group: The field by which hits are collapsed, or None.
-        source: The ``_source`` parameter.
-        highlight: The settings for highlighting, or None.
+        rescores: The rescore steps, in order.
+        combine: The function that combines the rankings of a hybrid query's sub-queries into a single ranking.
+        group: The name of the field to collapse by, or None. Only the best hit for each value of the field is returned.
+        source: The ``_source`` parameter, which selects the returned fields.
+        highlight: The settings for highlighting, or None for no highlighting.
     """
 
     query: Query
@@ -149,8 +154,8 @@ class ParsedSearch:
         """Compute the ranking of the hits.
 
         Returns:
-            The rows and scores of the hits, best first, at least up to the end of the page; and the total number of
-            hits.
+            The row numbers and scores of the hits, best first, and the total number of matching documents. With
+            rescore steps or a hybrid query, hits after the requested page may be missing.
 
         Raises:
             BadInput: If the page of a hybrid query starts after the last hit that the sub-queries retrieved.
@@ -177,13 +182,13 @@ class ParsedSearch:
     def hits(
         self, view: View, rows: Rows, scores: Scores, vectors: bool
     ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
-        """Return the hits of a page and their vectors.
+        """Return the hits of a page as OpenSearch returns them in JSON, and the vectors of these hits.
 
         Args:
-            view: The index.
-            rows: The rows of the hits.
+            view: The view of the index.
+            rows: The row numbers of the hits.
             scores: The scores of the hits.
-            vectors: Whether to return the vectors (K,). Otherwise each vector is None.
+            vectors: Whether to return the vectors of the hits. Otherwise None is returned for each hit.
 
         Raises:
             CorruptEngine: If a document is missing or damaged.
@@ -222,9 +227,13 @@ class ParsedSearch:
         return shown
 
     def _names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
-        """Return the names of the clauses that each row of a page matches.
+        """Return the names (``_name``) of the query clauses that each hit matches, by row number.
 
-        If several clauses have the same name, the last one counts.
+        If several clauses have the same name, only the last clause counts.
+
+        Args:
+            view: The view of the index.
+            page: The row numbers of the hits on the page.
         """
         matched_names: dict[int, list[str]] = {row: [] for row in page.tolist()}
         queries = [self.query, *(rescore.query for rescore in self.rescores)]
@@ -237,9 +246,9 @@ class ParsedSearch:
         return matched_names
 
     def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
-        """Return the first hits of a ranking after all rescorings.
+        """Apply all rescore steps to the first ``window`` hits of a ranking.
 
-        As in OpenSearch, hits beyond the window are dropped.
+        As in OpenSearch, hits after the first ``window`` hits are dropped.
         """
         ranking = ranking[0][:window], ranking[1][:window]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -248,7 +257,7 @@ class ParsedSearch:
         return ranking
 
     def _collapsed(self, view: View, ranking: Matches) -> Matches:
-        """Return the first hit with each value of the collapsed field, and the first hit without a value."""
+        """Return the best hit for each value of the field to collapse by, and the best hit without a value."""
         if self.group is None:
             return ranking
         sources = stored_sources(view.db, view.tables, ranking[0].tolist())
@@ -261,11 +270,11 @@ class ParsedSearch:
 
 
 def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
-    """Parse and check a search body.
+    """Parse an OpenSearch search body, and check that it is valid.
 
     Args:
         body: The search body.
-        tables: The tables of the index.
+        tables: The database tables of the index.
 
     Raises:
         UnsupportedQuery: If the embedded engine does not support a part of the body.
@@ -315,9 +324,12 @@ def _rescore(body: Any, tables: IndexTables) -> Rescore:
 
 
 def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
-    """Return the function with which a body's ``search_pipeline`` combines the scores of a hybrid query.
+    """Return the function that combines the rankings of a hybrid query's sub-queries.
 
-    The default is min-max normalization with an arithmetic mean.
+    By default, scores are min-max normalized and combined by their arithmetic mean.
+
+    Args:
+        pipeline: The value of ``search_pipeline`` in the search body, or None.
     """
     if isinstance(pipeline, str) and pipeline != "_none":  # the embedded engine stores no pipelines
         unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that is defined in the body, or _none")
@@ -347,7 +359,7 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
 
 
 def _only(settings: Mapping[str, Any], technique: str) -> None:
-    """Raise UnsupportedQuery if a part of a processor names another technique."""
+    """Raise UnsupportedQuery if the settings of a processor contain another technique than ``technique``."""
     if settings.get("technique", technique) != technique:
         unsupported(f"the technique {settings['technique']!r} here", technique)
 

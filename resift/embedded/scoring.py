@@ -37,13 +37,14 @@ _CACHED_POSTINGS = 1_000_000  # of 12 bytes each
 
 
 class Bm25:
-    """Computes BM25 scores from the state of an index at a certain change count.
+    """Computes BM25 scores with statistics of an index. After a write to the index, a new instance is needed.
 
-    Postings that were read stay in a cache, since a session searches for the same words again and again.
+    The postings of a term (its documents and frequencies) are cached, because searches of a session contain the same
+    words repeatedly.
 
     Args:
         db: The connection to the database.
-        tables: The tables of the index.
+        tables: The database tables of the index.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
@@ -63,15 +64,15 @@ class Bm25:
         boost: float,
         within: Rows | None,
     ) -> Matches:
-        """Return the rows that contain terms in a field, in ascending order, and their scores.
+        """Return the row numbers of the documents that contain terms in a field, in ascending order, and their scores.
 
         Args:
             db: The connection to the database.
-            field: The text field.
+            field: The name of the text field.
             terms: The terms, repeated as often as they occur in the query.
             every: Whether a document must contain all terms. Otherwise a single term suffices.
-            boost: The factor of the scores.
-            within: Restrict the result to these rows.
+            boost: The factor by which the scores are multiplied.
+            within: The row numbers to which the result is restricted, or None for no restriction.
         """
         term_matches, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
@@ -92,9 +93,10 @@ class Bm25:
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:
-        """Return the rows of a term in a field, in ascending order, and the saturations.
+        """Return the row numbers of the documents that contain a term in a field, and the saturation in each document.
 
-        The saturation is tf / (k1 · (1 − b + b · length / mean length)).
+        The row numbers are in ascending order. The saturation is tf / (k1 · (1 − b + b · length / mean length)), where
+        tf is the frequency of the term in the document, and k1 and b are the parameters of BM25.
         """
         cached = self._cache.get((column, term))
         if cached is not None:
@@ -115,7 +117,15 @@ class Bm25:
 
 
 def sum_by_row(matches: list[Matches], minimum: int) -> Matches:
-    """Return the rows that occur in at least ``minimum`` results, in ascending order, and the sums of their scores."""
+    """Add up the scores of several results for each document.
+
+    Args:
+        matches: The results, each with row numbers and scores.
+        minimum: The minimum number of results in which a document must occur.
+
+    Returns:
+        The row numbers of these documents in ascending order, and the sums of their scores.
+    """
     if len(matches) == 1 == minimum:
         return matches[0]
     rows, places, counts = np.unique(
@@ -137,9 +147,9 @@ def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float
 
 
 def _rounded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return lengths as Lucene encodes them in a byte.
+    """Round text lengths as Lucene does when it stores a length in a single byte.
 
-    Lengths below 24 are exact. Of larger lengths, the excess over 24 keeps only its four highest bits.
+    Lengths below 24 are exact. For larger lengths, only the four highest bits of (length - 24) are preserved.
     """
     rest = np.maximum(lengths - _EXACT_LENGTHS, 0)
     _, bits = np.frexp(rest)  # the number of binary digits
@@ -155,11 +165,11 @@ class Script:
     """Parameters of a script that scores documents by the similarity of their vectors.
 
     Attributes:
-        name: The name of the script's file.
-        field: The vector field.
-        query: The query vector (K,).
-        mask: The weights (K,) that multiply both vectors.
-        beta: If not None, the score is exp(beta · similarity). The similarity of cosine is then 1 + cosine.
+        name: The name of the script.
+        field: The name of the vector field.
+        query: The query vector, of shape (n_dimensions,).
+        mask: The weights by which the query vector and the document vectors are multiplied, of shape (n_dimensions,).
+        beta: If not None, the score is exp(beta · similarity). If None, the score is the similarity itself.
     """
 
     name: str
@@ -170,9 +180,13 @@ class Script:
 
 
 def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return 1 + cosine of ``query`` (K,) with each column of ``vectors`` (K, n).
+    """Return 1 + the cosine similarity of a query vector and each document vector.
 
-    The cosine with a zero vector is 0.
+    The cosine similarity with a zero vector is defined as 0.
+
+    Args:
+        query: The query vector, of shape (n_dimensions,).
+        vectors: The document vectors, of shape (n_dimensions, n_documents).
     """
     squares = _sum(vectors**2) * _sum((query**2)[:, None])
     cosines = np.divide(_sum(query[:, None] * vectors), np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
@@ -180,16 +194,23 @@ def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
 
 
 def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return the fuzzy Jaccard similarity of ``query`` (K,) with each column of ``vectors`` (K, n)."""
+    """Return the fuzzy Jaccard similarity of a query vector and each document vector.
+
+    This is the sum of the component-wise minima divided by the sum of the maxima. Negative components count as 0.
+
+    Args:
+        query: The query vector, of shape (n_dimensions,).
+        vectors: The document vectors, of shape (n_dimensions, n_documents).
+    """
     a, b = np.maximum(query, 0)[:, None], np.maximum(vectors, 0)
     shared, total = _sum(np.minimum(a, b)), _sum(np.maximum(a, b))
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0))
 
 
 def _sum(numbers: Doubles) -> Doubles:
-    """Return the sums of the columns, computed sequentially.
+    """Return the sum of each column, rounded like the sum that a loop over the rows computes.
 
-    ``np.sum`` of a row uses pairwise summation, which rounds differently than a loop.
+    ``np.sum`` over contiguous numbers uses pairwise summation, which rounds differently.
     """
     return np.asarray(np.add.reduce(np.ascontiguousarray(numbers), axis=0))
 
@@ -205,12 +226,12 @@ def parse_script(script: Any, dim: int) -> Script:
     """Parse the script of a ``script_score`` query.
 
     Args:
-        script: The script as JSON.
-        dim: The length of the vectors.
+        script: The script as parsed JSON.
+        dim: The number of dimensions of the vectors.
 
     Raises:
-        UnsupportedQuery: If the script is not one of Resift's scripts.
-        BadInput: If its parameters are malformed.
+        UnsupportedQuery: If the script is not one of Resift's own scripts.
+        BadInput: If the parameters of the script are malformed.
     """
     source = script.get("source") if isinstance(script, Mapping) else None
     name = next((name for name in _SCRIPTS if source == script_source(name)), None)
@@ -254,12 +275,12 @@ def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
 
 @dataclass(frozen=True)
 class Vectors:
-    """All vectors of an index at a certain change count.
+    """All vectors of an index, as they were when they were read from the database.
 
     Attributes:
-        space: The k-NN space.
-        rows: The rows (n,) of the documents with a vector, in ascending order.
-        vectors: Their vectors (n, K).
+        space: The name of the k-NN space, such as "l2", which defines the similarity of vectors.
+        rows: The row numbers of the documents that have a vector, in ascending order, of shape (n_documents,).
+        vectors: The vectors of these documents, of shape (n_documents, n_dimensions).
     """
 
     space: str
@@ -277,12 +298,12 @@ class Vectors:
         return cls(tables.meta.space, np.array([row for row, _ in stored], np.int64), vectors)
 
     def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
-        """Return the rows of the ``k`` nearest documents, in ascending order, and Lucene's scores.
+        """Return the row numbers of the ``k`` nearest documents, in ascending order, and their scores as in Lucene.
 
         Args:
-            vector: The query vector (K,).
-            k: The number of documents.
-            allowed: Restrict the result to these rows, unless None.
+            vector: The query vector, of shape (n_dimensions,).
+            k: The maximum number of documents.
+            allowed: The row numbers to which the result is restricted, or None for no restriction.
         """
         if self.space == "l2":
             scores = 1 / (1 + ((self.vectors - vector) ** 2).sum(axis=1))
@@ -296,10 +317,14 @@ class Vectors:
         return self.rows[order], scores[order].astype(np.float32)
 
     def scripted(self, script: Script, rows: Rows) -> Scores:
-        """Return the scores (n,) that a script gives to documents.
+        """Return the scores that a script computes for documents, of shape (n_documents,).
 
-        Documents have vectors in VECTOR_FIELD only. A script for another field treats all documents as having no
-        vector.
+        The embedded engine stores vectors in the field VECTOR_FIELD only. If the script refers to another field, all
+        documents are treated as documents without a vector.
+
+        Args:
+            script: The parsed script.
+            rows: The row numbers of the documents, in ascending order, of shape (n_documents,).
         """
         has_vector = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
         similarity, neutral = _SCRIPTS[script.name]

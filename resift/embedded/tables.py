@@ -49,10 +49,10 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         fields: The text fields.
-        model: The hash of the model.
-        model_name: The name of the model.
-        dim: The length K of the vectors.
-        space: The k-NN space of the vectors.
+        model: The hash that identifies the embedding model.
+        model_name: The name of the embedding model.
+        dim: The number of dimensions of the vectors.
+        space: The name of the k-NN space, which defines the similarity of vectors.
         analyzer: The analyzer of the text fields.
         tuning: The stored tuning (:class:`resift.contracts.tuning.Tuning`) as JSON, or None.
     """
@@ -67,13 +67,13 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexTables:
-    """The row of an index in the table ``indices``, and the names of its tables.
+    """The stored settings of an index, and the names of the database tables that contain its data.
 
     Attributes:
         name: The name of the index.
         number: The number of the index.
         meta: The settings of the index.
-        changes: The number of write requests so far.
+        changes: The number of write requests to the index so far. Caches are invalid after it has increased.
         documents: The name of the table of documents.
         words: The name of the FTS5 table.
         postings: The name of the table of postings.
@@ -187,7 +187,18 @@ def write_document(db: sqlite3.Connection, tables: IndexTables, document: Docume
 
 
 def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: int, vector: Floats) -> bool:
-    """Replace the vector of a document if it still has ``version``. Return whether it was replaced."""
+    """Replace the vector of a document if the document has not changed since it was read.
+
+    Args:
+        db: The connection to the database.
+        tables: The database tables of the index.
+        id: The id of the document.
+        version: The version of the document that was read.
+        vector: The new vector, of shape (n_dimensions,).
+
+    Returns:
+        Whether the vector was replaced.
+    """
     sql = f"UPDATE {tables.documents} SET vector = ?, version = version + 1 WHERE id = ? AND version = ?"
     return db.execute(sql, (np.asarray(vector, "<f4").tobytes(), id, version)).rowcount == 1
 
@@ -210,11 +221,11 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
 
 
 def stored_object(text: Any, where: str) -> dict[str, Any]:
-    """Return the JSON object in a stored text.
+    """Parse a JSON object that was read from the database.
 
     Args:
-        text: The stored text.
-        where: The place of the text, for the error message.
+        text: The stored JSON text.
+        where: A description of the place where the text is stored, for the error message.
 
     Raises:
         CorruptEngine: If the text is not a JSON object.
@@ -238,12 +249,12 @@ def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[i
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
-    """Return a stored vector (K,), or None.
+    """Decode a vector that was read from the database. Return an array of shape (dim,), or None if ``blob`` is None.
 
     Args:
-        blob: The stored bytes, or None.
-        dim: The length K of the vector.
-        where: The place of the vector, for the error message.
+        blob: The stored bytes, or None if the document has no vector.
+        dim: The number of dimensions of the vector.
+        where: A description of the place where the vector is stored, for the error message.
 
     Raises:
         CorruptEngine: If the bytes are not ``dim`` 32-bit floats.
