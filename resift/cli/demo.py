@@ -20,7 +20,11 @@ INDEX = PASSAGES.index
 
 
 def _run(url: str, folder: str, demo: Demo) -> list[str]:
-    """Index the documents and print the transcript. Return the example questions for the search page."""
+    """Index the documents of a demonstration and print its transcript.
+
+    Returns:
+        Example questions for the search page.
+    """
     with library.open(url, sessions=f"{folder}/sessions.db") as demo_library:
         engine, model = demo_library.engine, demo_library.model
         engine.drop_if_exists(demo.index)

@@ -118,14 +118,18 @@ def index(
 
 
 def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
-    """Create the pipelines of a new index, choose the weight of its vectors, and return a description of the choice."""
+    """Create the pipelines of a new index, and choose the weight of vector similarity in its searches.
+
+    Returns:
+        Lines of text that describe the choice.
+    """
     _add_pipelines(engine, index)
     tuning = adaptation().weigh_index(engine, engine.info(index), model)
     return tuning.describe() if tuning else []
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:
-    """Create the pipelines of a new index if Resift is installed for its model in the cluster."""
+    """Create the ingest and search pipelines of a new index, if the cluster has Resift installed for its model."""
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import update_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -141,7 +145,11 @@ def _add_pipelines(engine: Engine, index: str) -> None:
 
 
 def _exit(report: Report, stop: Stop) -> None:
-    """Exit with the status of a signal, or with status 3 if documents were refused or none has text."""
+    """Exit with a status other than 0 if indexing was not completely successful.
+
+    The status is that of a signal if a signal stopped the command. It is 3 if documents were refused, or if no document
+    has text in the text fields.
+    """
     if stop.signal is not None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}; {_position(report)} and no further", err=True)
         sys.exit(128 + stop.signal)
@@ -151,7 +159,10 @@ def _exit(report: Report, stop: Stop) -> None:
 
 @contextmanager
 def _reporting_failures(indexer: Indexer) -> Iterator[None]:
-    """Print how far the documents were read and where they are, if indexing fails."""
+    """Print a report if indexing fails inside a ``with`` block.
+
+    The report says how far the documents were read, and where they are stored.
+    """
     report = indexer.report
     try:
         yield
@@ -163,13 +174,19 @@ def _reporting_failures(indexer: Indexer) -> Iterator[None]:
 
 
 def _position(report: Report) -> str:
-    """Return a text that says how far the documents were read."""
+    """Return a text for people that says up to which file and line the documents were read."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
 
 
 def _counting_ids(records: Records, counts: Counter[str]) -> Records:
-    """Yield the records, and count those without an own id ("unnamed") and with a repeated id ("repeated")."""
+    """Yield the records unchanged, and count problems with their ids.
+
+    Args:
+        records: The records.
+        counts: The counter to update. "unnamed" counts documents that do not contain an id, and "repeated" counts
+            documents with the same id as an earlier document.
+    """
     hashes: set[int] = set()  # hashes of ids, which take less memory
     for record in records:
         if isinstance(record, Record):
@@ -181,7 +198,11 @@ def _counting_ids(records: Records, counts: Counter[str]) -> Records:
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
-    """Return the text fields of an index, or None if it does not exist. Raise BadInput if --fields differs."""
+    """Return the text fields of an existing index, or None if the index does not exist.
+
+    Raises:
+        BadInput: If the option --fields names other fields than the index has.
+    """
     try:
         own = engine.info(index).fields
     except IndexNotFound:

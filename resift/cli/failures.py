@@ -46,13 +46,14 @@ class Failure(click.ClickException):
 
 
 class Resift(LazyGroup):
-    """A command group that converts all errors to a message on stderr and an exit status of this module."""
+    """A command group. If a command fails, it prints the error to stderr and exits with a status of this module."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command, without colours if NO_COLOR is set (https://no-color.org).
 
         Raises:
-            ClickException: In place of Resift's errors and errors of the operating system. click prints its message.
+            ClickException: If the command raises an error of Resift or of the operating system. click then prints the
+                message and exits.
         """
         ctx.color = _colours()
         try:
@@ -77,13 +78,16 @@ class Resift(LazyGroup):
 
 
 def _colours() -> bool | None:
-    """Return False if NO_COLOR is set, and otherwise None, with which click decides."""
+    """Return False if NO_COLOR is set. Otherwise return None, so that click decides whether to use colours."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager
 def _termination() -> Iterator[None]:
-    """Convert SIGTERM to an exception inside the block, so that files are closed and temporary folders are deleted."""
+    """Raise an exception inside a ``with`` block when the process receives SIGTERM.
+
+    The exception makes sure that files are closed and temporary folders are deleted before the process ends.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -25,12 +25,12 @@ from resift.reranker.request_log import formatter, log_to_stderr
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
-    """A gunicorn server on a bound socket. Its worker processes share the memory of the model.
+    """A gunicorn server whose worker processes share the memory of the embedding model.
 
-    The application is created from the environment's settings when the server runs.
+    The application is created when :meth:`run` is called. Its settings come from environment variables.
 
     Args:
-        bound: The bound socket.
+        bound: The socket on which the server listens. It must be bound to an address.
         workers: The number of worker processes.
     """
 
@@ -77,7 +77,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
         Raises:
             SystemExit: When the server stops, with status 130 after Ctrl-C.
-            ResiftError: As ``create_app``.
+            ResiftError: If the application cannot be created.
         """
         arbiter = _Arbiter(self)
         try:
@@ -97,7 +97,7 @@ class _Log(Logger):  # type: ignore[misc]
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """gunicorn's parent process. It records whether Ctrl-C stopped it.
+    """The parent process of gunicorn. It records whether Ctrl-C stopped the server.
 
     Attributes:
         interrupted: Whether SIGINT was received.
@@ -111,10 +111,10 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().handle_int()
 
     def spawn_worker(self) -> None:
-        """Start a worker with blocked signals. HttpWorker.init_signals unblocks them.
+        """Start a worker process with blocked signals. ``HttpWorker.init_signals`` unblocks them.
 
-        Until then, the new process has the parent's signal handlers, which put signals into a queue that the worker
-        never reads. Without the block, a stop at this moment waited half a minute for the worker.
+        Until then, the new process has the signal handlers of the parent process. These put signals into a queue that
+        the worker never reads. A signal at this moment would be lost, and stopping the server would take 30 seconds.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -131,7 +131,7 @@ def _location(address: str) -> str:
 def bind(host: str, port: int) -> socket.socket:
     """Return a bound TCP socket that does not listen yet.
 
-    gunicorn itself would retry five times in five seconds and print ten lines.
+    If the address is in use, the function fails at once. gunicorn itself would retry five times in five seconds.
 
     Args:
         host: The host name or address.

@@ -92,7 +92,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
             self._turn(server, channels, config.deadline, stopping=True)
 
     def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
-        """Read and write available data once, and close connections that exceed their deadline."""
+        """Read and write available data of all connections once, and close connections that exceed a time limit."""
         wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
         now = time.monotonic()
         if now >= self._next_check or stopping:
@@ -107,7 +107,7 @@ class _Limits(NamedTuple):
 
     Attributes:
         total: The maximum number of all connections.
-        per_address: The maximum number of connections from an address.
+        per_address: The maximum number of connections from one network address.
     """
 
     total: int
@@ -117,15 +117,17 @@ class _Limits(NamedTuple):
 class _Listener(TcpWSGIServer):  # type: ignore[misc]
     """A server socket that accepts a limited number of connections.
 
-    Beyond the limits, a new connection replaces a connection that is waiting for its client: of the same address or, if
-    there are too many connections in total, of the address that has most. Among these, the connection with the oldest
-    request is replaced. If all of them are being answered, the new connection is refused.
+    If a limit is reached, a new connection replaces an existing connection on which the server is waiting for the
+    client. If the limit of an address is reached, a connection from the same address is replaced. If the total limit is
+    reached, a connection from the address with the most connections is replaced. In both cases, this is the connection
+    with the oldest request. If the server is processing a request on all of these connections, the new connection is
+    refused.
 
     Args:
         app: The WSGI application.
-        channels: waitress's map of open sockets.
-        settings: waitress's settings.
-        bound: The bound socket.
+        channels: The map from file descriptors to open sockets that waitress uses.
+        settings: The settings for waitress.
+        bound: The socket on which the server listens, bound to an address.
         limits: The maximum numbers of connections.
     """
 
@@ -142,9 +144,10 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         )
 
     def handle_accept(self) -> None:
-        """Accept up to _ACCEPTED_AT_ONCE connections.
+        """Accept up to _ACCEPTED_AT_ONCE waiting connections.
 
-        waitress accepts a single connection in a turn, and turns take longer with many connections.
+        waitress accepts a single connection per iteration of the main loop, which is slow if there are many
+        connections.
         """
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
@@ -162,7 +165,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
                 min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
     def _replaceable(self, address: str) -> list[Connection] | None:
-        """Return the connections that a new connection may replace, or None if the limits are not reached."""
+        """Return the connections that a new connection from ``address`` may replace, or None if no limit is reached."""
         addresses = Counter(connection.address for connection in self.active_channels.values())
         if addresses[address] < self._limits.per_address:
             if addresses.total() < self._limits.total:
@@ -172,10 +175,10 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
 
 
 def _network(address: str) -> str:
-    """Return the network whose connections are counted together.
+    """Return the network of an address. Connections from the same network are counted together.
 
-    This is the IPv4 address itself, or the /64 network of an IPv6 address, because a client usually controls a whole
-    /64.
+    The network is the address itself for IPv4, and the /64 network for IPv6, because a client usually controls all
+    addresses of a /64 network.
 
     >>> [_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
     ['10.0.0.1', '10.0.0.1', '2001:db8::/64']
@@ -187,13 +190,15 @@ def _network(address: str) -> str:
 
 
 class _Threads:
-    """The thread pools that answer requests: for requests that only compute, for health checks, and for all others.
+    """The thread pools that answer requests.
 
-    Few threads compute, so that searches get a processor. Health checks always get a thread.
+    There are three pools: for expensive computations without searches (reranking and embeddings), for health checks,
+    and for all other requests. The first pool is small, so that searches are not delayed. The second pool ensures that
+    health checks are answered even if all other threads are busy.
 
-    waitress's own threads take turns, so that each request would use the caches of another thread: those of SQLite, and
-    the memory that the allocator keeps for each thread. With these pools, a client's requests usually run in the same
-    thread, and its searches take two thirds of the time.
+    The thread pool of waitress distributes requests to its threads in turn. A request would then rarely find the data
+    that SQLite and the memory allocator cache for each thread. With these pools, the requests of a client usually run
+    in the same thread, and searches take a third less time.
     """
 
     def __init__(self) -> None:
@@ -202,7 +207,7 @@ class _Threads:
         self._health = ThreadPoolExecutor(1)
 
     def add_task(self, connection: Connection) -> None:
-        """Answer the next request of a connection."""
+        """Pass the next request of a connection to a thread pool."""
         request = connection.requests[0]
         path, pool = getattr(request, "path", ""), self._general
         if path in COMPUTING and request.body_bytes_received > SMALL_BODY:
@@ -221,16 +226,16 @@ def _answer(connection: Connection) -> None:
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """A parser of requests that is stricter than waitress."""
+    """A parser of HTTP requests that refuses some requests that the parser of waitress accepts."""
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Parse the head of a request.
+        """Parse the request line and the headers of a request.
 
-        Heads that another server on the way may interpret differently are refused. Otherwise a part of the body could
-        be taken for another request, or a host could pass a check that it should not.
+        Requests that a proxy might interpret differently than this server are refused. Such requests can be used to
+        smuggle a second request in the body of the first one, or to bypass a check of the host name.
 
         Raises:
-            ParsingError: If the head is not valid HTTP, or ambiguous.
+            ParsingError: If the request line or the headers are ambiguous or not valid HTTP.
         """
         names = [line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")]
         repeated = [name.decode() for name in _UNIQUE_HEADERS if names.count(name) > 1]
@@ -251,7 +256,10 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
-    """The response to a request that is not valid HTTP or too large, in the JSON format of the application's errors."""
+    """The error response to a request that is too large or not valid HTTP.
+
+    It has the same JSON format as the errors of the application.
+    """
 
     def execute(self) -> None:
         """Write the response."""
@@ -269,15 +277,18 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 
 
 class Connection(HTTPChannel):  # type: ignore[misc]
-    """A client's connection. Each request has a deadline, from its first byte to its response.
+    """A connection to a client, with a time limit for each request from its first byte to the end of its response.
+
+    All times are in seconds, as ``time.monotonic`` returns them.
 
     Attributes:
-        address: The network of the client.
-        began: The time of the first byte of the current request.
-        used: The time of the last activity.
-        response_started: Whether a part of the response was written.
-        queued: The time at which the request began to wait for a computing thread, or infinity.
-        unsent: The number of unsent bytes when the deadline was last extended.
+        address: The network of the client, whose connections are counted together.
+        began: The time at which the first byte of the current request arrived.
+        used: The time of the last activity on the connection.
+        response_started: Whether a part of the response has been written.
+        queued: The time at which the request began to wait for a thread that computes, or infinity if it is not
+            waiting.
+        unsent: The number of bytes of the response that had not been sent when the time limit was last extended.
     """
 
     parser_class = _Parser
@@ -297,9 +308,9 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return bool(self.requests or self.total_outbufs_len)
 
     def received(self, data: bytes) -> Any:
-        """Process data from the client.
+        """Process data that was received from the client.
 
-        Nothing is read while a request is being answered, so the data may start the next request.
+        While a request is being answered, no data is read. The data may therefore be the start of a new request.
         """
         self.used = time.monotonic()
         if self.request is None:
@@ -312,29 +323,29 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return super().write_soon(data)
 
     def writable(self) -> bool:
-        """Return whether there is data that the answering thread does not send itself.
+        """Return whether the main loop must send data, because the thread that answers the request does not send it.
 
-        waitress would return True while that thread is sending. The main loop would then spin until the thread is done,
-        which costs a fifth of a search's time.
+        The implementation of waitress also returns True while the thread is sending data. The main loop would then run
+        without a pause until the thread is done, and searches would take 20 % more time.
         """
         if self.requests and self.total_outbufs_len <= self.adj.outbuf_high_watermark:
             return bool(self.will_close or self.close_when_flushed)
         return bool(super().writable())
 
     def handle_expt(self) -> None:
-        """Close a connection with urgent data.
+        """Close a connection on which urgent (out-of-band) TCP data has arrived.
 
-        HTTP does not use urgent data, and unread data would wake the main loop for ever.
+        HTTP does not use urgent data. As long as it is unread, the main loop would never wait.
         """
         self.handle_close()
 
     def check(self, now: float, deadline: float, keep_alive: float) -> None:
-        """Close the connection if the client or the application exceeds a time limit.
+        """Close the connection if the client or the application has exceeded a time limit.
 
         Args:
-            now: The current time.
-            deadline: The seconds from the first byte of a request to its response.
-            keep_alive: The seconds after which an unused connection is closed.
+            now: The current time in seconds, as ``time.monotonic`` returns it.
+            deadline: The maximum number of seconds from the first byte of a request to the end of its response.
+            keep_alive: The number of seconds after which an unused connection is closed.
         """
         if not (self.requests or self.total_outbufs_len or self.request):
             if now - self.used > keep_alive:
@@ -359,9 +370,9 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
     def give_way(self) -> None:
-        """Close the connection to make room.
+        """Close the connection because another client needs it.
 
-        A client that has started a request, or has just connected, gets an error response.
+        If the client has started to send a request, or has just connected, an error response is sent first.
         """
         if self.request or self.began == self.used:
             self.refuse(TooBusy("too many connections", expected="fewer from one address"))
@@ -369,9 +380,9 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
     def refuse(self, error: ResiftError) -> None:
-        """Respond with an error, unless a response was started, and close the connection.
+        """Send an error response, unless another response has been started, and close the connection.
 
-        A thread that is still working on the request notices this when it writes.
+        A thread that is still working on the request gets an error when it writes its response.
         """
         with self.outbuf_lock:
             if not self.response_started:
@@ -389,7 +400,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
 
 def _id_of(request: Any) -> str:
-    """Return the id of a request that may be incomplete. If the client sent no id, a new id is generated."""
+    """Return the id that the client sent with a request, or a new id. The request may be incomplete."""
     headers = getattr(request, "headers", None) or {}
     return request_id({name.replace("_", "-").title(): value for name, value in headers.items()})
 
@@ -399,10 +410,11 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def _allowed_connections() -> int:
-    """Return the maximum number of connections: CONNECTIONS, or fewer if the process may not open enough files.
+    """Return the maximum number of concurrent connections.
 
-    If files ran out, the main loop would spin. The limit of open files, which is often 1,024, is raised as far as the
-    system allows.
+    This is CONNECTIONS, or a smaller number if the process may not open enough files. The limit on open files, which is
+    often 1,024, is first raised as far as the system allows. Without available files, the main loop would use a whole
+    CPU core while trying to accept connections.
     """
     limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     sufficient = _FILES * CONNECTIONS + _OTHER_FILES
@@ -414,7 +426,10 @@ def _allowed_connections() -> int:
 
 
 def _log_like_gunicorn(log: Any) -> None:
-    """Let waitress log to gunicorn's handlers, without its messages about waiting requests, which need no action."""
+    """Send the log messages of waitress to the log handlers of gunicorn.
+
+    Messages about requests that wait for a thread are dropped, because they require no action.
+    """
     logging.getLogger("waitress").handlers = log.error_log.handlers
     logging.getLogger("waitress").propagate = False
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)

@@ -49,15 +49,15 @@ def combine_options(*options: Decorator) -> Decorator:
 
 
 def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) -> Decorator:
-    """Return the option ``--name`` for a declared field.
+    """Return a command-line option for a field of a msgspec struct.
 
-    The default, the range and the help text are those of the field.
+    The field determines the default value, the allowed range and the help text of the option.
 
     Args:
-        kind: The struct that declares the field.
-        name: The name of the field.
-        names: Names of the option, in place of ``--name``.
-        attributes: Arguments of ``click.option``, which override the declaration.
+        kind: The struct.
+        name: The name of the field. The option has the same name.
+        names: Other names of the option, which replace ``--name``.
+        attributes: Arguments of ``click.option``. They override the values from the field.
     """
     field = fields_of(kind)[name]
     schema = schema_of(field.type)
@@ -68,12 +68,12 @@ def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) ->
 
 
 def service_option(setting: str, **attributes: Any) -> Decorator:
-    """Return the option for a setting of the service, with the same default and environment variable."""
+    """Return a command-line option for a setting of the service, with its default and its environment variable."""
     return option_for(Config, setting, **{"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, **attributes})
 
 
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Check that an option is the address of a cluster or a file, before anything is done (option callback)."""
+    """Check that the value of an option is the URL of a cluster or the path of a file (click option callback)."""
     is_cluster(value)
     return value
 
@@ -84,7 +84,7 @@ engine_option = service_option(
 
 
 def _chosen_store(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return the address of the session store, by default that of the documents' engine (option callback)."""
+    """Return the address of the session store, by default the address of the engine (click option callback)."""
     if value:
         return checked_address(context, parameter, value)
     return default_store(context.params.get("engine") or service_settings().engine)
@@ -110,7 +110,7 @@ port_option = click.option(
 
 
 def parse_field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """Parse a comma-separated list of names (option callback)."""
+    """Parse a comma-separated list of field names (click option callback)."""
     names = list(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     if value is not None and not names:
         raise BadInput(f"--fields {value!r} contains no name", value=value, expected="names separated by commas")
@@ -152,14 +152,14 @@ def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> 
 def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
     """Return the model for searches of an index.
 
-    If the requested model is the packaged model, but the index has vectors of another model, a model folder in the
-    working directory is used. Its name is the name that ``resift attach`` gives it, or the model name that the index
-    has on record.
+    If the requested model is the packaged model, but the index contains vectors of another model, the model is loaded
+    from a folder in the working directory. The name of the folder is the default name that ``resift attach`` uses, or
+    the model name that is stored in the index. If there is no such folder, the packaged model is returned.
 
     Args:
         engine: The engine.
         index: The name of the index.
-        model: A model, the folder of a model, or None for the service's model.
+        model: A model, the folder or name of a model, or None for the model in the service's settings.
     """
     if isinstance(model, Model):
         return model

@@ -25,11 +25,14 @@ _JOINERS = "\u200c\u200d"  # invisible characters that words of Persian and Hind
 
 @contextmanager
 def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error. Yield a function that takes the numbers of finished and of all steps.
+    """Return a context manager that shows a progress bar on standard error.
+
+    The context manager yields a function that updates the bar. Its arguments are the number of finished steps and the
+    total number of steps.
 
     Args:
         label: The text before the bar.
-        unit: The name of the steps, with which the bar shows the number of steps per second. "" hides the rate.
+        unit: The name of a step, for the rate ("documents" shows documents per second). "" hides the rate.
     """
     started = time.perf_counter()
 
@@ -48,22 +51,22 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
 def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
     """Return a context manager that shows the progress of an operation on standard error.
 
-    Steps are shown as progress bars, and remarks as lines.
+    Each phase of the operation has a progress bar. Remarks are printed as lines of text.
 
     Args:
-        unit: The name of the steps of a progress bar, for its rate.
+        unit: The name of a step, for the rate ("documents" shows documents per second). "" hides the rate.
     """
     return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
 def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
-    """Show a plan, ask for confirmation, execute it, show the result and exit.
+    """Print a plan, execute it after the user has confirmed it, print the result and exit.
 
     Args:
-        plan: The plan.
-        dry_run: Whether to show the plan only.
-        yes: Whether to skip the confirmation.
-        as_json: Whether to print JSON.
+        plan: The planned changes.
+        dry_run: Whether to print the plan without executing it.
+        yes: Whether to execute the plan without confirmation.
+        as_json: Whether to print the result as JSON.
     """
     if dry_run:
         print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))
@@ -82,10 +85,10 @@ def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) ->
 
 
 def require_confirmation(yes: bool, question: str, option: str = "--yes") -> None:
-    """Ask a question and raise BadInput unless the user answers yes. Without a terminal the answer is no.
+    """Ask the user for confirmation. Raise BadInput if the user does not confirm, or if there is no terminal.
 
     Args:
-        yes: Whether to skip the question.
+        yes: Whether the user has already confirmed with an option. The question is then skipped.
         question: The question.
         option: The option that skips the question, for the error message.
     """
@@ -112,7 +115,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Seque
     Args:
         head: The names of the columns.
         rows: The rows.
-        notes: For each row, text that is printed on separate lines below it.
+        notes: A text for each row, which is printed on separate lines below the row.
     """
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
     for number, (row, note) in enumerate(zip_longest((head, *rows), ("", *notes), fillvalue="")):

@@ -17,7 +17,7 @@ else:  # in older versions of click, ParamType is not generic
 
 
 class NewFile(ParameterType):
-    """A file to write, which may exist already. Its folder must exist."""
+    """A parameter type for the path of a file to write. The file may exist already. Its folder must exist."""
 
     name = "file"
 
@@ -35,7 +35,10 @@ class NewFile(ParameterType):
 
 
 class NewFolder(ParameterType):
-    """A folder to write, including its parent folders. A folder that a Resift command wrote before is replaced."""
+    """A parameter type for the path of a folder to write. Parent folders are created.
+
+    An existing folder may only be replaced if a Resift command has written it.
+    """
 
     name = "folder"
 

@@ -125,7 +125,13 @@ def mark(
 
 
 def _print_body(opened_library: library.Library, search: Search, complete: bool) -> None:
-    """Print the rewritten body of a search, and on standard error why parts of the rewriting were left out."""
+    """Print the rewritten body of a search. On standard error, print which parts of the rewriting were omitted and why.
+
+    Args:
+        opened_library: The library that runs the search.
+        search: The search.
+        complete: Whether to print the body as complete JSON. Otherwise vectors and scripts are shortened.
+    """
     service = opened_library.service
     info = service.info(search.index)
     query = parse(search_body(search, info, service.model.table.idf))
@@ -147,7 +153,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _guess_fields(hits: library.Hits) -> list[str]:
-    """Guess the text fields of an index without a record of them from the hits."""
+    """Guess the text fields of an index from its hits. This is needed if the index does not store their names."""
     try:
         return guess_fields([hit.source for hit in hits])
     except BadInput:
@@ -172,7 +178,10 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
 
 
 def _reason(hit: library.Hit) -> str:
-    """Return a text that explains the rank of a hit, like the search page, or "" if the session did not change it."""
+    """Return a text that explains why the session changed the rank of a hit, like the text on the search page.
+
+    Returns "" if the session did not change the rank.
+    """
     if (because := hit.because) is None:
         return ""
     places = because["moved"]
@@ -183,7 +192,7 @@ def _reason(hit: library.Hit) -> str:
 
 
 def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
-    """Return the beginning of a document: its truncated title and other texts, and the last text in full.
+    """Return the text of a hit for display: the beginnings of its text fields, and the whole text of the last field.
 
     A document without text is returned as JSON.
     """

@@ -44,9 +44,10 @@ def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
 
 @contextmanager
 def shared_metrics() -> Iterator[None]:
-    """Count the metrics of all workers together inside a ``with`` block.
+    """Aggregate the Prometheus metrics of all worker processes inside a ``with`` block.
 
-    This must be entered before prometheus_client is imported, because the import reads the name of the metrics folder.
+    The block must start before prometheus_client is imported, because the name of the folder for the metrics is read
+    during the import.
     """
     folder, creator = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
@@ -62,8 +63,8 @@ def shared_metrics() -> Iterator[None]:
 def _limit_blas_to_one_thread() -> None:
     """Limit NumPy's OpenBLAS to a single thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
 
-    The matrix products of a search take 0.1 ms. If other processes use the cores, waiting for a second thread takes a
-    hundred times as long.
+    The matrix products of a search take 0.1 ms. If other processes are using the CPU cores, waiting for a second thread
+    would take a hundred times as long.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         # NumPy has no function for this, so call OpenBLAS. Other BLAS libraries, as on macOS, lack this function.
@@ -75,14 +76,14 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     """Run the service until a signal stops it.
 
     Args:
-        settings: RESIFT_* variables, which override the environment.
+        settings: Names and values of RESIFT_* variables. They override the environment variables.
         host: The address to listen on.
         port: The port to listen on.
         workers: The number of processes.
 
     Raises:
-        BadInput: If a setting is invalid, the address is not available, or other machines could connect and there are
-            no keys.
+        BadInput: If a setting is invalid, if the address is not available, or if other machines can connect although
+            there are no API keys.
         ModelNotFound: If the model does not exist.
         CorruptModel: If the model is damaged.
     """

@@ -24,12 +24,12 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
 
     Args:
         files: The files.
-        fields: The text fields, or None to guess them from the first documents.
-        index: The name of an existing index to which the fields belong.
+        fields: The names of the text fields, or None to guess them from the first documents.
+        index: The name of the existing index whose text fields are passed in ``fields``, or None.
 
     Raises:
-        BadInput: If there is no document, or if the first documents have no text in the fields.
-        Failure: With status 3 in the latter case, if the fields belong to an existing index.
+        BadInput: If the files contain no document, or if the first documents contain no text in the fields.
+        Failure: If the first documents contain no text in the fields of the existing index. The exit status is 3.
     """
     documents, records = _first(files)
     if fields is None:

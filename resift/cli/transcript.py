@@ -32,8 +32,8 @@ class Demo:
         documents: The file of documents.
         questions: The file of questions.
         fields: The text fields.
-        judged: A text that says who judged the documents.
-        origin: A text that says how a question originated, with braces for :attr:`Question.opening`.
+        judged: A text that says who judged the relevance of the documents.
+        origin: A text that says where a question comes from. It contains ``{}`` for :attr:`Question.opening`.
     """
 
     index: str
@@ -65,12 +65,12 @@ FIELDS, QUESTION = PASSAGES.fields, "How much is the filing fee?"
 
 @dataclass(frozen=True)
 class Question:
-    """A packaged question.
+    """A question of the demonstration, with relevance judgements.
 
     Attributes:
         text: The question.
-        opening: The first question of the conversation, or the wish of the person.
-        relevant: The ids of the relevant documents.
+        opening: The first question of the conversation or, for products, what the person wishes to buy.
+        relevant: The ids of the documents that are relevant to the question.
     """
 
     text: str
@@ -102,13 +102,14 @@ def _path(name: str) -> str:
 
 @dataclass
 class Rankings:
-    """The rankings of a question.
+    """Three rankings of the documents for the same question, before and after marking relevant hits.
 
     Attributes:
         question: The question.
-        hits: The first hits by BM25 only, with vectors, and in a session after marking.
-        marked: The relevant hits that were marked, from the first hits with vectors.
-        learned: A description of what the session learned from the marks.
+        hits: The first hits of three searches: with BM25 only, with BM25 and vectors, and with BM25 and vectors in a
+            session with marks.
+        marked: The relevant hits of the second search that were marked.
+        learned: A description of what the session has learned from the marks.
     """
 
     question: Question
@@ -118,7 +119,7 @@ class Rankings:
 
     @classmethod
     def ask(cls, index: Index, question: Question, session: str) -> Rankings | None:
-        """Search for a question, mark the relevant hits among the first, and search again.
+        """Search for a question, mark the relevant documents among the first hits, and search again.
 
         Args:
             index: The index.
@@ -126,7 +127,8 @@ class Rankings:
             session: The id of the session.
 
         Returns:
-            The rankings, or None if there is no relevant hit to mark or no further relevant document.
+            The rankings. None if none of the first hits is relevant, or if all relevant documents were marked, so that
+            marks cannot improve the ranking.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)
@@ -140,28 +142,31 @@ class Rankings:
 
     @property
     def unread(self) -> list[list[Hit]]:
-        """Return the rankings without the marked hits. Marks raise these hits, but the reader already knows them."""
+        """Return the three rankings without the marked hits.
+
+        Marks improve the ranks of the marked hits, but this is no advantage for a reader who already knows them.
+        """
         known = {hit.id for hit in self.marked}
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]
 
     @property
     def ranks(self) -> list[list[int]]:
-        """Return the ranks of the relevant hits among the first ten unmarked hits, for each ranking."""
+        """Return the ranks of the relevant hits among the first ten unmarked hits, for each of the three rankings."""
         relevant = self.question.relevant
         return [[rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unread]
 
     @property
     def gain(self) -> float:
-        """Return how much the session raises the relevant hits.
+        """Return how much the marks improve the ranks of the relevant hits.
 
-        This is the sum of 1 / rank with marks minus the sum without marks.
+        This is the sum of 1 / rank over the relevant hits after marking, minus the sum before marking.
         """
         _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.ranks)
         return after - before
 
 
 def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
-    """Print the effect of marks on the questions.
+    """Search for all questions of a demonstration, and print how marks change the rankings.
 
     Args:
         index: The index of the documents.
@@ -169,7 +174,7 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
         say: The function that prints a line.
 
     Returns:
-        The three questions that gain most, as examples for the search page.
+        The three questions whose rankings improve most, as examples for the search page.
     """
     # The index's words are read in the background, and the transcript must not depend on when this happens.
     index.library.service.words.enabled = False
