@@ -139,6 +139,14 @@ def _protocol(
 ) -> FeedbackProtocol:
     """Return the evaluation protocol for a folder in BEIR's layout, or for two files of labelled documents.
 
+    Args:
+        choice: The systems and the seed that were chosen on the command line.
+        folder: The folder, or None.
+        train: The file of labelled documents to search, or None.
+        test: The file of labelled documents that serve as queries, or None.
+        unjudged: ``skip`` or ``irrelevant``: how the simulated user treats hits without a judgement. None means the
+            default.
+
     Raises:
         BadInput: If the source is missing or ambiguous.
     """

@@ -29,7 +29,7 @@ class WholeNumber(ParameterType):
         self.minimum = minimum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Fails if the value is not a number, or out of range."""
+        """Convert the value of an option to an integer. Fail if it is not an integer, or out of range."""
         number: int = click.IntRange(self.minimum, 2**31 - 1).convert(value, param, ctx)
         return number
 
@@ -40,7 +40,7 @@ class Fraction(ParameterType):
     name = "float"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number. Fails if the value is not a number, NaN, or out of range."""
+        """Convert the value of an option to a number. Fail if it is not a number from 0 to 1."""
         number = float(click.FLOAT.convert(value, param, ctx))
         if not 0 <= number <= 1:  # click.FloatRange lets NaN pass
             self.fail(f"{value} is not in the range 0<=x<=1.", param, ctx)
@@ -71,7 +71,10 @@ def seeded(help: str) -> Decorator:
 
 
 def weighted_name(text: str) -> tuple[str, float]:
-    """Parse ``NAME`` or ``NAME=WEIGHT``. The default weight is 1.
+    """Parse ``NAME`` or ``NAME=WEIGHT``.
+
+    Returns:
+        The name, and the weight, which is 1 if none is set.
 
     Raises:
         BadInput: If the weight is not a finite number.
@@ -92,7 +95,11 @@ def weighted_names(context: click.Context, parameter: click.Parameter, value: tu
 
 
 def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """Parse the three numbers of ``--split`` (a callback of click options)."""
+    """Parse ``--split``, three numbers that are separated by commas (a callback of click options).
+
+    Returns:
+        The shares of training, validation and test queries, or None if the option is not set.
+    """
     if value is None:
         return None
     try:

@@ -55,6 +55,9 @@ def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tupl
         defaults: The known settings with their defaults.
         hints: The type of each setting.
 
+    Returns:
+        The name and the converted value.
+
     Raises:
         BadInput: If the name is unknown, or the value has another type.
     """

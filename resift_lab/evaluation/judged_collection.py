@@ -101,7 +101,7 @@ def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[
 
 
 def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
-    """Return the ids of the engine's best hits for a query."""
+    """Return the ids of the first ``size`` hits of a query, best first."""
     body = {"query": question_clause(query, fields), "size": size, "_source": False}
     return [hit["_id"] for hit in engine.search(index, body).hits]
 

@@ -210,7 +210,10 @@ def run_hybrid(
 def _run_late(
     system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
 ) -> tuple[Run, Run, Run]:
-    """Return the runs of :func:`run_hybrid` for a reranker."""
+    """Evaluate a reranker, which reorders the first hits of the service's search.
+
+    The arguments and the returned runs are those of :func:`run_hybrid`.
+    """
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
     alpha = reranker.alpha if alpha is None else alpha

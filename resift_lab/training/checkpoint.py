@@ -70,7 +70,7 @@ def network_state(network: torch.nn.Module, optimizers: Sequence[torch.optim.Opt
 def restore_network(
     state: dict[str, Any], network: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
-    """Set a network and its optimizers to a state that :func:`network_state` returned."""
+    """Load the state of a network and its optimizers that :func:`network_state` returned."""
     network.load_state_dict(state["network"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)

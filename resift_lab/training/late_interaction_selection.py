@@ -117,7 +117,18 @@ def train_reranker(
 
 
 def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
-    """Return the options with a pool that the collection can fill, and with enough epochs for the training queries."""
+    """Adjust the settings of a training to the size of the collection.
+
+    The pool becomes smaller than the number of documents. The number of epochs is increased if there are few queries.
+
+    Args:
+        options: The settings.
+        collection: The documents and judged queries.
+        queries: The number of training queries.
+
+    Raises:
+        BadInput: If there are too few documents for the number of negatives.
+    """
     documents = len(collection.documents)
     if documents <= options.negatives:
         raise BadInput(

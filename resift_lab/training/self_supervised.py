@@ -178,7 +178,14 @@ def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.f
 def _trained(
     documents: Sequence[Sequence[str]], vectors: WordVectors, options: AdaptOptions, progress: Progress
 ) -> Model:
-    """Train on the documents and return the model."""
+    """Train word vectors on documents, and build a model from them.
+
+    Args:
+        documents: The words of each document.
+        vectors: The word vectors to adapt.
+        options: The settings of the adaptation.
+        progress: A function that is called with the number of finished steps and the total number.
+    """
     corpus = Documents(documents, options.min_count)
     original = rows_from_vectors(corpus, vectors, options.seed)
     spectral = rows_from_corpus(corpus, options.spectral, options.seed)

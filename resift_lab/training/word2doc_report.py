@@ -17,7 +17,7 @@ from resift_lab.word2doc.retriever import HashedRetriever
 BATCH = 250
 _DEPTH = 10
 
-# The rank of the right document of each query, by the name of the system.
+# The rank of the correct document of each query, by the name of the system.
 Ranks = dict[str, NDArray[np.int64]]
 
 
@@ -89,6 +89,11 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
     """Return the ranks of the correct documents by word2doc and by its network alone.
 
     Documents with equal scores share the best rank.
+
+    Args:
+        model: The model.
+        queries: The queries.
+        answers: The position of the correct document of each query.
     """
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
     for start in range(0, len(queries), BATCH):

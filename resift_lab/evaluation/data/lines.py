@@ -16,7 +16,10 @@ _A_LINE = "one JSON object a line"
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a UTF-8 file that are not blank, with their numbers, counted from 1.
+    """Read a UTF-8 file, plain or gzipped, line by line. Blank lines are skipped.
+
+    Yields:
+        The number of a line, from 1, and its text without the line break.
 
     Raises:
         BadInput: If the file cannot be read, is damaged, or contains a line that is not UTF-8.
@@ -58,7 +61,10 @@ def whole_text(path: Path) -> str:
 
 
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the JSON objects of a file with one object on each line, with their line numbers.
+    """Read a file of JSON lines, plain or gzipped. Blank lines are skipped.
+
+    Yields:
+        The number of a line, from 1, and its JSON object.
 
     Raises:
         BadInput: If the file cannot be read, or a line is not a JSON object.
