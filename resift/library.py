@@ -378,7 +378,7 @@ class Session:
     ) -> Explanation:
         """Judge documents for a query, as one step of the session.
 
-        A click and a skipped hit count less than an explicit mark.
+        Clicked and skipped hits have a smaller weight than documents that are marked explicitly.
 
         Args:
             relevant: Relevant documents: hits, document ids, or documents of LangChain, LlamaIndex or Haystack.

@@ -285,7 +285,7 @@ class ModelDescription(Protocol):
 
     @property
     def dim(self) -> int:
-        """The length K of the model's vectors."""
+        """The number of dimensions of the model's vectors."""
 
     @property
     def space_type(self) -> str:

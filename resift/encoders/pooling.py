@@ -32,7 +32,7 @@ def pool_mean(
     Args:
         ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
         offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The word rows, shape (V, K), int8 or float32.
+        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
         factors: Factor of each row, shape (V,), float32: the weight of its word, times its scale in an int8 matrix.
         divisors: Divisor of each row, shape (V,), float32.
         out: Result of shape (n, K), float32.
@@ -53,7 +53,7 @@ def pool_max(
     Args:
         ids: Rows of the words of all texts, as in :func:`pool_mean`.
         offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The word rows, shape (V, K), int8 or float32.
+        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
         factors: Factor of each row, shape (V,), float32.
         out: Result of shape (n, K), float32.
     """

@@ -38,9 +38,10 @@ class Feedback:
     """The result of learning from m judged documents. Create it with :meth:`learn` or :meth:`from_judged`.
 
     Attributes:
-        vectors: Vectors of the judged documents at length 1, shape (m, K), float32.
-        grades: Sign and weight of each judgement, shape (m,). An explicit mark has the weight 1.
-        mask: Weight of each dimension, shape (K,), float32.
+        vectors: Vectors of the judged documents with K dimensions, scaled to length 1, shape (m, K), float32.
+        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,). A mark by a person has
+            the weight 1.
+        mask: Weight of each dimension in similarities, shape (K,), float32.
         bags: Bags of words of the documents. Empty if the method does not expand queries.
         queries: Queries for which the documents were judged. Empty if they are unknown.
         positions: Position of each document among the documents that were passed to :meth:`learn` or
@@ -48,9 +49,9 @@ class Feedback:
         known_shares: Share of each document's words that its vector represents, from 0 to 1. Empty if vectors
             represent all words.
         method: The method of learning.
-        background: Background documents of the searched index, or None if they are unknown.
-        is_for_query: Whether each judgement was made for the current query, and not carried over from an earlier
-            query. Empty if all were made for the current query.
+        background: A random sample of the searched index's documents, for comparisons, or None without a sample.
+        is_for_query: For each judgement, whether it was made for the current query and not for an earlier query. Empty
+            if all judgements were made for the current query.
     """
 
     vectors: Floats
@@ -114,8 +115,8 @@ class Feedback:
             dim: Number of dimensions K of their vectors.
             idf: Function that returns the inverse document frequency of a word.
             method: A method, or the name of a method in METHODS.
-            known_share: Function that returns the share of a text's words that its vector represents, from 0 to 1.
-                Without it, vectors represent all words.
+            known_share: Function that takes a text and returns the share of its words that its vector represents, from
+                0 to 1. None means that vectors represent all words.
 
         Raises:
             BadInput: If no method has this name.

@@ -113,14 +113,14 @@ def learn_mask(
     iterations: int = ITERATIONS,
     rate: float = RATE,
 ) -> Floats:
-    """Learn a mask of the dimensions from relevant and irrelevant documents.
+    """Learn weights of the dimensions (a mask) that separate relevant from irrelevant documents.
 
-    The mean vectors of the two classes are the cluster centres. The mask starts at 1, and Adam minimises the entropy
-    (:func:`spherical_entropy`). Without documents of both classes, the mask stays 1.
+    The mean vectors of the two classes are the cluster centres. All weights start at 1, and Adam minimises the entropy
+    (:func:`spherical_entropy`). Without documents of both classes, the weights stay 1.
 
     Args:
-        relevant: Vectors of relevant documents, shape (p, K). p may be 0.
-        irrelevant: Vectors of irrelevant documents, shape (q, K). q may be 0.
+        relevant: Vectors of p relevant documents with K dimensions, shape (p, K). p may be 0.
+        irrelevant: Vectors of q irrelevant documents, shape (q, K). q may be 0.
         fuzziness: Fuzziness m of the memberships, above 0.
         iterations: Number of steps of Adam.
         rate: Learning rate of Adam.

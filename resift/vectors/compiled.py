@@ -42,7 +42,14 @@ def loops_for_texts(texts: Sequence[str], module: str) -> Any:
 
 @cache
 def load_loops(module: str) -> Any:
-    """Return a module of compiled loops by its full name, or None if it cannot be loaded."""
+    """Import a module of compiled loops.
+
+    Args:
+        module: Full name of the module.
+
+    Returns:
+        The module, or None if it cannot be loaded.
+    """
     try:
         return importlib.import_module(module)
     except (ImportError, RuntimeError):

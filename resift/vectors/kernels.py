@@ -138,7 +138,7 @@ def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, 
     Args:
         ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
         offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The word rows, shape (V, K), int8 or float32.
+        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
         factors: Factor of each row, shape (V,), float32.
         divisors: Divisor of each row, shape (V,), float32.
         out: Output array of shape (n, K), float32.

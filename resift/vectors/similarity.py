@@ -21,7 +21,7 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Scale the rows of an array to length 1 (l2). Zero rows stay zero.
 
     Args:
-        matrix: Array of shape (..., K).
+        matrix: Vectors with K dimensions, as an array of shape (..., K).
 
     Returns:
         Array of the same shape, float32.
@@ -36,8 +36,8 @@ def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     """Return the cosine of a query vector with each document vector.
 
     Args:
-        query: Array of shape (K,).
-        documents: Array of shape (n, K).
+        query: Query vector with K dimensions, shape (K,).
+        documents: Vectors of n documents, shape (n, K).
 
     Returns:
         Array of shape (n,), float32, with values in [-1, 1].
@@ -58,8 +58,8 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     It is the sum of the minima over the sum of the maxima of all dimensions. Negative memberships count as 0.
 
     Args:
-        query: Memberships of the query, shape (K,).
-        documents: Memberships of the documents, shape (n, K).
+        query: Fuzzy memberships of the query in K categories, shape (K,).
+        documents: Memberships of n documents, shape (n, K).
 
     Returns:
         Array of shape (n,), float32, with values in [0, 1].

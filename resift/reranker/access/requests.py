@@ -265,7 +265,7 @@ def _has_body() -> bool:
 
 
 def _is_foreign(origins: Sequence[str]) -> bool:
-    """Return whether a page of a website that is not allowed sent the current request.
+    """Return whether a web page sent the current request from a website that may not use the API.
 
     Args:
         origins: Origins of the allowed websites.
