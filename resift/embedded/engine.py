@@ -84,21 +84,21 @@ class SqliteEngine(Engine):
             create_tables(db, index, meta)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the record of an index."""
+        """Return the description of an index."""
         with self._database.transaction(write=False) as db:
             return find_tables(db, index).info()
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store the tuning of an index. None deletes it."""
+        """Store the tuning of an index. If ``tuning`` is None, delete the stored tuning."""
         with self._database.transaction() as db:
             tune(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the name of the index in a list."""
+        """Return a list that contains only ``index``, because the embedded engine has no aliases."""
         return [self.info(index, headers).name]
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return the records of all indices by name. The patterns are ignored."""
+        """Return the descriptions of all indices, sorted by name. The patterns are ignored."""
         with self._database.transaction(write=False) as db:
             names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
             return [find_tables(db, name).info() for name in names]

@@ -93,7 +93,7 @@ class IndexTables:
         self.columns = [f"c{i}" for i in range(len(meta.fields))]
 
     def info(self) -> IndexInfo:
-        """Return the record of the index."""
+        """Return the description of the index."""
         meta = self.meta
         return IndexInfo(
             name=self.name,
@@ -155,7 +155,7 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
-    """Store the tuning of an index. None deletes it."""
+    """Store the tuning of an index (its own search settings). If ``tuning`` is None, delete the stored tuning."""
     meta = replace(tables.meta, tuning=None if tuning is None else tuning.to_json())
     db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 

@@ -1,6 +1,6 @@
 """Ranking of document sets that are too large for memory.
 
-The engine retrieves the likeliest documents, and the classifier ranks them.
+The engine retrieves the documents that are most likely to be relevant, and the classifier ranks them.
 """
 
 from __future__ import annotations

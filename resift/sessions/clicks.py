@@ -1,11 +1,11 @@
 """Judgements that follow from the events in the UBI log.
 
-Every search reads the log anew, so all replicas of the service see the same judgements.
+The log is read again for every search, so that all replicas of the service see the same judgements.
 
-Users look at the first hits more often, so a click on a hit at the top says less (position bias). The probability that
-a user looks at the hit at position p, counted from 0, is estimated as (p + 1) ** -POSITION_BIAS. A hit above a click
-that was not clicked itself counts as skipped. The judgement of a skipped hit is weaker at lower positions, where users
-look at hits less often.
+Users look at top-ranked hits more often, so a click on such a hit is weaker evidence (position bias). The probability
+that a user looks at the hit at position p, counted from 0, is estimated as (p + 1) ** -POSITION_BIAS. A hit above a
+click that was not clicked itself counts as skipped. The judgement of a skipped hit is weaker at lower positions, where
+users look at hits less often.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Statistics of an index that a session needs: background documents, and how many documents a word finds."""
+"""Statistics of an index that a session needs: vectors of random documents, and document counts of words.
+
+Relevant documents are compared with the random documents ("background documents").
+"""
 
 from __future__ import annotations
 
