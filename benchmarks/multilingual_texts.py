@@ -78,7 +78,7 @@ def guides(folder: Path, language: str) -> Pages:
     for path in sorted(base.rglob("*.page")):
         root = ElementTree.parse(path).getroot()
         info, title = root.find(f"{MALLARD}info"), root.find(f"{MALLARD}title")
-        summary = None if info is None else info.find_model(f"{MALLARD}desc")
+        summary = None if info is None else info.find(f"{MALLARD}desc")
         if info is not None and title is not None and summary is not None:
             root.remove(info)
             root.remove(title)
