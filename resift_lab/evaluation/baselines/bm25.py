@@ -28,7 +28,7 @@ class BM25:
 
     Attributes:
         terms: The vocabulary, after :meth:`fit`.
-        idf: idf of each term, (V,) float32, after :meth:`fit`.
+        idf: The idf of each of the V terms, shape (V,), float32, after :meth:`fit`.
         mean_length: Mean number of terms in a document, after :meth:`fit`.
 
     Source:
@@ -44,7 +44,7 @@ class BM25:
         """Learn the vocabulary, the idf and the mean length from the documents.
 
         Returns:
-            The rows of the documents, (N, V) float32.
+            The rows of the N documents, shape (N, V) for V terms, float32.
         """
         self.terms = Terms(documents, self.analyze)
         counts = self.terms.counts(documents)
@@ -53,11 +53,14 @@ class BM25:
         return self._weighted(counts)
 
     def documents(self, texts: Sequence[str]) -> csr_matrix:
-        """Return rows (n, V), float32, of further documents. Terms, idf and mean length do not change."""
+        """Return the rows of n further documents, shape (n, V), float32.
+
+        The V terms, their idf and the mean length, which :meth:`fit` learned, do not change.
+        """
         return self._weighted(self.terms.counts(texts))
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the number of occurrences of each term in each query, (n, V) float32."""
+        """Return how often each of the V terms occurs in each of n queries, shape (n, V), float32."""
         return self.terms.counts(texts)
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:

@@ -75,10 +75,10 @@ def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float
     divided by the sum of the larger memberships.
 
     Args:
-        first: Word vectors of the first text, (m, D).
-        second: Word vectors of the second text, (n, D).
+        first: Vectors of the m words of the first text, shape (m, D) for D dimensions.
+        second: Vectors of the n words of the second text, shape (n, D).
         exact: Summands for words without a vector, which are similar only to themselves: the first is added to the sum
-            of the minima, the second to the sum of the maxima.
+            of the smaller memberships, the second to the sum of the larger memberships.
 
     Returns:
         The similarity, in [0, 1]. It is 0 if neither text has any word.

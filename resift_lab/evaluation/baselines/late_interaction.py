@@ -61,7 +61,7 @@ class Late:
 
     @property
     def seen(self) -> Sequence[str]:
-        """Fingerprints of the queries that the reranker was trained on."""
+        """Hashes of the queries that the reranker was trained on."""
         return () if self.model is None else fingerprints_in(self.model.info)
 
     @property
@@ -84,7 +84,7 @@ class Late:
         """Prepare the documents for scoring.
 
         Returns:
-            The position of each document, repeated K times: (N, K).
+            The position of each of the N documents, repeated K times, shape (N, K).
         """
         if self.model is None:
             self.model = self._untrained(documents)
@@ -99,7 +99,7 @@ class Late:
         """Store the queries.
 
         Returns:
-            The position of each query, repeated K times: (n, K).
+            The position of each of the n queries, repeated K times, shape (n, K).
         """
         self._texts = list(texts)
         return self._positions(len(texts))
@@ -115,7 +115,12 @@ class Late:
         return np.broadcast_to(np.arange(count)[:, None], (count, width))
 
     def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
-        """Return the scores (B, N) of all documents for the queries at the positions ``queries`` (B, K)."""
+        """Return the scores of all N documents for each of B queries, shape (B, N).
+
+        Args:
+            queries: Rows of the queries, which :meth:`queries` returned, shape (B, K).
+            documents: Rows of the documents, which :meth:`fit` returned, shape (N, K).
+        """
         texts = [self._texts[position] for position in queries[:, 0]]
         if self._bm25 is None:
             return self._scorer.scores(texts)
@@ -128,7 +133,7 @@ class Late:
 
 
 def select_documents(documents: PreparedDocuments, selected: NDArray[np.int64]) -> PreparedDocuments:
-    """Return the documents at the positions ``selected`` (n,), in this order."""
+    """Return the documents at n positions ``selected``, shape (n,), in the order of the positions."""
     spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in selected]
     flat = np.concatenate([np.zeros(0, np.int64), *spans])
     words, positions = np.unique(flat, return_inverse=True)
@@ -165,7 +170,7 @@ class CollectionScorer:
         self._matches: dict[str, Floats] = {}
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Return the scores of all N documents for each of Q queries, (Q, N) float32."""
+        """Return the scores of all N documents for each of Q queries, shape (Q, N), float32."""
         norms = self.model._length_norms(self.prepared)
         scores = np.zeros((len(queries), len(norms)), np.float32)
         for line, query in zip(scores, queries, strict=True):

@@ -38,18 +38,22 @@ class Lsi:
         """Learn the singular vectors from the documents.
 
         Returns:
-            The projected documents, (N, K).
+            The projections of the N documents, shape (N, K) for K dimensions.
         """
         rows = unit_matrix(self._tfidf.fit(documents))
         self._axes = self._singular_vectors(rows)[: self.size].T.astype(np.float32)
         return np.asarray(rows @ self._axes)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the projections of other texts, (n, K)."""
+        """Return the projections of n other texts, shape (n, K)."""
         return np.asarray(unit_matrix(self._tfidf.queries(texts)) @ self._axes)
 
     def _singular_vectors(self, rows: Matrix) -> Matrix:
-        """Return the right singular vectors of ``rows`` (N, V) as rows, in descending order of singular values."""
+        """Return the right singular vectors of a matrix as rows, in descending order of singular values.
+
+        Args:
+            rows: The tf-idf vectors of N documents with V terms, shape (N, V).
+        """
         with needs_extra("lab", "Evaluation"):
             from scipy.sparse.linalg import svds
         # ARPACK can only compute fewer singular vectors than the smaller side of the matrix has

@@ -20,5 +20,10 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
 
 def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
-    """Return the same word vectors with weights by frequency rank (see :func:`mean_system`)."""
+    """Return the same word vectors with weights by frequency rank.
+
+    Args:
+        vectors: Word vectors, the most frequent words first.
+        weighting: Name of the weights, see :func:`resift.encoders.tables.weights_by_rank`.
+    """
     return replace_rows(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

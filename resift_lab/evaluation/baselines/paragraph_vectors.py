@@ -44,7 +44,7 @@ class ParagraphVectors:
         """Train the vectors of the documents.
 
         Returns:
-            The vectors of the documents, (N, K).
+            The vectors of the N documents, shape (N, K) for K dimensions.
 
         Raises:
             BadInput: If no word occurs twice.
@@ -69,11 +69,11 @@ class ParagraphVectors:
         return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of other texts, (n, K)."""
+        """Return the vectors of n other texts, shape (n, K)."""
         return np.concatenate([np.zeros((0, self.size), np.float32), *map(self._infer, texts)])
 
     def _infer(self, text: str) -> Floats:
-        """Return the vector of a text, (1, K).
+        """Return the vector of a text, shape (1, K).
 
         This repeats gensim's ``infer_vector`` with a seeded start vector. gensim derives the start vector from a hash
         of the text, which differs between processes.

@@ -33,10 +33,10 @@ class Sif:
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the common direction from the documents.
+        """Learn the common direction, the first singular vector, from the documents.
 
         Returns:
-            The document vectors without the common direction, (N, K).
+            The vectors of the N documents without the common direction, shape (N, K) for K dimensions.
         """
         means = self._model.encode(documents)
         _, axes = np.linalg.eigh(means.T.astype(np.float64) @ means)
@@ -44,7 +44,7 @@ class Sif:
         return self._without_common(means)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of other texts without the common direction, (n, K)."""
+        """Return the vectors of n other texts without the common direction, shape (n, K)."""
         return self._without_common(self._model.encode(texts))
 
     def _without_common(self, means: Floats) -> Floats:

@@ -76,7 +76,7 @@ class Terms:
         self.index = {term: column for column, term in enumerate(terms)}
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the number of occurrences of each term in each text, (n, V) float32.
+        """Return how often each of the V terms occurs in each of n texts, shape (n, V), float32.
 
         Words outside the vocabulary are ignored.
         """

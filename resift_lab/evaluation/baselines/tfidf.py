@@ -33,7 +33,7 @@ class TfIdf:
         """Learn the vocabulary and the idf from the documents.
 
         Returns:
-            The rows of the documents, (N, V) float32.
+            The rows of the N documents, shape (N, V) for V terms, float32.
         """
         self._terms = Terms(documents, self.analyze, self.min_df)
         counts = self._terms.counts(documents)
@@ -41,7 +41,7 @@ class TfIdf:
         return self._weighted(counts)
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the rows of other texts, (n, V) float32, with the idf of the fitted documents."""
+        """Return the rows of n other texts, shape (n, V), float32, with the idf of the fitted documents."""
         return self._weighted(self._terms.counts(texts))
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:

@@ -40,7 +40,8 @@ class BenchOptions:
         idf: Function that returns the idf of a word. By default that of the system's word table, or that of the
             packaged word vectors if the system has no table.
         alpha: Weight of the vector similarity without feedback. None stands for the system's own weight.
-        whole: Whether the whole collection is ranked instead of the rescore window.
+        whole: Whether the whole collection is ranked. Otherwise only the rescore window is ranked, which contains the first
+            hits of the search.
     """
 
     idf: Callable[[str], float] | None = None
@@ -59,10 +60,10 @@ class FeedbackBench:
         options: Weights, and the extent of rankings.
 
     Attributes:
-        vectors: Vectors of the documents, (N, K) float32.
-        query_vectors: Vectors of the queries, (Q, K) float32.
+        vectors: Vectors of the documents, shape (N, K) for K dimensions, float32.
+        query_vectors: Vectors of the queries, shape (Q, K), float32.
         alpha: Weight of the vector similarity without feedback.
-        max_alpha: Limit of this weight with much feedback.
+        max_alpha: Limit that this weight approaches as the number of judgements grows.
     """
 
     def __init__(
@@ -110,12 +111,16 @@ class FeedbackBench:
 
     @cached_property
     def counts(self) -> csr_matrix:
-        """Number of occurrences of each term in each document, (N, V)."""
+        """Number of occurrences of each of the V terms in each document, shape (N, V)."""
         return self.bm25.terms.counts(self.documents)
 
     @cached_property
     def whitened(self) -> tuple[Floats, Floats]:
-        """Half-whitened vectors of documents (N, K) and queries (Q, K): (x - μ) · V / s^½, scaled to length 1."""
+        """Half-whitened vectors of the documents, shape (N, K), and of the queries, shape (Q, K).
+
+        A vector x becomes (x - μ) · V / s^½, scaled to length 1, where μ is the mean of the document vectors, and V and s
+        are the right singular vectors and the singular values of the document vectors minus μ.
+        """
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
         # a lower limit, because dividing directions without variance by their scale would amplify noise
@@ -129,14 +134,23 @@ class FeedbackBench:
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
-        """Return the term counts of a query as a vector of length 1, (V,). It is zero without known terms."""
+        """Return the counts of the V terms in a query, scaled to length 1, shape (V,).
+
+        The vector is zero if the query contains no known term.
+
+        Args:
+            query: Position of the query.
+        """
         counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
     def lexical(self, weights: NDArray[Any]) -> Scores:
-        """Return the BM25 scores (N,) of a query with the term weights ``weights`` (V,).
+        """Return the BM25 scores of the N documents for a weighted query, shape (N,).
 
         Documents without any term of the query have the score -inf.
+
+        Args:
+            weights: Weights of the V terms in the query, shape (V,).
         """
         columns = np.flatnonzero(weights)
         scores = np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
@@ -155,11 +169,11 @@ class FeedbackBench:
         ]
 
     def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
-        """Run the search of a query and return scores (N,) with the order of its hits.
+        """Run the search of a query, and return scores of shape (N,) that have the order of the hits.
 
         Args:
             query: Position of the query.
-            judged: Judged documents of the session. Without any, the search has no session.
+            judged: Judged documents of the session. If there are none, the search is run without a session.
             method: Name of the feedback method, a key of
                 :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
 

@@ -53,13 +53,13 @@ class Graded(FeedbackProtocol):
         self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._is_pool else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores (N,) of the search without a session."""
+        """Return the scores of the N documents in a search without a session, shape (N,)."""
         return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """Return the judgements of the first ``count`` documents of a ranking.
 
-        With ``skip``, documents without a grade are removed from the ranking before.
+        If :attr:`unjudged` is ``skip``, documents without a grade are removed from the ranking first.
         """
         if self.unjudged == "skip":
             ranking = ranking[np.isin(ranking, list(self._grades[query]))]

@@ -21,11 +21,11 @@ class RocchioFeedback(Feedback):
 
     @cached_property
     def shift(self) -> Floats:
-        """The vector (K,), float32, that is added to a query vector of length 1."""
+        """The vector that is added to a query vector of length 1, shape (K,) for K dimensions, float32."""
         return rocchio_shift(self.vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """Return the query vector (K,), float32, plus its length times :attr:`shift`.
+        """Return the query vector plus its length times :attr:`shift`, shape (K,), float32.
 
         The result is not scaled back to the length of the query vector.
         """
@@ -53,7 +53,13 @@ def learn_feedback(
 ) -> Feedback:
     """Learn from judged documents with the method ``name`` of :data:`LEARNERS`.
 
-    The remaining arguments are passed to :meth:`resift.feedback.feedback.Feedback.from_judged`.
+    Args:
+        name: Name of the method.
+        judged: The judged documents.
+        dim: Number of dimensions of their vectors.
+        idf: Function that returns the inverse document frequency of a word.
+        known_share: Function that takes a text and returns the share of its words that its vector represents, from
+            0 to 1. None means that vectors represent all words.
     """
     learner, method = LEARNERS[name]
     return learner.from_judged(judged, dim, idf, method, known_share)

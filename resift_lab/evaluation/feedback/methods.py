@@ -146,7 +146,16 @@ def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
-    """Return BM25 · exp(beta · cosine with ``vector``), with the weight beta of a session with the same judgements."""
+    """Return BM25 · exp(beta · cosine with ``vector``) for each of the N documents, shape (N,).
+
+    The weight beta is that of a session with the same judgements.
+
+    Args:
+        bench: Documents and queries.
+        query: Position of the query.
+        vector: Vector with which the document vectors are compared, shape (K,) for K dimensions.
+        judged: Positions and grades of the judged documents.
+    """
     rows = [row for row, _ in judged]
     alpha = Feedback.learn(bench.vectors[rows], bench.vectors[:0]).adjusted_alpha(bench.alpha, bench.max_alpha)
     similarities = unit_rows(bench.vectors) @ unit_rows(vector)
@@ -170,7 +179,7 @@ def _relevant(judged: Judged) -> list[int]:
 
 
 def _largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
-    """Return ``weights`` (V,) with all values except the ``count`` largest set to 0."""
+    """Return the weights of V terms, shape (V,), with all values except the ``count`` largest set to 0."""
     largest = np.zeros(len(weights))
     rows = np.argpartition(-weights, min(count, len(weights) - 1))[:count]
     largest[rows] = weights[rows]

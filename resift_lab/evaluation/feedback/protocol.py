@@ -33,13 +33,16 @@ class FeedbackProtocol:
     skipped: int
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores (N,) of the initial ranking of a query, which the user judges first."""
+        """Return the scores of the N documents in the initial ranking of a query, shape (N,).
+
+        The user judges this ranking in the first round.
+        """
         raise NotImplementedError
 
     def judge(
         self, query: int, scores: Scores, judged: Judged, options: FeedbackOptions, rng: np.random.Generator
     ) -> list[tuple[int, float]]:
-        """Return the judgements of a round.
+        """Return the judgements of a round, in which the user judges the present ranking.
 
         Args:
             query: Position of the query.
@@ -85,5 +88,5 @@ class FeedbackProtocol:
         raise NotImplementedError
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of the queries on the same topic as ``query``, and of those on another topic."""
+        """Return the positions of the queries on the same topic as ``query``, and of the queries on other topics."""
         raise NotImplementedError

@@ -62,7 +62,10 @@ def run_feedback(
 def _rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
-    """Return the M metrics of a query after each round and before all rounds, (rounds, 2, M)."""
+    """Return the M metrics of a query in each round, shape (rounds, 2, M).
+
+    The first entry of the second axis is the ranking after the round, the second entry the initial ranking.
+    """
     # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
     first = scores = protocol.first(bench, query)
@@ -78,12 +81,16 @@ def _rounds(
 
 
 def _counts(metrics: NDArray[np.float64]) -> dict[str, int]:
-    """Return the number of queries, and of queries with an undefined metric, from the metrics (Q, M) of a run."""
+    """Count the queries, and the queries with an undefined metric, from the M metrics of Q queries, shape (Q, M)."""
     return {"queries": len(metrics), "all_judged": int(np.isnan(metrics).any(axis=1).sum())}
 
 
 def _check_rounds(metrics: NDArray[np.float64]) -> None:
-    """Raise BadInput if a round of ``metrics`` (rounds, 2, Q, M) has no defined metric for any query."""
+    """Raise BadInput if no query has a defined metric in one of the rounds.
+
+    Args:
+        metrics: M metrics of Q queries, after each round and in the initial ranking, shape (rounds, 2, Q, M).
+    """
     empty = np.flatnonzero(np.isnan(metrics).all(axis=(1, 2, 3)))
     if len(empty):
         message = f"all relevant documents of all queries are judged after round {empty[0] + 1}"
@@ -133,5 +140,11 @@ def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[
 
 
 def _run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
-    """Return a run from a table (Q, M) with a row per query and a column per metric."""
+    """Return a run of a protocol.
+
+    Args:
+        protocol: The protocol, which names the metrics.
+        table: M metrics of Q queries, shape (Q, M).
+        facts: Further facts about the run, by name.
+    """
     return Run({name: table[:, column] for column, name in enumerate(protocol.metrics)}, facts)

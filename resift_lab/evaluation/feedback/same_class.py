@@ -49,7 +49,7 @@ class SameClass(FeedbackProtocol):
         self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores (N,) of the first system, or of the search without a session."""
+        """Return the scores of the N documents by the first system, or by a search without a session, shape (N,)."""
         return bench.served(query) if self._first is None else self._first(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
@@ -92,7 +92,7 @@ class SameClass(FeedbackProtocol):
 
 
 def _scorer(system: System, documents: Sequence[str], queries: Sequence[str]) -> Callable[[int], Scores]:
-    """Return a function from the position of a query to the similarities (N,) of all documents."""
+    """Return a function that takes the position of a query and returns its similarity to each of the N documents."""
     database, rows = system.fit(documents), system.queries(queries)
 
     def scores(query: int) -> Scores:

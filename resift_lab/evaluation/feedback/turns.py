@@ -74,7 +74,13 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
 
 
 def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
-    """Return nDCG@5 of a ranking without the documents ``excluded``. NaN if no relevant document remains."""
+    """Return nDCG@5 of a ranking, or NaN if no relevant document remains.
+
+    Args:
+        scores: Scores of the N documents, shape (N,).
+        turn: The turn of the conversation, with its relevant documents.
+        excluded: Positions of documents that are removed from the ranking.
+    """
     grades = {row: grade for row, grade in turn.grades.items() if row not in excluded}
     remaining = scores.copy()
     remaining[list(excluded)] = -np.inf

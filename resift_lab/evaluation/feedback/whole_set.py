@@ -42,7 +42,7 @@ class WholeSet:
         self.rows = self._vectorizer.fit_transform(texts)
 
     def scores(self, query: str, judged: Sequence[tuple[int, float]], first: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the log odds (N,) that each document is relevant, by self-training.
+        """Return the log odds that each of the N documents is relevant, shape (N,), by self-training.
 
         In each round a logistic regression (C = 20) is trained, and its log odds rank the documents for the next round.
         Relevant examples are the query itself, the documents judged as relevant, and the first 10, 20, 40, 60 or 100
