@@ -28,6 +28,9 @@ class KnownDifferences:
     Args:
         version: The version of the cluster, such as ``3.6.0``.
         file: The list, a YAML file. :file:`known_differences.yml` describes its entries.
+
+    Raises:
+        ValueError: A cause for generated bodies refers to a search that is not listed.
     """
 
     def __init__(self, version: str, file: Path = FILE) -> None:
@@ -43,6 +46,10 @@ class KnownDifferences:
             for comparison in entry["comparisons"]
         }
         self._of_generated = [entry for entry in entries if "generated" in entry]
+        searches = {key.search for key in self._reasons}
+        for entry in self._of_generated:
+            if entry["like"] not in searches:
+                raise ValueError(f"{entry['like']!r} is no longer listed. Remove what refers to it from {FILE.name}.")
 
     def check(self, searches: Iterable[str], differences: Sequence[tuple[str, str, Difference]]) -> None:
         """Raise AssertionError for a difference that is not listed, and for a listed one that did not occur.
@@ -67,38 +74,26 @@ class KnownDifferences:
             messages.append(f"These differences no longer occur. Remove them from {FILE.name}:\n{''.join(gone)}")
         assert not messages, "\n".join(messages)
 
-    def check_generated(
-        self,
-        bodies: Mapping[str, Any],
-        differences: Sequence[tuple[str, str, Difference]],
-        are_many: bool,
-    ) -> None:
+    def check_generated(self, bodies: Mapping[str, Any], differences: Sequence[tuple[str, str, Difference]]) -> None:
         """Raise AssertionError for a difference of a generated body whose cause is not listed.
 
         Args:
             bodies: The generated bodies by name.
             differences: The name of a body, the way it was sent, and a difference of its answer.
-            are_many: Whether there are so many bodies that each listed cause must occur.
         """
         __tracebackhide__ = True
-        new, occurred = [], set()
-        for name, way, difference in differences:
-            names = _names(bodies[name])
-            causes = [
-                at
-                for at, entry in enumerate(self._of_generated)
-                if way == entry["way"]
-                and difference.comparison in entry["comparisons"]
-                and names.issuperset(entry["generated"])
-            ]
-            occurred.update(causes)
-            if not causes:
-                shown = f"{json.dumps(bodies[name])}\n" if len(new) < _SHOWN else ""
-                new.append(f"{name}, {way}: {difference.detail}\n{shown}")
+        new = [
+            f"{name}, {way}: {difference.detail}\n{json.dumps(bodies[name])}\n"
+            for name, way, difference in differences
+            if not any(_explains(entry, bodies[name], way, difference) for entry in self._of_generated)
+        ]
         assert not new, f"{len(new)} differences have no cause in {FILE.name}:\n" + "\n".join(new[:_SHOWN])
-        if are_many:
-            gone = [entry for at, entry in enumerate(self._of_generated) if at not in occurred]
-            assert not gone, f"These causes no longer occur. Remove them from {FILE.name}:\n{yaml.safe_dump(gone)}"
+
+
+def _explains(entry: Mapping[str, Any], body: Any, way: str, difference: Difference) -> bool:
+    """Return whether an entry is about a difference of a generated body."""
+    is_about = way == entry["way"] and difference.comparison in entry["comparisons"]
+    return is_about and _names(body).issuperset(entry["generated"])
 
 
 def _names(value: Any) -> set[str]:
