@@ -40,8 +40,8 @@ class BenchOptions:
         idf: Function that returns the idf of a word. By default that of the system's word table, or that of the
             packaged word vectors if the system has no table.
         alpha: Weight of the vector similarity without feedback. None stands for the system's own weight.
-        whole: Whether the whole collection is ranked. Otherwise only the rescore window is ranked, which contains the first
-            hits of the search.
+        whole: Whether the whole collection is ranked. Otherwise only the rescore window is ranked, which contains the
+            first hits of the search.
     """
 
     idf: Callable[[str], float] | None = None
@@ -118,8 +118,8 @@ class FeedbackBench:
     def whitened(self) -> tuple[Floats, Floats]:
         """Half-whitened vectors of the documents, shape (N, K), and of the queries, shape (Q, K).
 
-        A vector x becomes (x - μ) · V / s^½, scaled to length 1, where μ is the mean of the document vectors, and V and s
-        are the right singular vectors and the singular values of the document vectors minus μ.
+        A vector x becomes (x - μ) · V / s^½, scaled to length 1, where μ is the mean of the document vectors, and V and
+        s are the right singular vectors and the singular values of the document vectors minus μ.
         """
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
