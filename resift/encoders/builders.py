@@ -47,7 +47,14 @@ def _build_mean(name: str, options: str, vectors: WordVectors, seed: int) -> Mod
 
 
 def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Build a static fuzzy bag of words (Muffo et al. 2021, section 3)."""
+    """Build a static fuzzy bag of words (Muffo et al. 2021, section 3).
+
+    Args:
+        name: Name of the model, such as ``sfbow:pca100``.
+        options: Name of the universe, the part of ``name`` after the colon. "" means the identity.
+        vectors: The word vectors.
+        seed: Seed of the clustering.
+    """
     if not options:
         return Model(name, vectors, "max", "jaccard")
     rows = vectors.rows()
@@ -57,7 +64,17 @@ def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Mo
 
 
 def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Build a bag of embedded words (Passalis and Tefas 2018, section 3.1)."""
+    """Build a bag of embedded words (Passalis and Tefas 2018, section 3.1).
+
+    Args:
+        name: Name of the model, such as ``boew:64,0.5``.
+        options: Number of codewords and optional width, the part of ``name`` after the colon.
+        vectors: The word vectors.
+        seed: Seed of the clustering.
+
+    Raises:
+        BadInput: If the number of codewords or the width is invalid.
+    """
     try:
         size, _, width = options.partition(",")
         codewords, sigma = int(size), float(width or _DEFAULT_SIGMA)

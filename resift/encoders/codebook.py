@@ -35,7 +35,7 @@ def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
     The memberships of a word x are the softmax of -‖x - v_k‖ / σ² over the K codewords v_k.
 
     Args:
-        words: Vectors x of V words, shape (V, D).
+        words: Vectors x of V words, shape (V, D) for D dimensions.
         codebook: Codewords v_k, shape (K, D).
         sigma: Width σ of the codewords. With a large width, a word belongs to many codewords.
 

@@ -19,7 +19,7 @@ def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Fl
     The initial centroids are chosen by :func:`spread_points`. A centroid of an empty cluster is not moved.
 
     Args:
-        points: Coordinates of the n points, shape (n, D).
+        points: Coordinates of the n points, shape (n, D) for D dimensions.
         size: Number of centroids.
         seed: Seed of the random start.
         iterations: Maximum number of iterations.
@@ -72,7 +72,12 @@ def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[i
 
 
 def _nearest_centroids(points: Floats, centroids: Floats) -> NDArray[np.intp]:
-    """Return the nearest centroid of each point, shape (n,)."""
+    """Return the row number of the nearest centroid of each point, shape (n,).
+
+    Args:
+        points: Coordinates of the n points, shape (n, D) for D dimensions.
+        centroids: Coordinates of the centroids, shape (size, D).
+    """
     half_squares = (centroids**2).sum(1) / 2
     blocks = [points[start : start + _BLOCK] for start in range(0, len(points), _BLOCK)]
     return np.concatenate([(half_squares - block @ centroids.T).argmin(axis=1) for block in blocks])

@@ -162,7 +162,7 @@ class Feedback:
         )
 
     def with_background(self, background: Background) -> Feedback:
-        """Return the same feedback with background documents, a random sample of the index for comparisons."""
+        """Return the same feedback with background documents, a random sample of the index's documents."""
         cached: Feedback | None = vars(self).get("_with_background")
         # The last result is cached together with its own cached properties, because each search of a session needs it.
         if cached is None or cached.background is not background:

@@ -107,7 +107,14 @@ def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, floa
 
 
 def _score_marks(scores: Any) -> dict[str, Mark]:
-    """Check a model's scores and return them as marks."""
+    """Check a model's scores, and return a mark for each document id.
+
+    Args:
+        scores: Numbers from -1 to 1 by document id.
+
+    Raises:
+        BadInput: If the scores have another form or are out of range.
+    """
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
         raise BadInput("scores are not by document id", value=scores, expected="numbers by document id")
     for id, score in scores.items():

@@ -47,7 +47,7 @@ DEFAULT_METHOD = "ridge+lexical"
 
 
 def resolve_method(method: str | Method) -> Method:
-    """Return the feedback method with a name, one of METHODS. A :class:`Method` is returned unchanged.
+    """Return the feedback method that a name in METHODS stands for. A :class:`Method` is returned unchanged.
 
     Raises:
         BadInput: If no method has this name.

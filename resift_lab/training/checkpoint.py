@@ -54,7 +54,11 @@ class Checkpoint:
         self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the content of the file by a new state."""
+        """Replace the content of the file by a new state. Without a path, nothing is saved.
+
+        Args:
+            state: State of the training, which the next run continues from.
+        """
         if self.path:
             # An interruption while writing must not destroy the last state, so the state goes to another file first.
             fresh = self.path.with_name(self.path.name + ".new")

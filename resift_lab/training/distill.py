@@ -133,7 +133,15 @@ def distill(
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:
-    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` does not split or shorten."""
+    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` does not split or shorten.
+
+    Args:
+        words: The words, in the order in which they are considered.
+        limit: Maximum number of words. None means no limit.
+
+    Raises:
+        BadInput: If no word is left.
+    """
     usable: dict[str, None] = {}
     for word in words:
         tokens = tokenize(word)
@@ -147,7 +155,14 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
 
 
 def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """Return the model's vectors of V words, shape (V, d) for a model of d dimensions."""
+    """Return the model's vectors of V words, shape (V, d) for a model of d dimensions.
+
+    Args:
+        words: The V words.
+        model: A ``SentenceTransformer``.
+        batch: Number of words that the model encodes together.
+        progress: Function that is called with the number of encoded words and the total, or None.
+    """
     parts: list[Floats] = []
     for chunk in batched(words, _CHUNK):
         parts.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))
@@ -157,7 +172,7 @@ def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | 
 
 
 def _licence(model_folder: str | Path) -> str | None:
-    """Return the licence named in the model's README.md, or None."""
+    """Return the licence named in the model's README.md, or None if it names no licence."""
     card = Path(model_folder) / "README.md"
     match = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
     return match and match[1]

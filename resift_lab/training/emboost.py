@@ -130,6 +130,13 @@ def _triplet_loss(
     The positive document of a query is drawn from its relevant documents. Its negative document is the most similar of
     the other queries' positive documents, except documents that are relevant to the query.
 
+    Args:
+        network: The network, which encodes queries and documents.
+        data: The queries, documents and relevance judgements.
+        batch: Positions of the queries.
+        margin: Distance by which the negative document should be farther from the query than the positive document.
+        rng: Random generator that draws the positive documents.
+
     Source:
         Cakaloglu, Xu and Raghavan 2022, section 3.4, equation 8.
     """
@@ -159,7 +166,7 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
 
 
 def _mean_length(table: WordVectors) -> float:
-    """Return the mean length of the weighted word vectors. The vectors are divided by it before training."""
+    """Return the mean length of the weighted word vectors. Before training, the vectors are divided by this value."""
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 

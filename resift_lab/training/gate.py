@@ -86,7 +86,11 @@ class Verdict:
     def replaces(self, other: Verdict) -> bool:
         """Return whether this verdict's model should be used instead of another verdict's model.
 
-        Both verdicts must come from the same gate.
+        If only one of both models makes searches better than BM25, that model should be used. If both do, this
+        verdict's model must be significantly better than the other model.
+
+        Args:
+            other: The verdict on the other model, from the same gate and thus for the same documents.
         """
         if not (self.helps and other.helps):
             return self.helps

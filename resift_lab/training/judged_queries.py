@@ -58,7 +58,7 @@ def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
 
 
 def evenly_spaced(positions: Positions, limit: int) -> Positions:
-    """Return ``limit`` evenly spaced positions, or all positions if there are at most ``limit``."""
+    """Return ``limit`` evenly spaced items of ``positions``, or all items if there are at most ``limit``."""
     if len(positions) <= limit:
         return positions
     chosen: Positions = positions[np.linspace(0, len(positions) - 1, limit).round().astype(int)]

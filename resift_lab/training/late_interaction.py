@@ -116,6 +116,9 @@ class Trainer:
 
         The order of the queries depends only on the seed and the number of the epoch.
 
+        Args:
+            number: Number of the epoch, from 0.
+
         Yields:
             The number of queries that have been processed in this epoch, after each step.
         """
@@ -133,6 +136,10 @@ class Trainer:
         """Add the gradient of a query's loss to the batch's gradient.
 
         The loss uses a random relevant document and random negatives, which are irrelevant documents.
+
+        Args:
+            query: Position of the query.
+            rng: Random generator that draws the documents.
         """
         positive = self.relevant[query][rng.integers(len(self.relevant[query]))]
         negatives = rng.permutation(self.negatives[query])[: self.options.negatives]

@@ -169,7 +169,10 @@ class _Training:
         self.documents = self.start.prepare(collection.documents)
 
     def require_learnable(self, queries: Positions) -> None:
-        """Raise BadInput if none of these queries can be used for training."""
+        """Raise BadInput if none of the queries at the positions ``queries`` can be used for training.
+
+        A query can be used if at least one of its candidates is irrelevant.
+        """
         if not self.is_learnable[queries].any():
             raise BadInput(
                 "no training query has a candidate that is not relevant",
@@ -251,7 +254,7 @@ class _Validation:
         self._measured: list[tuple[LateInteraction, float]] = []
 
     def measure(self, model: LateInteraction) -> None:
-        """Measure a reranker and choose its weight."""
+        """Choose the weight of a reranker's scores, and append its mean nDCG@10 to :attr:`quality`."""
         queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
         values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
         row = smallest_good_alpha(values)
@@ -303,6 +306,11 @@ def smallest_good_alpha(values: NDArray[np.float64]) -> int:
 def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:
     """Compare BM25, the search without a reranker, and the search with the untrained and the trained reranker.
 
+    Args:
+        hits: Hits of the evaluation queries before they are reranked.
+        untrained: The untrained reranker.
+        trained: The trained reranker.
+
     Returns:
         A dictionary with ``judges``, the number of queries, and the entries ``systems``, ``kept``, ``better`` and ``p``
         that :func:`train_reranker` describes.
@@ -327,7 +335,7 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
 
 
 def _with_weight(model: LateInteraction, alpha: float) -> LateInteraction:
-    """Return the reranker with this weight, and with its word vectors in int8."""
+    """Return the reranker with the weight ``alpha`` (0 to 1) of its scores, and with its word vectors in int8."""
     return LateInteraction(
         model.name,
         model.table if model.table.scales is not None else quantized(model.table),

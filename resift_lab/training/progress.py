@@ -18,7 +18,7 @@ class StepCounter:
         self.progress, self.total, self.done = progress, total, 0
 
     def advance(self, count: int) -> None:
-        """Add a number of steps."""
+        """Add ``count`` finished steps, and report the progress."""
         self._report(self.done + count)
 
     def stage(self) -> Progress:

@@ -331,7 +331,12 @@ class _TeacherGate:
 
 
 def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
-    """Return the teacher's vectors of n distinct texts, shape (n, D).
+    """Return the teacher's vectors of n distinct texts, shape (n, D) for D dimensions.
+
+    Args:
+        teacher: The model that encodes the texts.
+        texts: The n texts.
+        steps: A counter of the encoded texts, which reports the progress.
 
     Raises:
         BadInput: If the vectors of different texts are nearly the same.
@@ -444,7 +449,12 @@ class _TrainingTexts:
 
 
 def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions of the texts with at least two words, or of a random sample of ``limit`` such texts.
+    """Return the positions of the texts with at least two words, or of a random sample of such texts.
+
+    Args:
+        texts: The texts.
+        options: The settings of the training. ``options.limit`` is the maximum size of the sample.
+        rng: Random generator that draws the sample.
 
     Raises:
         BadInput: If there are too few such texts.
@@ -492,6 +502,10 @@ def _judge_count(documents: int, options: QueryOptions) -> int:
     """Return the number of documents to exclude from training, which are used for evaluation.
 
     The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
+
+    Args:
+        documents: Total number of documents.
+        options: The settings of the training, with the share of documents to exclude.
     """
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 

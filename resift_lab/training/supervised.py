@@ -180,7 +180,7 @@ class _Run:
         self.epochs += 1
 
     def _set_rates(self, remaining: float) -> None:
-        """Multiply the initial value of each learning rate by ``remaining``."""
+        """Set each learning rate to its initial value times ``remaining``, a factor from 0 to 1."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * remaining
@@ -197,7 +197,7 @@ class _Run:
         return {"epochs": self.epochs, "centres": self.centres.data, **network_state(self.network, self.optimizers)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Set the run to a state that :meth:`state` returned."""
+        """Continue from a state that :meth:`state` returned: load the network, the optimizers and the class centres."""
         self.epochs = state["epochs"]
         self.centres.data.copy_(state["centres"])
         restore_network(state, self.network, self.optimizers)
@@ -255,7 +255,14 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
 
 
 def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """Return the entries ``map11`` and ``better`` of the summary that :func:`train` returns."""
+    """Return the entries ``map11`` and ``better`` of the summary that :func:`train` returns.
+
+    Args:
+        documents: The labelled documents.
+        vectors: The word vectors. Their mean is the model that the trained model is compared with.
+        curve: Quality of the held-back documents before training (first value) and after each epoch. May be empty.
+        epochs: Number of epochs after which the trained model is evaluated.
+    """
     if not curve:
         return {"map11": {}, "better": None}
     mean = build_model("mean", vectors)

@@ -105,7 +105,7 @@ class Teacher:
         return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
-        """Encode texts, check the vectors, and scale the vectors to length 1.
+        """Encode texts, check the vectors, and return them scaled to length 1.
 
         Raises:
             BadInput: If the vectors have a wrong shape, or values that are NaN or infinite.

@@ -115,6 +115,13 @@ def _examples(
     """Make ``options.rounds`` training examples from each pair of a query and its document.
 
     Half of the queries get a random typing error, which the speller then tries to correct.
+
+    Args:
+        pairs: The queries, each with its document.
+        retriever: The retriever, whose best documents for a query are an input of the network.
+        view: The encoder of queries as inputs of the network.
+        speller: The speller.
+        options: The settings of the training.
     """
     rng = np.random.default_rng(options.seed)
     queries = []
@@ -174,7 +181,10 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         return (self.output(documents) * hidden[:, None]).sum(2) + self.output_bias(documents)[:, :, 0]
 
     def optimizers(self, rate: float) -> list[torch.optim.Optimizer]:
-        """Create the optimisers: Adam for the layers, and sparse Adam for the arrays with a row for each document."""
+        """Create the optimizers with the learning rate ``rate``.
+
+        Adam trains the layers, and sparse Adam the arrays with a row for each document.
+        """
         dense = [*self.query.parameters(), *self.hidden.parameters()]
         sparse = [self.embeddings.weight, self.output.weight, self.output_bias.weight]
         return [torch.optim.Adam(dense, lr=rate), torch.optim.SparseAdam(sparse, lr=rate)]
@@ -196,7 +206,15 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 def _trained(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
-    """Train a network for all epochs, and return it. If the checkpoint contains a state, training continues from it."""
+    """Train a network for all epochs, and return it.
+
+    Args:
+        examples: The training examples.
+        documents: Number of documents, which are the classes that the network predicts.
+        options: The settings of the training.
+        saved: The checkpoint. If it contains a state, training continues from this state.
+        progress: Function that is called with the number of processed examples and the total, or None.
+    """
     torch.manual_seed(options.seed)
     network = _Network(examples.inputs.shape[1], documents, options)
     optimizers = network.optimizers(options.rate)

@@ -72,7 +72,12 @@ def _held_back(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Draw two keywords of each document that has three or more keywords.
 
-    Only keywords that belong to a single document are drawn.
+    Only keywords that belong to a single document and differ from its title are drawn.
+
+    Args:
+        titles: The title of each document.
+        keywords_of: The keywords of each document.
+        seed: Seed of the random draw.
 
     Returns:
         The keywords to choose the retriever's weight with, and the keywords to evaluate with, each with the position

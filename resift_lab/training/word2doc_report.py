@@ -105,7 +105,16 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ranks of the correct documents by the retriever, or 11 for documents below the first ten."""
+    """Return the ranks of the correct documents by the retriever, or 11 for documents below the first ten.
+
+    Args:
+        retriever: The retriever.
+        queries: The n queries.
+        answers: Position of the correct document of each query.
+
+    Returns:
+        Ranks from 1, shape (n,).
+    """
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
         position = np.flatnonzero(retriever.best(query, _DEPTH) == answer)
@@ -114,7 +123,15 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
 
 
 def _accuracies(ranks: Ranks) -> dict[str, float]:
-    """Return the accuracy at 1 and 10 of each system, and word2doc's wins and losses against the retriever."""
+    """Return the accuracy at 1 and 10 of each system, and compare word2doc with the retriever.
+
+    Args:
+        ranks: Ranks of the correct documents by each system, by the system's name.
+
+    Returns:
+        The accuracies, such as ``word2doc@10``. ``wins`` is the number of queries whose correct document has rank 1
+        only by word2doc, and ``losses`` the number of queries whose correct document has rank 1 only by the retriever.
+    """
     accuracies = {f"{name}@{k}": float((system <= k).mean()) for k in (1, _DEPTH) for name, system in ranks.items()}
     network_first, retriever_first = ranks["word2doc"] == 1, ranks["retriever"] == 1
     wins = int((network_first & ~retriever_first).sum())
