@@ -1,4 +1,4 @@
-"""An index made by hand is attached and detached on a real OpenSearch: what changes, what does not, what is refused."""
+"""Tests of attaching vectors to an existing index and detaching it: what changes, what stays, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["other", "own", "shop"]
 
 
 def stored(index: Index, field: str = "resift_vector_int8") -> dict[str, Any]:
-    """The vector of each document, None where it has none."""
+    """Return the vector of each document, or None if it has no vector."""
     index.cluster.request("POST", f"/{index.name}/_refresh")
     return {one.id: one.vector for one in index.engine.scan(index.name, field)}
 
@@ -54,7 +54,7 @@ def test_attached_and_detached_leaves_everything_as_it_was(
     assert json.dumps(mapping) == json.dumps(before[0])
     assert (shop.settings(), shop.aliases(), shop.documents()) == before[1:]
     assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output
-    # the field that was left is had again
+    # the field that stayed in the mapping is used again
     run("attach", shop.name, opensearch_url, "--model", folder)
     assert_right(shop, model, report["fields"])
 
@@ -137,7 +137,7 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     assert told in planned
     assert "the record in _meta is lost" in run("detach", shop.name, opensearch_url).output
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
-    # while the vectors are being written
+    # a client replaces _meta while the vectors are being written
     (target,) = find_targets(shop.cluster, shop.name)
     entry = target.entry(own[0], FIELDS)
     target = target.begin(entry, own[0])
@@ -150,7 +150,7 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
 
 
 def attach_as_before(index: Index, model: Model) -> None:
-    """Attach as earlier versions did: vectors as floats, in a field without a graph."""
+    """Attach an index as earlier versions did, with vectors of floats in a field without an HNSW index."""
     (target,) = find_targets(index.cluster, index.name)
     entry = replace(IndexInfo.from_model(model, FIELDS, index.name), has_hnsw=False)
     floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
@@ -160,7 +160,7 @@ def attach_as_before(index: Index, model: Model) -> None:
 
 
 def scores(index: Index, model: Model) -> dict[str, float]:
-    """How similar documents are to a query by the vectors that the index has."""
+    """Return the similarity of each document to a query, by the vectors in the index."""
     info = index.engine.info(index.name).require_model(model)
     clause = similarity_clause("cosine", info.vector_field, model.encode_one("forest river"), None, 1.0)
     hits = index.engine.search(index.name, {"query": clause, "size": COUNT}).hits
@@ -180,7 +180,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     flags = ("--model", folder)
     told = run("attach", shop.name, opensearch_url, *flags, "--dry-run").stdout
     assert "  replaced    vectors in resift_vector are removed at the end\n" in told
-    if is_interrupted:  # where the compact ones are there, and the others still are, too
+    if is_interrupted:  # after the compact vectors were written, and before the old vectors are removed
         with monkeypatch.context() as patched:
             patched.setattr("resift.plugin.operations.attach_vectors.remove_vectors", lambda *_: sys.exit(9))
             run("attach", shop.name, opensearch_url, *flags, status=9)

@@ -1,4 +1,4 @@
-"""Which indices can be attached, and how: those with a graph, with vectors of their own, behind other names."""
+"""Tests of attaching different kinds of indices: with an HNSW index, with own vectors, and behind aliases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.fixture
 def made(cluster: OpenSearchEngine) -> Iterator[Any]:
-    """A function that makes an index with a body, and with some documents; deleted at the end."""
+    """Return a function that creates an index with documents. The indices are deleted at the end."""
     names: list[str] = []
     rest = Cluster(cluster)
 
@@ -88,7 +88,7 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
 
     assert "no such index" in refused("none-of-these")
     assert "no index 'none-of-*'" in refused("none-of-*")
-    for nothing in ("", f"{name},", " "):  # which the cluster takes for all of its indices
+    for nothing in ("", f"{name},", " "):  # OpenSearch takes these names for all indices
         assert f"index is {nothing!r}" in refused(nothing)
         assert f"index is {nothing!r}" in run("detach", nothing, opensearch_url, status=2).output
     assert "--no-adapt is used with --model" in refused(name, "--no-adapt", "--model", own[1])
@@ -129,7 +129,8 @@ def test_an_index_for_k_nn_gets_a_graph_and_keeps_a_field_that_has_our_name(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     model, folder = own
-    method = {"name": "hnsw", "engine": "lucene", "space_type": "l2"}  # the usual one lacks its libraries here
+    # the libraries of the default engine, faiss, are missing here
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "l2"}
     theirs = {"resift_vector": {"type": "knn_vector", "dimension": 2, "method": method}}
     body = {"settings": {"index.knn": True}, "mappings": {"properties": {**TEXTS, **theirs}}}
     documents = [{"text": word, "resift_vector": [1, 2]} for word in CONTENT_WORDS]
@@ -175,7 +176,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, tmp_path: Path, field: str
 ) -> None:
     model, folder = own
-    # for the index's own vectors the mapping alone does not say whether they have a graph
+    # for vectors in the index's own field, the mapping does not tell whether they have an HNSW index
     dense = {"dense": {"type": "knn_vector", "dimension": model.dim}}
     documents = [{"text": word, "dense": model.encode_one(word).tolist()} for word in CONTENT_WORDS]
     flags = ["--model", folder, "--fields", "text", *(["--field", "dense"] if field == "dense" else [])]
@@ -204,7 +205,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     answers = [post(one, "/v1/search", **asked) for one in (wide, narrow)]
     assert answers[0]["hits"] == answers[1]["hits"]
     assert answers[0]["resift"] == answers[1]["resift"]
-    # of several indices one without a graph would be missing from the answer
+    # a search of several indices would leave out the hits of an index without an HNSW index
     for index in (plain, *([f"{plain},{graph}"] if field == "dense" else [])):
         said = post(wide, "/v1/search", query="fire", index=index, knn=3)
         assert len(ids(said)) == index.count(",") + 1
@@ -215,7 +216,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
 
 @pytest.fixture
 def stream(cluster: OpenSearchEngine) -> Iterator[str]:
-    """The name of a data stream over two indices of documents; it is NAME-a, where no other stream is NAME-…"""
+    """Yield the name of a data stream with two backing indices. It is the only stream with its prefix."""
     rest, name = Cluster(cluster), f"logs-{uuid.uuid4().hex[:8]}"
     template = {
         "index_patterns": [f"{name}-*"],
@@ -252,8 +253,10 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
 def test_a_model_is_learned_from_the_documents_and_not_twice(
     here: Path, shop: Index, vectors: WordVectors, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attaching, "load_vectors", lambda name: vectors)  # which take less time than the packaged ones
-    monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)  # the shop is too small to judge
+    # these word vectors are smaller than the packaged ones, so the test is faster
+    monkeypatch.setattr(attaching, "load_vectors", lambda name: vectors)
+    # the shop has too few documents for a verdict
+    monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)
     planned = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--dry-run").stdout
     assert f"learned from these documents in seconds or minutes, and saved in {shop.name}-model" in planned
     report = json.loads(run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json").stdout)

@@ -1,4 +1,4 @@
-"""An attached index changes its model and goes back, while clients search and write through the pipelines."""
+"""Tests of changing the model of an attached index and changing it back, while clients search and write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from attached_index import Index, assert_right, other, own, own_model, routed, run, shop, source
 from flask import Response
 from listening import listening
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
@@ -35,21 +35,21 @@ QUERY = {"query": {"multi_match": {"query": "forest river", "fields": ["text", "
 
 @dataclass
 class Served:
-    """A model, the folder that it is in, its reranker and its installation."""
+    """A model, its folder, a service with the model, and an installation of it."""
 
     model: Model
     folder: str
     installer: Installer
-    away: bool = False  # then it answers nothing but 503
+    away: bool = False  # if True, the service answers 503
 
     @property
     def field(self) -> str:
-        """The name of the model's field where another model was first."""
+        """Name of the model's vector field in an index that had another model before."""
         return f"resift_vector_int8_{self.model.hash[:8]}"
 
 
 def serve(engine: OpenSearchEngine, found: tuple[Model, str], host: str, store: Path) -> Iterator[Served]:
-    """A reranker of a model, and its installation."""
+    """Yield a model with a service and an installation."""
     model, folder = found
     app = create_app(Config(store=str(store)), engine=engine, model=model)
     with listening(app, host) as url:
@@ -73,8 +73,8 @@ def old(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Served]:
-    """The model that the index has first."""
-    yield from serve(cluster, own, reranker_host(request.config), tmp_path_factory.mktemp("old") / "sessions.db")
+    """Yield the first model of the index."""
+    yield from serve(cluster, own, service_host(request.config), tmp_path_factory.mktemp("old") / "sessions.db")
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +84,12 @@ def new(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Served]:
-    """The model that it changes to."""
-    yield from serve(cluster, other, reranker_host(request.config), tmp_path_factory.mktemp("new") / "sessions.db")
+    """Yield the model to which the index changes."""
+    yield from serve(cluster, other, service_host(request.config), tmp_path_factory.mktemp("new") / "sessions.db")
 
 
 class Searches:
-    """A client that searches until the end of a ``with``; ``failed`` are errors."""
+    """A client that searches repeatedly inside a ``with`` block. ``failed`` collects its errors."""
 
     def __init__(self, index: Index) -> None:
         self.index, self.count, self.rewritten, self.failed = index, 0, 0, []
@@ -115,21 +115,21 @@ class Searches:
 
 
 def search(index: Index) -> list[dict[str, Any]]:
-    """The hits of a client that knows nothing of us."""
+    """Return the hits of a plain client, which does not use Resift's API."""
     hits: list[dict[str, Any]] = index.cluster.request("POST", f"/{index.name}/_search", QUERY)["hits"]["hits"]
     assert hits
     return hits
 
 
 def asked_model(index: Index) -> str:
-    """The hash of the model that the search pipeline of the index asks for."""
+    """Return the hash of the model in the search pipeline of the index."""
     name = f"resift-{index.name}"
     (processor,) = index.cluster.find(f"/_search/pipeline/{name}", name)["request_processors"]
     return str(processor["ml_inference"]["model_config"]["model"])
 
 
 def write(index: Index, *numbers: int) -> None:
-    """Write documents as a client does, and see that nothing is refused."""
+    """Write documents as a client does, and check that none is refused."""
     lines = []
     for n in numbers:
         lines += [json.dumps({"index": {"_id": str(n), **routed(n)}}), json.dumps(source(n))]
@@ -138,9 +138,9 @@ def write(index: Index, *numbers: int) -> None:
 
 
 def vector(index: Index, n: int, field: str) -> Any:
-    """The stored vector of a document, and its other fields."""
+    """Return the stored vector of a document, and its other fields."""
     found = index.cluster.request("GET", f"/{index.name}/_doc/{n}", **routed(n))["_source"]
-    assert found["stamped"] is True  # by the index's own default pipeline
+    assert found["stamped"] is True  # through the index's own default pipeline
     assert "resift_text" not in found
     return found.get(field)
 
@@ -185,9 +185,9 @@ def test_a_model_is_changed_and_changed_back_under_searches(
         assert shop.cluster.find(f"/_{kind}/pipeline/resift-{name}") is None
 
 
-# OpenSearch means to run no pipelines for updates some day, and says so.
+# OpenSearch warns that a future version will not run pipelines for updates.
 @pytest.mark.filterwarnings("ignore:the index .* pipeline")
-def test_what_is_written_while_the_reranker_is_away_is_taken_without_a_vector(
+def test_what_is_written_while_the_service_is_away_is_taken_without_a_vector(
     shop: Index, old: Served, opensearch_url: str
 ) -> None:
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
@@ -199,7 +199,7 @@ def test_what_is_written_while_the_reranker_is_away_is_taken_without_a_vector(
     assert vector(shop, 62, "resift_vector_int8") is not None
     assert not any("matched_queries" in hit for hit in search(shop))
     old.away = False
-    # again with the same model: only what is missing
+    # attaching again with the same model encodes only the documents that lack a vector
     again = run("attach", shop.name, opensearch_url, "--model", old.folder, "--json")
     (report,) = json.loads(again.stdout)["indices"]
     assert (report["documents"], report["missing"]) == (32, 0)
@@ -217,7 +217,7 @@ def test_names_with_dots_stay_as_a_client_wrote_them(shop: Index, old: Served, o
         shop.cluster.request("PUT", f"/{shop.name}/_doc/dots-{id}", document)
         stored = shop.cluster.request("GET", f"/{shop.name}/_doc/dots-{id}")["_source"]
         right = old.model.encode_one(document_text(document, shop.engine.info(shop.name).fields))
-        # of numbers that a text is encoded into otherwise in a batch, the last digit may be another
+        # the last digit of a number may differ, depending on the other texts in the batch
         np.testing.assert_allclose(
             decode_vector(stored.pop("resift_vector_int8")), right, atol=np.abs(right).max() / 125
         )
@@ -234,7 +234,7 @@ def test_detaching_puts_settings_back_where_a_client_has_replaced_meta(
     run("detach", shop.name, opensearch_url)
     assert shop.settings() == before
     assert pipeline_kinds(shop.cluster, shop.name) == []
-    remove_ingest_pipeline(shop.cluster, shop.name)  # as somebody would who detaches it at the same time
+    remove_ingest_pipeline(shop.cluster, shop.name)  # as another process does that detaches the index at the same time
 
 
 def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Served, opensearch_url: str) -> None:
@@ -281,14 +281,14 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
     cluster.request("PUT", f"/{name}/_settings", dict.fromkeys(final))
     run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")
     assert shop.settings()["index.final_pipeline"] == f"resift-{name}"
-    # another pipeline that calls ours is not left with a hole
+    # detaching is refused while another pipeline calls Resift's pipeline
     cluster.request(
         "PUT", f"/_ingest/pipeline/{name}-calls", {"processors": [{"pipeline": {"name": f"resift-{name}"}}]}
     )
     refused = run("detach", name, opensearch_url, status=1).output
     assert f"a processor of ingest pipeline {name}-calls is resift-{name}" in refused
     cluster.request("DELETE", f"/_ingest/pipeline/{name}-calls")
-    # what somebody has changed since is not put back
+    # a setting that somebody has changed since is not restored
     cluster.request("PUT", f"/{name}/_settings", {"index.final_pipeline": f"{name}-own"})
     run("detach", name, opensearch_url)
     assert {key: shop.settings()[key] for key in taken} == taken
@@ -298,9 +298,9 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
 
 
 def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Served, opensearch_url: str) -> None:
-    """Writes would be refused, all of them."""
+    """OpenSearch would refuse all writes through a missing pipeline."""
     cluster, name = shop.cluster, shop.name
-    # somebody else's of that name, in whose place none of ours is made
+    # a foreign pipeline of the same name, which is not replaced
     cluster.request("PUT", f"/_ingest/pipeline/resift-{name}", {"processors": []})
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
     assert (
@@ -311,7 +311,7 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     assert "index.final_pipeline" not in shop.settings()
     run("detach", name, opensearch_url)
 
-    # vectors of the index's own are not written by us, so there is nothing to run as documents are written
+    # Resift does not write to the index's own vector field, so no ingest pipeline is needed
     vectors = {"properties": {"dense": {"type": "knn_vector", "dimension": old.model.dim}}}
     cluster.request("PUT", f"/{name}/_mapping", vectors)
     cluster.request("DELETE", f"/_ingest/pipeline/resift-{name}")

@@ -1,4 +1,4 @@
-"""An index whose documents have vectors of a model of its own: static queries learned from it, attached, searched."""
+"""Tests of an index with vectors of a transformer: a static query model is learned, attached and used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from resift.reranker import Config, create_app
 
 @pytest.fixture(scope="module")
 def embedded(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
-    """An index made by hand, with vectors of ``model`` at lengths of their own; one document has none."""
+    """Yield an index with vectors of ``model`` in its own field, of various lengths. One document has no vector."""
     name = f"resift-test-{uuid.uuid4().hex[:12]}"
     properties = {"title": {"type": "text"}, "text": {"type": "text"}, "comments": {"enabled": False, "type": "object"}}
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
@@ -46,7 +46,7 @@ def embedded(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
 
 
 def text(source: dict[str, Any]) -> str:
-    """The text that a document's vector is made of."""
+    """Return the text that is encoded as a document's vector."""
     return document_text(source, FIELDS)
 
 
@@ -54,7 +54,7 @@ def text(source: dict[str, Any]) -> str:
 def trained(
     embedded: str, rewritten_node: Node, opensearch_url: str, vectors: WordVectors, tmp_path_factory: Any
 ) -> tuple[Result, Path]:
-    """``resift train queries`` with a model that is deployed in the cluster, and the folder that it wrote."""
+    """Run ``resift train queries`` with a model in the cluster, and yield the folder of the learned model."""
     folder = tmp_path_factory.mktemp("queries")
     table = vectors.save(folder / "vectors")
     command = ["train", "queries", "--index", embedded, "--field", "embedding", "--engine", opensearch_url]

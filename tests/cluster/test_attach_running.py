@@ -1,4 +1,4 @@
-"""Attaching beside clients that write and search, and attaching that is killed again and again."""
+"""Tests of attaching while clients write and search, and of attaching that is killed repeatedly."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 __all__ = ["other", "own", "shop"]
 
 COUNT = 400
-PAUSE = 0.03  # seconds between two requests of a client
-KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "2"))  # of attaching, and as many of detaching
-# Starts a command in a process of its own for each line, without loading everything anew for each.
+PAUSE = 0.03  # time between two requests of a client, in seconds
+# number of kills while attaching, and the same number while detaching
+KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "2"))
+# Forks a process for each command line that it reads, so that the modules are imported only once.
 STARTER = """
 import os, sys
 import resift.plugin.operations.attach
@@ -42,7 +43,7 @@ for line in sys.stdin:
 
 
 class Traffic:
-    """Clients that write to some indices, the same to each of them, and search, until the end of a ``with``."""
+    """Clients that search, and write the same documents to several indices, inside a ``with`` block."""
 
     def __init__(self, *indices: Index) -> None:
         self.indices, self.searches, self.failed, self.writes = indices, 0, [], 0
@@ -76,7 +77,7 @@ class Traffic:
                 lines = [json.dumps({"update": head}), json.dumps({"script": script})]
             else:
                 lines = [json.dumps({"delete": head})]
-            # no client may tell from an answer that the index is being attached
+            # no response may show a client that the index is being attached
             answers = [index.bulk(lines)[0]["status"] for index in self.indices]
             if len(set(answers)) > 1 or answers[0] >= 500:
                 self.failed.append((kind, n, answers))
@@ -97,7 +98,7 @@ class Traffic:
 
 
 def without_vectors(index: Index) -> dict[str, str]:
-    """Every document as a client wrote it."""
+    """Return all documents as clients wrote them, without vectors."""
     found = {id: json.loads(text) for id, text in index.documents().items()}
     for _, fields in found.values():
         fields.pop("resift_vector_int8", None)
@@ -106,7 +107,7 @@ def without_vectors(index: Index) -> dict[str, str]:
 
 @pytest.fixture
 def pair(cluster: OpenSearchEngine) -> Iterator[tuple[Index, Index]]:
-    """Two indices with the same documents, the second of which is never attached."""
+    """Yield two indices with the same documents. The second is never attached."""
     indices = [Index(cluster, count=COUNT), Index(cluster, count=COUNT)]
     yield indices[0], indices[1]
     for index in indices:
@@ -126,7 +127,7 @@ def test_nothing_that_clients_write_meanwhile_is_lost(
     assert not traffic.failed
     assert min(traffic.searches, attached) > 0
     assert without_vectors(index) == without_vectors(twin)
-    # what clients wrote without the index's pipeline is mended
+    # repair the vectors of documents that clients wrote without the index's pipeline
     verify(index.engine, model, index.name, repair=True)
     found = verify(index.engine, model, index.name)
     assert (found.checked, found.missing, found.stale) == (len(twin.documents()), 0, 0)
@@ -138,7 +139,7 @@ def test_nothing_that_clients_write_meanwhile_is_lost(
 
 
 class Killed:
-    """Commands that are killed after a while, as often as they come."""
+    """A runner of commands that kills them after some time."""
 
     def __init__(self) -> None:
         self._starter = subprocess.Popen(
@@ -146,7 +147,7 @@ class Killed:
         )
 
     def run(self, *command: str, after: float | None = None) -> int:
-        """The exit status of a command, which is negative where it was killed ``after`` so many seconds."""
+        """Run a command, kill it ``after`` some seconds, and return its exit status (negative if it was killed)."""
         assert self._starter.stdin is not None
         assert self._starter.stdout is not None
         self._starter.stdin.write(" ".join(command) + "\n")
@@ -172,9 +173,10 @@ def test_attaching_and_detaching_go_on_after_kills(
     where = [index.name, "--engine", opensearch_url, "--yes"]
 
     def often(killed: Killed, *command: str) -> int:
-        """How often a command was killed before it came to its end."""
+        """Run a command until it finishes, and return the number of kills before."""
         ended = [killed.run(*command, after=chance.uniform(0.05, 0.6)) for _ in range(KILLS)]
-        assert killed.run(*command) in (0, 2, 3)  # nothing may be left to do, and what clients wrote may be stale
+        # nothing may be left to do, except that documents from clients may have stale vectors
+        assert killed.run(*command) in (0, 2, 3)
         return ended.count(-signal.SIGKILL)
 
     before = index.mapping(), index.settings()

@@ -1,4 +1,4 @@
-"""Attaching without vectors: our processor goes into the search pipeline that searches use, and comes out again."""
+"""Tests of attaching without vectors: Resift's processor is added to the search pipeline in use, and removed again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attached_index import Index, own, shop
 from click.testing import CliRunner, Result
 from flask import Flask
 from listening import listening
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from service_app import post
 
 import resift
@@ -47,7 +47,7 @@ WORDS = {"match": {"text": "river"}}
 
 @dataclass
 class Served:
-    """A reranker with its installation in the cluster."""
+    """A service with its installation in the cluster."""
 
     app: Flask
     installer: Installer
@@ -58,11 +58,11 @@ class Served:
 def served(
     cluster: OpenSearchEngine, packaged: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Served]:
-    """The reranker, whose model has made no vectors here."""
+    """Yield a service whose model has encoded no documents of the cluster."""
     app = create_app(
         Config(store=str(tmp_path_factory.mktemp("served") / "sessions.db")), engine=cluster, model=packaged
     )
-    with listening(app, reranker_host(request.config)) as url:
+    with listening(app, service_host(request.config)) as url:
         served = Served(app, Installer(cluster, Installation(f"aa-{uuid.uuid4().hex[:8]}", packaged, ("text",), url)))
         served.installer.install()
         yield served
@@ -71,7 +71,7 @@ def served(
 
 @pytest.fixture
 def made(cluster: OpenSearchEngine) -> Iterator[list[str]]:
-    """Paths of what a test makes, which is deleted at the end."""
+    """Yield a list for the paths of resources that a test creates. They are deleted at the end."""
     paths: list[str] = []
     yield paths
     for path in reversed(paths):
@@ -80,19 +80,19 @@ def made(cluster: OpenSearchEngine) -> Iterator[list[str]]:
 
 
 def resift_command(command: str, index: str, url: str, *flags: str, status: int = 0) -> Result:
-    """A command on an index, with --yes."""
+    """Run a command on an index, with --yes."""
     result = CliRunner().invoke(main, [command, index, "--engine", url, "--yes", *flags])
     assert result.exit_code == status, result.output
     return result
 
 
 def pipeline(index: Index, name: str) -> Any:
-    """A search pipeline as it is; None if there is none."""
+    """Return the body of a search pipeline, or None if it does not exist."""
     return index.cluster.find(f"/_search/pipeline/{name}", name)
 
 
 def put_pipeline(index: Index, made: list[str], name: str, body: dict[str, Any]) -> str:
-    """Make a search pipeline of the user's."""
+    """Create a search pipeline of the user."""
     index.cluster.request("PUT", f"/_search/pipeline/{name}", body)
     made.append(f"/_search/pipeline/{name}")
     return name
@@ -104,7 +104,7 @@ def set_default(index: Index, name: str | None, of: str = "") -> None:
 
 
 def contents(index: Index) -> str:
-    """Everything that an index is: mapping, settings, aliases, and its documents with their numbers and versions."""
+    """Return mapping, settings and aliases of an index, and its documents with sequence numbers and versions."""
     index.cluster.request("POST", f"/{index.name}/_refresh")
     body = {"size": 10_000, "version": True, "seq_no_primary_term": True, "sort": ["_doc"], "search_pipeline": "_none"}
     hits = index.cluster.request("POST", f"/{index.name}/_search", body)["hits"]["hits"]
@@ -112,19 +112,19 @@ def contents(index: Index) -> str:
 
 
 def kinds(body: dict[str, Any], of: str = "request_processors") -> list[str]:
-    """The kinds of the processors of a pipeline."""
+    """Return the kinds of the processors of a pipeline."""
     return [next(iter(one)) for one in body.get(of, ())]
 
 
 def asked(index: Index, name: str) -> dict[str, Any]:
-    """What our processor in a pipeline tells the reranker."""
+    """Return the parameters that Resift's processor in a pipeline sends to the service."""
     (found,) = (one["ml_inference"] for one in pipeline(index, name)["request_processors"] if "ml_inference" in one)
     assert found["ignore_failure"] is True
     return dict(found["model_config"])
 
 
 def is_rewritten(index: Index, served: Served, name: str | None, of: str = "") -> bool:
-    """Whether a search in a session is rewritten that names a pipeline, or none."""
+    """Return whether a search in a session is rewritten, with or without naming a pipeline."""
     scope = of or index.name
     post(served.app.test_client(), "/v1/feedback", index=scope, session="anna", query="river", relevant=["1"])
     body = {"query": WORDS, "ext": {"ml_inference": {"session": "anna"}}}
@@ -145,7 +145,7 @@ def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Serv
     assert is_rewritten(shop, served, name)
     assert not is_rewritten(shop, served, None)
     assert contents(shop) == before
-    # again: it changes nothing
+    # attaching again changes nothing
     there = pipeline(shop, name)
     assert "which already has Resift's processor" in resift_command("attach", shop.name, opensearch_url).output
     assert (contents(shop), pipeline(shop, name)) == (before, there)
@@ -179,7 +179,8 @@ def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: S
     resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
     assert shop.settings()["index.search.default_pipeline"] == name
     assert is_rewritten(shop, served, None)
-    resift_command("attach", shop.name, opensearch_url)  # does not forget what was before
+    # attaching again keeps the record of the original default pipeline
+    resift_command("attach", shop.name, opensearch_url)
     set_default(shop, None)
     assert contents(shop) == before
     set_default(shop, name)
@@ -214,7 +215,7 @@ def test_a_pipeline_of_the_users_keeps_all_that_it_has(
     name = put_pipeline(shop, made, f"{shop.name}-hybrid", theirs)
     set_default(shop, name)
     exact, before = pipeline(shop, name), contents(shop)
-    # a hybrid query has to stand at the top, and not in a filter's
+    # a hybrid query must be the top-level query
     query = WORDS if FILTER in processors else {"hybrid": {"queries": [WORDS, {"match": {"title": "fire"}}]}}
 
     def scores() -> list[tuple[str, float]]:
@@ -280,7 +281,7 @@ def test_a_pipeline_that_others_use_is_copied(
         resift_command("detach", shop.name, opensearch_url)
         assert (contents(shop), contents(second), pipeline(shop, shared)) == (before, other, exact)
         assert pipeline(shop, own) is None
-        # a template counts, too
+        # a template is a user of the pipeline, too
         set_default(second, None)
         template = {"index_patterns": [f"{second.name}*"], "template": {"settings": {}}}
         template["template"] = {"settings": {"index.search.default_pipeline": shared}}
@@ -290,7 +291,7 @@ def test_a_pipeline_that_others_use_is_copied(
             f"which is also used by index template {shop.name}-t"
             in resift_command("attach", shop.name, opensearch_url, "--dry-run").output
         )
-        # all of them at once need no copy
+        # if all users are attached together, no copy is needed
         set_default(second, shared)
         shop.cluster.request("DELETE", f"/_index_template/{shop.name}-t")
         pattern = f"{shop.name},{second.name}"
@@ -322,7 +323,7 @@ def test_an_alias_a_pattern_and_a_data_stream(
         resift_command("detach", name, opensearch_url)
         assert pipeline(shop, made_one) is None
     assert contents(shop) == before
-    # a template that names a pipeline for these indices alone: it goes on after a rollover
+    # a template that names the pipeline only for these indices: searches are still rewritten after a rollover
     name = put_pipeline(shop, made, f"{stream}-own", {"request_processors": [ENRICHER]})
     template |= {"template": {"settings": {"index.search.default_pipeline": name}}}
     shop.cluster.request("PUT", f"/_index_template/{stream}", template)
@@ -335,7 +336,7 @@ def test_an_alias_a_pattern_and_a_data_stream(
     assert f"resift detach {stream}, to which the index belongs" in told
     resift_command("detach", stream, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
-    # one that names the pipeline that we made: what it has made since belongs to the stream too
+    # a template that names Resift's pipeline: the indices that it creates belong to the stream, too
     template["template"]["settings"] = {"index.search.default_pipeline": f"resift-{stream}"}
     set_default(shop, None, stream)
     resift_command("attach", stream, opensearch_url, "--default-pipelines")
@@ -355,7 +356,7 @@ def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, ope
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{alias}"
     told = resift_command("detach", shop.name, opensearch_url, status=2).output
     assert f"resift detach {alias}, to which the index belongs" in told
-    # by itself it gets a pipeline of its own
+    # attached by its own name, the index gets a pipeline of its own
     resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
     resift_command("detach", alias, opensearch_url)
@@ -426,7 +427,7 @@ def test_a_pipeline_that_was_edited_since_stays_without_ours(
     edited["request_processors"] = [ENRICHER, *edited["request_processors"], FILTER]
     edited["phase_results_processors"] = [NORMALIZATION]
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", edited)
-    resift_command("attach", shop.name, opensearch_url)  # does not undo it
+    resift_command("attach", shop.name, opensearch_url)  # attaching again does not undo the change of the user
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher", "ml_inference", "filter_query"]
     assert "stays, without Resift's processor" in resift_command("detach", shop.name, opensearch_url).output
     left = pipeline(shop, name)
@@ -435,7 +436,7 @@ def test_a_pipeline_that_was_edited_since_stays_without_ours(
     resift_command("attach", shop.name, opensearch_url)
     resift_command("detach", shop.name, opensearch_url)
     assert pipeline(shop, name) == left
-    # somebody else's of that name
+    # a foreign pipeline of that name
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", {**left, "description": "mine"})
     told = resift_command("attach", shop.name, opensearch_url, status=2).output
     assert f"--pipeline {name}, to add the processor to that pipeline" in told
@@ -460,7 +461,7 @@ def test_what_is_used_by_others_is_not_deleted(
         assert asked(second, f"resift-{second.name}") == {"index": second.name}
         resift_command("detach", second.name, opensearch_url)
         assert "index.search.default_pipeline" not in second.settings()
-        # somebody else set it, to a pipeline of ours that goes with what is detached: searches would be refused
+        # another user has set a pipeline as default that detaching deletes: OpenSearch would refuse searches
         set_default(shop, name)
         resift_command("detach", shop.name, opensearch_url)
         assert "index.search.default_pipeline" not in shop.settings()
@@ -479,7 +480,7 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
         served.installer.uninstall()
     (row,) = (row for row in status_rows(served.installer) if row.name == name)
     assert (row.kind, row.state) == ("search pipeline", "ok")
-    # what install replaces, it replaces there too
+    # install replaces an outdated processor in this pipeline, too
     model = shop.cluster.ml_objects("models", f"{served.installer.name}-rewrite")[0][0]
     there = pipeline(shop, name)
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", json.loads(json.dumps(there).replace(model, "gone")))
@@ -495,7 +496,7 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
 
 
 def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:
-    """Attach an index as version 0.1 did: vectors, a record of them and of both settings, and a pipeline of its own."""
+    """Attach an index as version 0.1 did, with vectors, a record, both settings, and a pipeline for this index."""
     name = f"resift-{index.name}"
     resift_command("attach", index.name, url, "--vectors", "--model", own[1])
     ml_inference = {

@@ -1,4 +1,4 @@
-"""Attaching in a cluster that has no installation: what it would install is shown, and done only if it is agreed to."""
+"""Tests of attaching in a cluster without an installation: the plan shows what it installs, and the user must agree."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ POSTS = {
 
 @pytest.fixture(autouse=True)
 def bare(shop: Index, opensearch_url: str) -> None:
-    """A cluster that others may have installed something in has to be another one."""
+    """Skip the tests on a cluster in which others may have installed Resift."""
     assert resift.install(opensearch_url).installer.cluster.ml_objects("models", "resift-rewrite") == []
 
 
 def attach(index: str, url: str, answer: str, *flags: str) -> Result:
-    """Attach an index, and answer its question."""
+    """Attach an index, and answer the question of the command."""
     return CliRunner().invoke(main, ["attach", index, "--engine", url, *flags], input=answer)
 
 
@@ -112,7 +112,7 @@ def test_nothing_is_asked_or_written_where_settings_allow_what_is_needed(shop: I
 
 @pytest.fixture
 def blog(opensearch_url: str) -> Iterator[OpenSearch]:
-    """A cluster in which a team has made an index for its own hybrid searches, with OpenSearch's client alone."""
+    """Yield the client of a team with an index for its own hybrid searches."""
     vectors = {"type": "knn_vector", "dimension": 3, "method": {"name": "hnsw", "engine": "lucene"}}
     properties = {"body": {"type": "text"}, "embedding": vectors}
     settings = {"index.knn": True, "number_of_shards": 1, "index.search.default_pipeline": "blog-hybrid"}

@@ -1,4 +1,4 @@
-"""One line in a backend: a hybrid search of its own is rewritten over HTTP or in the process, and fails open."""
+"""Tests of a backend whose own hybrid search is rewritten, over HTTP or in the process, and fails open."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ NORMALIZED = {"phase_results_processors": [{"normalization-processor": {"normali
 
 @dataclass
 class Backend:
-    """A cluster with an index that Resift has never touched, and a reranker beside it."""
+    """A cluster with an index that was never attached, and a service."""
 
     client: OpenSearch
     url: str
     server: Server
 
     @property
-    def reranker(self) -> str:
-        """Where it answers."""
+    def service(self) -> str:
+        """The URL of the service."""
         return f"http://127.0.0.1:{self.server.port}"
 
     def ids(self, body: dict[str, Any]) -> list[str]:
-        """The ids of the hits of a body, by the user's own pipeline."""
+        """Return the ids of the hits of a body, with the user's own pipeline."""
         answer = self.client.search(index="papers", body=body, params={"search_pipeline": "normalized"})
         return [hit["_id"] for hit in answer["hits"]["hits"]]
 
 
 @pytest.fixture(scope="module")
 def backend(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """The session ``anna`` marked a text on heat as relevant, for the query "wing nose"."""
+    """Yield a backend whose session ``anna`` has marked a text about heat as relevant to the query "wing nose"."""
     client = OpenSearch(opensearch_url)
     properties = {"text": {"type": "text", "analyzer": "english"}, "section": {"type": "keyword"}}
     client.indices.create(index="papers", body={"mappings": {"properties": properties}})
@@ -86,8 +86,8 @@ def backend(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def test_a_session_moves_a_hybrid_search_and_no_session_leaves_it_alone(backend: Backend) -> None:
-    assert resift.rewrite("papers", BODY, url=backend.reranker) is BODY
-    body = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
+    assert resift.rewrite("papers", BODY, url=backend.service) is BODY
+    body = resift.rewrite("papers", BODY, session="anna", url=backend.service)
     assert "ext" not in body
     assert {name: value for name, value in body.items() if name != "query"} == {"size": 5}
     plain, moved = backend.ids(BODY), backend.ids(body)
@@ -97,14 +97,14 @@ def test_a_session_moves_a_hybrid_search_and_no_session_leaves_it_alone(backend:
 
 def test_a_callers_ext_comes_back_as_it_was(backend: Backend) -> None:
     ext = {"rerank": {"query_context": {"query_text": "wing"}}}
-    body = resift.rewrite("papers", {**BODY, "ext": ext}, session="anna", url=backend.reranker)
+    body = resift.rewrite("papers", {**BODY, "ext": ext}, session="anna", url=backend.service)
     assert body["ext"] == ext
     assert body["query"] != BODY["query"]
 
 
 def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: Backend, tmp_path: Path) -> None:
-    over_http = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
-    assert asyncio.run(resift.rewrite_async("papers", BODY, session="anna", url=backend.reranker)) == over_http
+    over_http = resift.rewrite("papers", BODY, session="anna", url=backend.service)
+    assert asyncio.run(resift.rewrite_async("papers", BODY, session="anna", url=backend.service)) == over_http
     with resift.open(backend.url, sessions=tmp_path / "sessions.db") as library:
         session = library.index("papers").session("anna")
         assert session.rewrite(BODY) is BODY
@@ -112,17 +112,17 @@ def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: B
         assert session.rewrite(BODY) == over_http
 
 
-def test_a_reranker_that_is_away_costs_nothing_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_service_that_is_away_costs_nothing_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert resift.rewrite("papers", BODY, session="anna", url=f"http://127.0.0.1:{free_port()}") is BODY
     assert "does not answer" in caplog.text
 
 
 def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
     given = {**BODY, "min_score": np.float32(0), "aggs": {"n": {"terms": {"field": "n", "include": np.arange(2)}}}}
-    assert resift.rewrite("papers", given, session="nobody", url=backend.reranker) is given
+    assert resift.rewrite("papers", given, session="nobody", url=backend.service) is given
     assert not caplog.text
     beyond = {**BODY, "from": Decimal(0)}
-    assert resift.rewrite("papers", beyond, session="anna", url=backend.reranker) is beyond
+    assert resift.rewrite("papers", beyond, session="anna", url=backend.service) is beyond
     assert "the body is not JSON" in caplog.text
 
 
@@ -132,25 +132,25 @@ def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pyte
 def test_a_malformed_session_costs_nothing_but_a_warning(
     backend: Backend, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any], told: str
 ) -> None:
-    assert resift.rewrite("papers", BODY, url=backend.reranker, **{"session": "anna", **wrong}) is BODY
+    assert resift.rewrite("papers", BODY, url=backend.service, **{"session": "anna", **wrong}) is BODY
     assert "searching without the session: " in caplog.text
     assert told in caplog.text
 
 
 def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
     with pytest.raises(IndexNotFound, match="nowhere"):
-        resift.rewrite("nowhere", BODY, session="anna", url=backend.reranker)
+        resift.rewrite("nowhere", BODY, session="anna", url=backend.service)
     with pytest.raises(BadInput, match="body is not a search body"):
-        resift.rewrite("papers", "wing", session="anna", url=backend.reranker)  # type: ignore[arg-type]
+        resift.rewrite("papers", "wing", session="anna", url=backend.service)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("example", ["search.py", "search.mjs", "Search.java"])
 def test_the_documented_backends_find_the_same(backend: Backend, example: str) -> None:
     command = {"search.py": _python, "search.mjs": _node, "Search.java": _java}[example]()
-    named = {"OPENSEARCH_URL": backend.url, "RESIFT_URL": backend.reranker}
+    named = {"OPENSEARCH_URL": backend.url, "RESIFT_URL": backend.service}
     asked = [*command, "wing nose", "anna", "normalized"]
     run = subprocess.run(asked, env={**os.environ, **named}, capture_output=True, text=True)
-    moved = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
+    moved = resift.rewrite("papers", BODY, session="anna", url=backend.service)
     assert run.stdout.split() == backend.ids(moved), run.stderr
     assert backend.ids(moved) != backend.ids(BODY)
 
@@ -161,7 +161,7 @@ def _python() -> list[str]:
 
 def _node() -> list[str]:
     folder = _fetched("node", ["npm", "install", "--silent", f"@opensearch-project/opensearch@{JS}"], "node_modules")
-    # packages are looked for beside the file
+    # packages are searched next to the file
     return ["node", shutil.copy(EXAMPLES / "search.mjs", folder)]
 
 
@@ -176,7 +176,7 @@ def _java() -> list[str]:
     )
     command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
     folder = _fetched("java", command, "classpath", {"pom.xml": pom})
-    # compiled once for all runs, too, as Java would compile it anew each time
+    # compiled once for all runs, because Java would compile the file at each run
     path, source = (folder / "classpath").read_text("utf-8"), EXAMPLES / "Search.java"
     classes = folder / hashlib.sha256(source.read_bytes() + path.encode()).hexdigest()[:16]
     if not classes.exists():
@@ -187,7 +187,7 @@ def _java() -> list[str]:
 
 
 def _fetched(language: str, command: list[str], result: str, given: dict[str, str] | None = None) -> Path:
-    """The folder with the client library of a language, fetched once for all runs of the tests."""
+    """Return the folder with the client library of a language, which is downloaded once for all runs."""
     if not (shutil.which(language) and shutil.which(command[0])):
         pytest.skip(f"{language} and {command[0]} are missing")
     cache = cache_folder()

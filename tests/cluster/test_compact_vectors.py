@@ -1,4 +1,4 @@
-"""What attaching writes: vectors of a byte a number, in whatever an index is made into, and how similar they are."""
+"""Tests of compact vectors: their copies in other indices, and similarities computed with them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = {"source": "ctx._source.n = 1"}
 
 @contextmanager
 def made(shop: Index, *names: str) -> Iterator[None]:
-    """Indices that are deleted again; what the other one is made into takes no writes to it."""
+    """Block writes to the index inside a ``with`` block, as ``_clone`` needs, and delete some indices at the end."""
     shop.cluster.request("PUT", f"/{shop.name}/_block/write")
     try:
         yield
@@ -39,13 +39,13 @@ def made(shop: Index, *names: str) -> Iterator[None]:
 
 
 def named(shop: Index, name: str) -> Index:
-    """Another index."""
+    """Return an :class:`Index` object for another index."""
     other = object.__new__(Index)
     other.name, other.engine, other.cluster = name, shop.engine, shop.cluster
     return other
 
 
-# OpenSearch means to run no pipelines for updates some day, and says so.
+# OpenSearch warns that a future version will not run pipelines for updates.
 @pytest.mark.filterwarnings("ignore:the index .* pipeline")
 def test_vectors_are_in_whatever_an_index_is_made_into(
     shop: Index, own: tuple[Model, str], opensearch_url: str
@@ -114,7 +114,7 @@ def test_similarities_are_those_of_the_embedded_engine(
         assert found == pytest.approx(scores(embedded, VECTOR_FIELD), rel=1e-5)
         assert len(found) == 52
         if similarity == "jaccard" and not is_masked:
-            right = np.exp(0.7 * fuzzy_jaccard(query, vectors))  # by the vectors as they were
+            right = np.exp(0.7 * fuzzy_jaccard(query, vectors))  # computed with the original vectors
             assert [found[str(n)] for n in range(50)] == pytest.approx(right.tolist(), rel=0.01)
         read = cluster.field_vectors(index, [str(n) for n in range(50)], COMPACT_FIELD)
         for n, vector in enumerate(stored):

@@ -1,4 +1,4 @@
-"""`resift doctor` of indices: how many documents have a vector, and what mends that."""
+"""Tests of the rows of ``resift doctor`` about indices: how many documents have a vector, and how to repair this."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from resift.plugin.operations.doctor import cluster_rows
 
 
 def examined(url: str, index: str) -> list[tuple[str, str]]:
-    """What is reported of an index, and what mends it."""
+    """Return the state of an index in the report, and the advice."""
     result = CliRunner().invoke(main, ["doctor", "--engine", url, "--json"])
-    assert result.exit_code == 3, result.output  # nothing is installed, or no reranker runs
+    # the report has problems, because nothing is installed, or no service runs
+    assert result.exit_code == 3, result.output
     report = json.loads(result.stdout)
     assert not report["ok"]
     return [(row["state"], row["fix"]) for row in report["parts"] if (row["kind"], row["name"]) == ("index", index)]
 
 
 def run(command: str) -> None:
-    """What a user would paste."""
+    """Run the command in the advice, as a user would paste it."""
     resift, *arguments = shlex.split(command)
     result = CliRunner().invoke(main, arguments)
     assert (resift, result.exit_code) == ("resift", 0), result.output

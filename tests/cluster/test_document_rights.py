@@ -1,4 +1,4 @@
-"""Document-level security: a session never learns from, explains or shows what its caller may not read."""
+"""Tests of document-level security: a session does not use or show documents that its caller may not read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRE = {"match": {"text": "fire"}}
 
 
 def reading(*documents: str) -> dict[str, Any]:
-    """A role that searches the index; of the documents with these labels alone, if any are given."""
+    """Return a role that may search the index, or only the documents with some labels."""
     block: dict[str, Any] = role("serve", [INDEX], "x", [])["index_permissions"][0]  # type: ignore[index]
     limited = {"dls": json.dumps({"terms": {"label": documents}})} if documents else {}
     return {"cluster_permissions": ["indices:data/read/msearch"], "index_permissions": [{**block, **limited}]}
@@ -42,7 +42,7 @@ def reading(*documents: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
-    """The node with an index, of which bob and the service called narrow may read what is public."""
+    """Yield a node with an index. bob, and the service called narrow, may only read public documents."""
     wide = role("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
     narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
@@ -64,13 +64,13 @@ def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
 
 @pytest.fixture(autouse=True)
 def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that know the node's authority, and nothing else from outside."""
+    """Make connections trust the node's certificate authority, without other environment variables."""
     monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
 
 
 @pytest.fixture(params=["wide", "narrow"])
 def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trusting: None) -> Iterator[Flask]:
-    """The service as a user who may read everything, or what is public; anna has marked a secret document."""
+    """Yield a service that may read everything, or only public documents. anna has marked a secret document."""
     url = node.as_user(request.param)
     config = Config(
         engine=url,
@@ -94,7 +94,7 @@ def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trus
 
 
 def ask(app: Flask, path: str, user: str | None, body: dict[str, Any] | None = None, status: int = 200) -> str:
-    """The text of an answer to a user of the cluster, or to nobody."""
+    """Return the text of a response to a user of the cluster, or to an anonymous caller."""
     headers = authorization(user) if user else {}
     client = app.test_client()
     answer = client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
@@ -104,7 +104,7 @@ def ask(app: Flask, path: str, user: str | None, body: dict[str, Any] | None = N
 
 def test_a_session_shows_nothing_of_what_its_caller_may_not_read(app: Flask) -> None:
     body = {"query": FIRE, "explain": True, "highlight": {"fields": {"text": {}}}}
-    # the judgement of p2 counts for bob, too
+    # the judgement of p2 counts for bob, too, because he may read p2
     for asked in ({"query": "fire"}, {"query": {**body, "ext": {"ml_inference": {"session": "shared"}}}}):
         answer = ask(app, "/v1/search", "bob", {"index": INDEX, "session": "shared", **asked})
         assert "zeppelin" not in answer
@@ -134,7 +134,7 @@ def test_a_session_learns_nothing_of_what_its_caller_may_not_read(app: Flask) ->
         (hit["_id"], hit["_score"]) for hit in own["hits"]["hits"]
     ]
     assert shared["hits"]["total"] == own["hits"]["total"]
-    # and nothing can be marked by guessing its id, which a document that is not there would answer alike
+    # a secret document cannot be marked by guessing its id: the response is the same as for a missing document
     for id in ("s1", "s0"):
         refused = json.loads(ask(app, "/v1/feedback", "bob", {**marks, "irrelevant": [id]}, 404))["error"]
         assert (refused["code"], refused["value"]) == ("not_found", id)
@@ -168,7 +168,7 @@ def test_what_an_index_is_for_is_told_by_documents_that_the_caller_may_read(app:
 
 @pytest.mark.parametrize("app", ["narrow", "wide"], indirect=True)
 def test_through_a_pipeline_a_session_knows_what_the_service_may_read(app: Flask, request: Any) -> None:
-    """The cluster does not tell who searches; explain shows the words that were asked for."""
+    """OpenSearch does not tell the service who searches. explain shows the words of the query."""
     rewritten = ask(app, "/v1/rewrite", None, {"index": INDEX, "body": _in_session(FIRE)})
     is_wide = "wide" in request.node.name
     assert ("zeppelin" in rewritten) == is_wide

@@ -1,4 +1,4 @@
-"""`resift drop`: an index is deleted once somebody says yes, and nothing that users do not see."""
+"""Tests of ``resift drop``: an index is deleted after confirmation, and hidden indices are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resift.service.connect import open_session_store
 
 
 def drop(*arguments: str, status: int, input: str = "") -> Result:
-    """Run `resift drop`, which must end with this status."""
+    """Run ``resift drop``, and check its exit status."""
     result = CliRunner().invoke(main, ["drop", *arguments], input=input)
     assert result.exit_code == status, result.output
     return result
@@ -56,7 +56,7 @@ def test_names_that_are_not_for_users_to_delete(here: Path, engine_url: str, nam
 
 @pytest.fixture
 def prefix(cluster: OpenSearchEngine) -> Iterator[str]:
-    """A name that no other test uses; indices that begin with it are deleted."""
+    """Yield a unique prefix. Indices with this prefix are deleted at the end."""
     name = f"resift-test-{uuid.uuid4().hex[:8]}"
     yield name
     for kind in ("sessions", "docs", "closed"):
@@ -66,7 +66,8 @@ def prefix(cluster: OpenSearchEngine) -> Iterator[str]:
 def test_aliases_and_hidden_and_closed_indices_stay(
     here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
 ) -> None:
-    store = open_session_store(opensearch_url, f"{prefix}-sessions")  # another service's, for all that is known here
+    # this index may store the sessions of another service
+    store = open_session_store(opensearch_url, f"{prefix}-sessions")
     assert store.write("anna", SessionRecord({"a": 1}, 2e9, ["news"]))
     for kind in ("docs", "closed"):
         cluster.create(f"{prefix}-{kind}", ["title", "text"], model)

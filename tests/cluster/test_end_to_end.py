@@ -1,4 +1,4 @@
-"""Everything joined on a real OpenSearch: a plain client, stock pipelines, a session, and a reranker that is away."""
+"""Tests of all parts together: a plain client, installed pipelines, a session, and a service that does not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import requests
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from opensearchpy import OpenSearch, RequestError
 from werkzeug.serving import make_server
 
@@ -64,24 +64,24 @@ QUERY = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> KeyFile:
-    """The reranker's keys."""
+    """Return the API keys of the service."""
     return KeyFile(str(tmp_path_factory.mktemp("keys") / "keys.jsonl"))
 
 
 @pytest.fixture(scope="module")
 def key(keys: KeyFile) -> str:
-    """The cluster's key, with which this file marks, too."""
+    """Return the key of the cluster, with which the tests also mark documents."""
     return keys.create("cluster", ["embed", "search", "body", "feedback"])
 
 
 @pytest.fixture(scope="module")
 def other_key(keys: KeyFile, key: str) -> str:
-    """Somebody else's key."""
+    """Return the key of another caller."""
     return keys.create("other", ["search", "feedback"])
 
 
 @pytest.fixture(scope="module")
-def reranker(
+def service(
     cluster: OpenSearchEngine,
     packaged: Model,
     keys: KeyFile,
@@ -90,10 +90,10 @@ def reranker(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[str]:
-    """A reranker that the cluster can reach, and that wants a key."""
-    store = str(tmp_path_factory.mktemp("reranker") / "sessions.db")
+    """Yield the URL of a service that the cluster can reach, and that needs a key."""
+    store = str(tmp_path_factory.mktemp("service") / "sessions.db")
     config = Config(store=store, alpha=0.5, keys=str(keys.path))
-    host = reranker_host(request.config)
+    host = service_host(request.config)
     server = make_server(
         "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0",
         0,
@@ -110,14 +110,14 @@ def reranker(
 
 @pytest.fixture(scope="module")
 def name() -> str:
-    """An installation that no other run shares."""
+    """Return a unique name for an installation."""
     return f"resift-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: str, key: str) -> Iterator[Installer]:
-    """Everything installed, and removed at the end."""
-    installer = Installer(cluster, Installation(name, packaged, ("title", "text"), reranker), key)
+def installed(cluster: OpenSearchEngine, packaged: Model, service: str, name: str, key: str) -> Iterator[Installer]:
+    """Yield an installer after installation. Everything is removed at the end."""
+    installer = Installer(cluster, Installation(name, packaged, ("title", "text"), service), key)
     installer.install()
     yield installer
     installer.uninstall()
@@ -125,7 +125,7 @@ def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: s
 
 @pytest.fixture(scope="module")
 def index(installed: Installer, cluster: OpenSearchEngine, name: str) -> Iterator[str]:
-    """An index that a plain client filled through the ingest pipeline."""
+    """Yield an index that a plain client has filled through the ingest pipeline."""
     index, client = f"{name}-docs", cluster.client
     lines: list[dict[str, Any]] = []
     for i, document in enumerate(DOCUMENTS):
@@ -137,7 +137,7 @@ def index(installed: Installer, cluster: OpenSearchEngine, name: str) -> Iterato
 
 
 def search(client: OpenSearch, index: str, pipeline: str | None, **body: Any) -> list[dict[str, Any]]:
-    """Hits of a plain ``_search``."""
+    """Return the hits of a plain ``_search`` request."""
     params = {"search_pipeline": pipeline} if pipeline else {}
     hits: list[dict[str, Any]] = client.search(index=index, body={"query": QUERY, **body}, params=params)["hits"][
         "hits"
@@ -146,11 +146,11 @@ def search(client: OpenSearch, index: str, pipeline: str | None, **body: Any) ->
 
 
 def ids(hits: list[dict[str, Any]]) -> list[str]:
-    """Their ids."""
+    """Return the ids of hits."""
     return [hit["_id"] for hit in hits]
 
 
-def test_status_sees_the_reranker(
+def test_status_sees_the_service(
     installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
 ) -> None:
     def row(installer: Installer) -> StatusRow:
@@ -193,7 +193,7 @@ def test_uninstall_is_refused_while_an_index_needs_it(
     with pytest.raises(EngineError, match=f"{setting} of index {index}"):
         installed.uninstall()
     cluster.client.indices.put_settings(index=index, body={setting: None})
-    # an index that a client made by the template has a pipeline after the next install
+    # the next install creates a pipeline for an index that a client has created from the template
     own = f"resift-{index}"
 
     def found() -> dict[str, StatusRow]:
@@ -219,12 +219,12 @@ def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None
     assert {"0", "2", "4"} <= set(ids(hits))
 
 
-def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name: str, reranker: str, key: str) -> None:
+def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name: str, service: str, key: str) -> None:
     neural = {"neural": {"resift_vector": {"query_text": "wages", "k": 5}}}
     query = {"hybrid": {"queries": [QUERY, neural]}}
     for pipeline, status in (({"search_pipeline": f"{name}-hybrid"}, 200), ({}, 400)):
         body = {"index": index, "query": {"query": query, **pipeline}}
-        answer = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=60)
+        answer = requests.post(f"{service}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=60)
         assert answer.status_code == status, answer.text
         if status == 200:
             nothing = {"outcome": "nothing_to_add", "reason": "there is nothing to add"}
@@ -243,7 +243,7 @@ def test_rerank_pipeline(index: str, cluster: OpenSearchEngine, name: str, packa
 def test_an_index_that_does_not_map_vectors_is_refused(
     installed: Installer, cluster: OpenSearchEngine, name: str
 ) -> None:
-    """Else the vector would become a list of numbers that no search finds, and nobody would be told."""
+    """Dynamic mapping would index the vector as plain numbers, which no search uses, without an error."""
     index = f"uncovered-{name}"
     try:
         with pytest.raises(RequestError, match="resift_needs_mapping"):
@@ -291,7 +291,7 @@ def test_stored_scripts_score_as_the_model_does(
             assert {hit["_id"]: hit["_score"] for hit in rescored} == pytest.approx(wanted, abs=1e-5)
 
 
-def test_a_reranker_that_is_away(
+def test_a_service_that_is_away(
     index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer, nowhere: str
 ) -> None:
     name = f"resift-{uuid.uuid4().hex[:8]}"
@@ -300,7 +300,7 @@ def test_a_reranker_that_is_away(
     try:
         plain = search(cluster.client, index, None)
         ext = {"ml_inference": {"query": "strike", "session": "s1"}}
-        # the pipeline of the index asks the other installation, which has the same model
+        # the pipeline of the index calls the other installation, which has the same model
         path = f"/_search/pipeline/resift-{index}"
         body = away.cluster.find(path, f"resift-{index}")
         asked = RemoteModel(away.cluster, "rewrite", away.values).model_id

@@ -1,4 +1,4 @@
-"""A cluster of several addresses: one of them killed, frozen, brought back; nothing is lost and no search hangs."""
+"""Tests of a cluster with several addresses that are killed, frozen and restored: no write is lost, no search hangs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING: dict[str, Any] = {"match_all": {}}
-# Processes that ask by turns and at once: on one connection they would read each other's answers.
+# Processes that send requests alternately and simultaneously: on a shared connection they would mix up responses.
 FORKING = """
 import os, sys
 from engine_documents import ids
@@ -62,12 +62,12 @@ engine.close()
 
 @pytest.fixture(scope="module")
 def patience() -> None:
-    """None: this is about waiting."""
+    """Override the patient timeouts of other tests, because these tests measure waiting."""
 
 
 @pytest.fixture
 def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Proxy]]:
-    """Two addresses of one node. What waits for seconds in earnest waits for a fraction of one here."""
+    """Yield two addresses of a node, with time limits of fractions of a second."""
     monkeypatch.setattr(failover, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.2)
     both = Proxy(opensearch_url), Proxy(opensearch_url)
@@ -78,7 +78,7 @@ def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 
 @pytest.fixture
 def engine(two: tuple[Proxy, Proxy]) -> Iterator[OpenSearchEngine]:
-    """The engine at both addresses."""
+    """Yield an engine with both addresses."""
     opened = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=4)
     yield opened
     opened.close()
@@ -86,7 +86,7 @@ def engine(two: tuple[Proxy, Proxy]) -> Iterator[OpenSearchEngine]:
 
 @pytest.fixture
 def index(index: str, cluster: OpenSearchEngine) -> Iterator[str]:
-    """A name that no other test uses; the index is dropped past the proxies, which may be down by then."""
+    """Yield a unique index name. The index is deleted without the proxies, which may not answer any more."""
     yield index
     cluster.drop_if_exists(index)
 
@@ -118,7 +118,7 @@ def test_searches_go_on_without_one_of_two(
     engine.bulk(index, documents(model))
     engine.refresh(index)
     getattr(two[which], fault)()
-    for _ in range(6):  # in turn: each address comes first in half of them
+    for _ in range(6):  # in turn: half of the requests go to each address first
         assert len(ids(engine, index, EVERYTHING)) == 5
         assert engine.get(index, "1")[0]["year"] == 2001
     two[which].thaw() if fault == "freeze" else two[which].start()
@@ -134,7 +134,7 @@ def test_a_node_that_failed_often_is_asked_when_the_other_fails(
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.05)
     engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=10)
     two[0].freeze()
-    for seconds in [0.2] * 6 + [0, 0]:  # it is asked in half of them, and at last just now
+    for seconds in [0.2] * 6 + [0, 0]:  # half of the requests go to it, and so did the last request
         time.sleep(seconds)
         assert engine.ping()
     two[0].thaw()
@@ -165,7 +165,7 @@ def test_a_frozen_cluster_costs_a_search_its_own_deadline(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """Whoever searches is told soon; what is being written waits until the cluster is back."""
+    """A search fails soon. A write waits until the cluster answers again."""
     monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", "0.5")
     cluster.create(index, ["title", "text"], model)
     engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}")
@@ -246,13 +246,13 @@ def test_indexing_goes_on_while_addresses_come_and_go(
 
 
 class LosesAnswers:
-    """An address of a server whose answer to a request that holds ``mark`` gets lost after the server did its part.
+    """A proxy that drops the response to each request that contains ``mark``, after the server has executed it.
 
-    Where it ``dies`` of that nothing listens at the address any more.
+    If ``dies`` is True, the proxy stops listening at the first such request.
     """
 
     def __init__(self, target: str, mark: bytes, times: int = 1, dies: bool = False) -> None:
-        self.dies, self.silent = dies, False  # silent: the connection stays, and nothing comes
+        self.dies, self.silent = dies, False  # silent: the connection stays open, and no response arrives
         parts = urlsplit(target)
         self.target = (str(parts.hostname), int(parts.port or 0))
         self.mark, self.times, self.seen = mark, times, 0
@@ -266,9 +266,9 @@ class LosesAnswers:
                 threading.Thread(target=self._serve, args=(self.listener.accept()[0],), daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         with suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)  # for the thread that waits for connections
+            self.listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread that waits for connections
         self.listener.close()
 
     def _serve(self, client: socket.socket) -> None:
@@ -332,7 +332,7 @@ def test_a_mark_waits_for_its_session_and_a_search_does_not(
 
 
 def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine, index: str, model: Model) -> None:
-    """A shard is nowhere, as after its node was killed: a mark of its documents is to be tried again, not refused."""
+    """While a shard is unassigned, as after its node was killed, a mark of its documents fails temporarily."""
     nodes = len(cluster.client.nodes.info(metric="os")["nodes"])
     settings = {"number_of_shards": nodes + 1, "number_of_replicas": 0}
     settings["routing.allocation.total_shards_per_node"] = 1
@@ -350,7 +350,7 @@ def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine
 def test_a_page_of_a_scan_is_never_left_out(
     opensearch_url: str, cluster: OpenSearchEngine, index: str, model: Model
 ) -> None:
-    """The answer to a scroll is lost: to ask again would give the page after it."""
+    """If the response to a scroll is lost, sending the request again would skip a page."""
     cluster.create(index, ["text"], model)
     lossy = LosesAnswers(opensearch_url, b"POST /_search/scroll")
     engine = OpenSearchEngine(f"{lossy.url},{opensearch_url}")
@@ -367,7 +367,7 @@ def test_a_page_of_a_scan_is_never_left_out(
 
 @pytest.fixture
 def failing(opensearch_url: str) -> Iterator[Callable[..., list[LosesAnswers]]]:
-    """Makes two addresses of the node that fail with what holds a mark, each time."""
+    """Return a function that creates two proxies of the node, which fail for requests that contain a mark."""
     made: list[LosesAnswers] = []
 
     def make(mark: bytes, dies: bool) -> list[LosesAnswers]:
@@ -380,13 +380,13 @@ def failing(opensearch_url: str) -> Iterator[Callable[..., list[LosesAnswers]]]:
 
 
 def seen(nodes: Sequence[LosesAnswers]) -> int:
-    """How many requests with the mark have come to all of them."""
+    """Return the number of requests with the mark that all proxies have received."""
     return sum(node.seen for node in nodes)
 
 
 @pytest.fixture
 def searched(cluster: OpenSearchEngine, index: str, model: Model, tmp_path: Path) -> Callable[..., Any]:
-    """Makes a client of the service over addresses of the node, which has five documents."""
+    """Return a function that creates a client of a service, whose node has five documents."""
     cluster.create(index, ["title", "text"], model)
     cluster.bulk(index, documents(model))
     cluster.refresh(index)
@@ -425,7 +425,7 @@ def test_what_a_caller_wrote_is_sent_to_one_node_alone(
 def test_what_a_caller_wrote_is_sent_to_one_frozen_node_alone(
     failing: Any, searched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cost may be what froze it."""
+    """The cost of a caller's search may be the reason why the node is frozen."""
     monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.3)
     monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", "3")
     nodes = failing(b'"boost":1.25', False)
@@ -435,7 +435,7 @@ def test_what_a_caller_wrote_is_sent_to_one_frozen_node_alone(
     answer = searched(nodes)(query=CLAUSE)
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
     assert seen(nodes) == 1
-    assert time.monotonic() - began > 2  # it had all the time, as no other node was to be asked
+    assert time.monotonic() - began > 2  # the search had the whole time, because no other node could be asked
 
 
 def test_a_text_is_searched_on_another_node_where_the_first_lives(failing: Any, searched: Any) -> None:
@@ -462,7 +462,7 @@ def test_a_node_that_dies_takes_along_what_it_was_searching_and_no_more(failing:
 
 
 class Gateway(BaseHTTPRequestHandler):
-    """Answers as a proxy whose node has gone."""
+    """A server that answers as a proxy whose node has died."""
 
     protocol_version = "HTTP/1.1"
     status = 502
@@ -482,7 +482,7 @@ class Gateway(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def gateways() -> Iterator[OpenSearchEngine]:
-    """The engine at two addresses of one that answers 502."""
+    """Yield an engine with two addresses, both of which are a :class:`Gateway`."""
     Gateway.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -503,7 +503,8 @@ def test_a_gateway_that_lost_its_node_is_no_node_that_answers(
             with pytest.raises(EngineError):
                 ask("news", {"query": EVERYTHING, "search_pipeline": "_none"})
             assert [one for one in Gateway.asked if one.startswith("POST")] == Gateway.asked[:1]
-    monkeypatch.setattr(Gateway, "status", 503)  # a node's own word: it lives, and has not started yet
+    # the node itself answers 503: it is alive, but has not started completely
+    monkeypatch.setattr(Gateway, "status", 503)
     Gateway.asked.clear()
     with pytest.raises(EngineError):
         gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
@@ -569,7 +570,7 @@ def test_an_event_whose_answer_is_lost_is_there_once(failing: Any, cluster: Open
 def test_where_the_cluster_does_not_tell_the_default_pipeline_it_runs(
     failing: Any, searched: Any, cluster: OpenSearchEngine, index: str
 ) -> None:
-    """It may be what hides documents from searches."""
+    """The pipeline may be the part that hides documents from searches."""
     shown = {"request_processors": [{"filter_query": {"query": {"ids": {"values": ["1"]}}}}]}
     cluster.client.transport.perform_request("PUT", f"/_search/pipeline/{index}", body=shown)
     setting = {"index.search.default_pipeline": index}

@@ -1,5 +1,7 @@
-"""The search pipeline of an index on a real OpenSearch: a whole body in, a whole body out, and the engine's own answer
-whatever the reranker does. The reranker here is a small HTTP server that answers what a test says."""
+"""Tests of the search pipeline of an index: a body is sent and a body is returned, and searches fail open.
+
+The service is replaced by a small HTTP server whose responses a test determines.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 from engine_documents import documents
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 
 from resift import Model
 from resift.plugin.cluster.install import Installer
@@ -25,16 +27,16 @@ from resift.reranker.api import as_text
 BIG = 2**63 - 1
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
 RIVER = {"match": {"text": "river"}}
-Answer = Callable[[dict[str, Any]], tuple[int, str]]  # what a server answers to a request: the status and the text
+Answer = Callable[[dict[str, Any]], tuple[int, str]]  # the response of the server to a request: status and text
 
 
 def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
-    """An answer in the shape of ``/v1/rewrite``, with the body that a function makes of the one that was sent."""
+    """Return a function that answers as ``/v1/rewrite``, with a changed body."""
     return lambda asked: (200, json.dumps({"body": as_text(change(asked["body"]))}))
 
 
 class Rewriter(ThreadingHTTPServer):
-    """A server that answers by ``answer``, and keeps what it was asked."""
+    """A server whose responses come from ``answer``, and that records its requests."""
 
     daemon_threads = True
 
@@ -45,13 +47,13 @@ class Rewriter(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Connections of a :class:`Rewriter`."""
+    """Handler of the requests to a :class:`Rewriter`."""
 
     protocol_version = "HTTP/1.1"
     server: Rewriter
 
     def do_POST(self) -> None:
-        """Answer one request."""
+        """Answer a request."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, self.headers["Authorization"], asked))
         status, text = self.server.answer(asked)
@@ -63,13 +65,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[Rewriter]:
-    """The server, where the cluster reaches it."""
-    with Rewriter("127.0.0.1" if reranker_host(request.config) == "127.0.0.1" else "0.0.0.0") as server:
+    """Yield the server at an address that the cluster reaches."""
+    with Rewriter("127.0.0.1" if service_host(request.config) == "127.0.0.1" else "0.0.0.0") as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield server
@@ -79,7 +81,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Rewriter]:
 
 @pytest.fixture
 def rewriter(server: Rewriter) -> Rewriter:
-    """The same, which was asked nothing yet and gives bodies back as they are."""
+    """Return the server without recorded requests, which returns bodies unchanged."""
     server.answer = rewritten(lambda body: body)
     server.asked.clear()
     return server
@@ -89,7 +91,7 @@ def rewriter(server: Rewriter) -> Rewriter:
 def installed(
     cluster: OpenSearchEngine, packaged: Model, server: Rewriter, request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """The name of an installation with that server as its reranker, and of an index."""
+    """Yield the names of an installation with that server as its service, and of an index."""
     name = f"resift-{uuid.uuid4().hex[:8]}"
     cluster.create(name, ["title", "text"], packaged)
     assert cluster.bulk(name, documents(packaged)) == []
@@ -97,7 +99,7 @@ def installed(
         document = {"title": title, "text": "river", "code": BIG - n}
         cluster.client.index(index=name, id=f"odd-{n}", body=document)
     cluster.refresh(name)
-    address = f"http://{reranker_host(request.config)}:{server.server_port}"
+    address = f"http://{service_host(request.config)}:{server.server_port}"
     installer = Installer(cluster, Installation(name, packaged, ("title", "text"), address), "rsf_" + "k" * 43)
     installer.install()
     yield name
@@ -106,14 +108,14 @@ def installed(
 
 
 def search(cluster: OpenSearchEngine, name: str, body: Any, pipeline: str | None = None) -> dict[str, Any]:
-    """The answer of a plain ``_search`` through the index's pipeline, without the time that it took."""
+    """Return the response to a plain ``_search`` request through the index's pipeline, without its duration."""
     params = {"search_pipeline": pipeline or f"resift-{name}"}
     answer: dict[str, Any] = cluster.client.search(index=name, body=body, params=params)
     return {key: value for key, value in answer.items() if key != "took"}
 
 
 def plainly(cluster: OpenSearchEngine, name: str, body: Any) -> dict[str, Any]:
-    """The engine's own answer."""
+    """Return the response of the engine without the pipeline."""
     return search(cluster, name, body, "_none")
 
 
@@ -157,7 +159,7 @@ TEXTS = [
 def test_what_stands_for_a_parameter_elsewhere_is_plain_text_in_a_query(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, text: str
 ) -> None:
-    """ML Commons fills the connector's parameters in where it finds them, in the body as well."""
+    """ML Commons replaces the connector's parameters everywhere, even within the search body."""
     rewriter.answer = rewritten(lambda body: {**body, "size": 1})
     body = {"query": {"match": {"title": {"query": text, "_name": text}}}, "suggest": {text: BODIES[8]["suggest"]["s"]}}
     answer = search(cluster, installed, body)
@@ -167,7 +169,7 @@ def test_what_stands_for_a_parameter_elsewhere_is_plain_text_in_a_query(
     assert answer == plainly(cluster, installed, {**body, "size": 1})
 
 
-def test_the_reranker_is_told_index_and_model_and_what_it_answers_is_run(
+def test_the_service_is_told_index_and_model_and_what_it_answers_is_run(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model
 ) -> None:
     changes = {"query": RIVER, "size": 2, "aggs": {"n": {"max": {"field": "code"}}}}
@@ -230,7 +232,7 @@ def test_a_wrong_answer_leaves_the_engines_own(
 def test_status_says_where_searches_fail_open(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model, request: pytest.FixtureRequest
 ) -> None:
-    address = f"http://{reranker_host(request.config)}:{rewriter.server_port}"
+    address = f"http://{service_host(request.config)}:{rewriter.server_port}"
     installer = Installer(cluster, Installation(installed, packaged, ("title", "text"), address))
 
     def row() -> StatusRow:

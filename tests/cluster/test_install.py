@@ -1,4 +1,4 @@
-"""Installing on a real OpenSearch: everything is made, checked and removed, and nothing else is touched."""
+"""Tests of installing: all resources are created, checked and removed, and nothing else is changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from resift.plugin.operations.doctor import status_rows
 
 
 def own_states(installer: Installer) -> set[str]:
-    """The states of everything that an installation makes or sets; the reranker is away, so that searches fail open."""
+    """Return the states of all resources and settings of an installation whose service does not run."""
     rows = [row for row in status_rows(installer) if row.kind not in ("service", "connector")]
     return {"ok" if row.state == "fails open" else row.state for row in rows}
 
 
 @pytest.fixture
 def indices(cluster: OpenSearchEngine, packaged: Model) -> Iterator[list[str]]:
-    """Two indices of the packaged model."""
+    """Yield two indices with the packaged model."""
     names = [f"docs-{uuid.uuid4().hex[:8]}", f"ä.b_{uuid.uuid4().hex[:8]}%41"]
     for index in names:
         cluster.create(index, ["text"], packaged)
@@ -41,7 +41,7 @@ def indices(cluster: OpenSearchEngine, packaged: Model) -> Iterator[list[str]]:
 def test_connectors_that_have_to_stay_go_with_the_last_model(
     cluster: OpenSearchEngine, packaged: Model, nowhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As OpenSearch 2 may take the models of another connector for users of this one."""
+    """OpenSearch 2 may regard the models of other connectors as users of a connector."""
     rest, deleted, send = Cluster(cluster), set[str](), Cluster.request
     before = snapshot(rest)
     installer = Installer(cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), nowhere))
@@ -76,7 +76,7 @@ def test_install_status_uninstall_leaves_nothing(
     during = snapshot(rest)
     made = {"scripts": 2, "templates": 1, "models": 4, "connectors": 4, "model_groups": 1}
     assert {kind: len(during[kind]) - len(before[kind]) for kind in made} == made
-    # and those of each other index of the packaged model that there is
+    # there are also pipelines for other indices with the packaged model
     of_indices = {f"resift-{one}" for one in indices}
     for kind, own in (("ingest", ["ingest"]), ("search", ["hybrid", "rerank"])):
         assert {*(f"{name}-{one}" for one in own), *of_indices} <= {*during[kind]} - {*before[kind]}

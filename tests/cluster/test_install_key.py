@@ -1,4 +1,4 @@
-"""The API key in the connectors of an installation, on a real OpenSearch."""
+"""Tests of the API key in the connectors of an installation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from served import serving
 
 from resift import Model
@@ -56,13 +56,13 @@ def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) 
         installer().uninstall()
 
 
-def test_whose_refusal_it_is_is_told_where_the_reranker_knows_another_key(
+def test_whose_refusal_it_is_is_told_where_the_service_knows_another_key(
     cluster: OpenSearchEngine, packaged: Model, pytestconfig: pytest.Config, tmp_path: Path
 ) -> None:
     keys = str(tmp_path / "keys.jsonl")
     made = CliRunner().invoke(main, ["keys", "create", "page", "--scopes", "search"], env={"RESIFT_KEYS": keys})
     with serving(tmp_path, RESIFT_KEYS=keys) as server:
-        url, name = f"http://{reranker_host(pytestconfig)}:{server.port}", f"resift-{uuid.uuid4().hex[:8]}"
+        url, name = f"http://{service_host(pytestconfig)}:{server.port}", f"resift-{uuid.uuid4().hex[:8]}"
         for key, told in (
             (KEY, "this API key is unknown (401)"),
             (made.stdout.strip(), "API key 'page' does not have the scope 'embed' (403)"),

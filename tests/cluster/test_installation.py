@@ -1,4 +1,4 @@
-"""What a cluster remembers of an installation, what its status finds wrong, and what keeps it from being removed."""
+"""Tests of the record of an installation in the cluster, of its status, and of reasons that prevent its removal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ URL = "http://127.0.0.1:18090"
 
 @pytest.fixture(scope="module")
 def rest(cluster: OpenSearchEngine) -> Cluster:
-    """The cluster's REST calls."""
+    """Return a client for the REST requests of installations."""
     return Cluster(cluster)
 
 
 @pytest.fixture(scope="module")
 def installed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[Installer]:
-    """An installation for the packaged model, whose reranker is away."""
+    """Yield an installation with the packaged model, whose service does not run."""
     installer = Installer(cluster, Installation(f"resift-{uuid.uuid4().hex[:8]}", packaged, ("text",), URL))
     installer.install()
     yield installer
@@ -61,12 +61,12 @@ def test_flags_are_remembered_and_overruled(
         return result.output
 
     def own(status: str) -> set[str]:
-        # no reranker runs
+        # no service runs
         others = ("service", "cluster", "clock", "connector")
         return {part["state"] for part in json.loads(status)["parts"] if part["kind"] not in others}
 
     resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--service", URL)
-    shutil.rmtree(folder)  # what the cluster knows of the model is enough
+    shutil.rmtree(folder)  # the cluster's record of the model is sufficient
     try:
         assert resift("install", "--name", name) == "nothing to do\n"
         assert own(resift("doctor", "--name", name, "--json", status=3)) == {"ok"}
@@ -96,7 +96,7 @@ def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installe
         try:
             deploy_again()
             break
-        except EngineError as error:  # the node may still be writing down that the model is undeployed
+        except EngineError as error:  # the node may still be storing the state of the undeployed model
             if "version conflict" not in error.message:
                 raise
             time.sleep(0.2)
@@ -143,7 +143,7 @@ def test_uninstall_refuses_while_something_names_a_pipeline(
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "ftp://h", "http://anna:secret@h:1", "http://"])
-def test_the_rerankers_address_is_checked(cluster: OpenSearchEngine, model: Model, url: str) -> None:
+def test_the_services_address_is_checked(cluster: OpenSearchEngine, model: Model, url: str) -> None:
     with pytest.raises(BadInput) as caught:
         Installer(cluster, Installation("resift", model, ("text",), url))
     assert "secret" not in f"{caught.value} {caught.value.to_dict()}"
@@ -168,14 +168,14 @@ def test_nothing_is_remembered_of_what_was_never_installed(rest: Cluster) -> Non
 
 @pytest.fixture
 def fresh(cluster: OpenSearchEngine) -> Iterator[str]:
-    """A name for an index, which is dropped if it was made."""
+    """Yield the name of an index, which is deleted at the end if it exists."""
     name = f"fresh-{uuid.uuid4().hex[:8]}"
     yield name
     cluster.drop_if_exists(name)
 
 
 def pipeline_row(installer: Installer, index: str) -> StatusRow | None:
-    """What the status says of the search pipeline of an index."""
+    """Return the status row of the search pipeline of an index."""
     own = f"resift-{index}"
     return next((row for row in status_rows(installer) if (row.kind, row.name) == ("search pipeline", own)), None)
 
@@ -195,9 +195,10 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
     own = f"resift-{fresh}"
     assert f"search pipeline {own} created" in index(fresh)
     assert (row := pipeline_row(installed, fresh)) is not None
-    assert row.state == "fails open"  # the reranker is away
+    assert row.state == "fails open"  # the service does not run
     rest.request("DELETE", f"/_search/pipeline/{own}")
-    assert "search pipeline" not in index(fresh)  # the index is not new, and somebody may not want it
+    # the index is not new, and a user may have removed the pipeline on purpose
+    assert "search pipeline" not in index(fresh)
     assert (row := pipeline_row(installed, fresh)) is not None
     assert (row.state, row.fix) == ("missing", "resift install")
     installed.engine.drop(fresh)
@@ -212,7 +213,8 @@ def test_an_install_that_is_refused_leaves_the_settings_of_the_cluster(
     another = Installer(
         cluster, Installation(f"{installed.name}-b", installed.model, ("text",), "http://127.0.0.1:18091")
     )
-    with pytest.raises(EngineError, match="index template"):  # whose pattern the first one's covers
+    # the index pattern NAME-* of the first installation's template also covers that of the second
+    with pytest.raises(EngineError, match="index template"):
         another.install()
     assert rest.persistent_settings() == before
     another.uninstall()
@@ -230,7 +232,7 @@ def test_a_pipeline_outlives_its_index_and_says_so(
     with pytest.raises(EngineError, match=f"index.search.default_pipeline of index {fresh} is {own}") as refused:
         installed.uninstall()
     assert refused.value.expected == f"resift detach {fresh}, or unset it first"
-    # a search that names it is answered all the same where it stays
+    # a search that names the pipeline still works, because the pipeline stays
     cluster.drop_if_exists(fresh)
     assert (row := pipeline_row(installed, fresh)) is not None
     assert (row.state, row.fix) == (f"no index {fresh}", f"resift detach {fresh}")

@@ -1,4 +1,4 @@
-"""`resift index` killed, stopped and out of disk: nothing that was read is lost, and running it again completes it."""
+"""Tests of ``resift index`` that is killed, stopped or out of disk space: running it again completes the index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DOCUMENTS = 3000
 
 
 def lines(first: int, last: int) -> str:
-    """Documents with these numbers, a JSON object a line."""
+    """Return documents with some numbers as JSON lines."""
     texts = ["bush fire with smoke", "army gun in the war", "rain water of the river"]
     rows = ({"_id": str(i), "text": f"{texts[i % 3]} number {i}"} for i in range(first, last))
     return "".join(json.dumps(row) + "\n" for row in rows)
@@ -45,7 +45,7 @@ def lines(first: int, last: int) -> str:
 
 @pytest.fixture
 def command(tmp_path: Path, model: Model, index: str) -> list[str]:
-    """`resift index` from stdin."""
+    """Return the command ``resift index`` with documents from stdin."""
     return indexing(tmp_path, model, index)
 
 
@@ -57,7 +57,7 @@ def indexing(tmp_path: Path, model: Model, index: str) -> list[str]:
 
 @contextmanager
 def running(command: list[str], url: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
-    """A command that can be written to, and that ends with the block."""
+    """Start a command with an open stdin, and end it after the block."""
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = subprocess.Popen([*command, "--engine", url], text=True, **pipes, **more)
     try:
@@ -75,7 +75,7 @@ def feed(process: subprocess.Popen[str], text: str) -> None:
 
 
 def count(engine: Engine, index: str) -> int:
-    """Documents in an index, 0 where there is none yet."""
+    """Return the number of documents in an index, or 0 if it does not exist yet."""
     with suppress(ResiftError):
         engine.refresh(index)
         body = {"size": 0, "track_total_hits": True}
@@ -84,16 +84,16 @@ def count(engine: Engine, index: str) -> int:
 
 
 def wait_for(process: subprocess.Popen[str], engine: Engine, index: str, documents: int) -> None:
-    """Until a process has put so many documents into the index, however long that takes."""
+    """Wait until a process has indexed a number of documents."""
     ended = False
     while (there := count(engine, index)) < documents:
         assert not ended, f"{there} of {documents}"
         ended = process.poll() is not None
-        time.sleep(0.1)  # each look has the engine refresh the index, beside the process that fills it
+        time.sleep(0.1)  # each check refreshes the index, which slows down the process
 
 
 def wait_until_read(process: subprocess.Popen[str]) -> None:
-    """Until nothing is left in the pipe to a process, and it has done its work on what it took and waits for more."""
+    """Wait until a process has read and processed all data in its stdin, and waits for more."""
     worked = -1
     while True:
         left = array("i", [0])
@@ -106,14 +106,16 @@ def wait_until_read(process: subprocess.Popen[str]) -> None:
 
 
 def work_of(process: subprocess.Popen[str]) -> tuple[int, bool]:
-    """How long a process has worked, in the clock's ticks of a hundredth of a second, and whether all its threads
-    sleep: on a busy machine one that has work to do may not have come to it."""
+    """Return the CPU time of a process in hundredths of a second, and whether all its threads sleep.
+
+    On a busy machine, a thread with work to do may not have had time for it.
+    """
     stats = [one.read_text().rpartition(")")[2].split() for one in Path(f"/proc/{process.pid}/task").glob("*/stat")]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats), all(stat[0] == "S" for stat in stats)
 
 
 def read_documents(process: subprocess.Popen[str]) -> int:
-    """How many documents a process had read when it ended, by its last words."""
+    """Return the number of documents that a process had read when it ended, according to its last message."""
     _, errors = process.communicate(timeout=300)
     (line,) = [line for line in errors.splitlines() if "read up to line" in line]
     assert "Traceback" not in errors
@@ -121,7 +123,7 @@ def read_documents(process: subprocess.Popen[str]) -> int:
 
 
 def kept(engine: Engine, index: str, dead: Path) -> set[int]:
-    """The numbers of the documents that are in the index or in the dead-letter file, half a line left out."""
+    """Return the numbers of the documents in the index or in the dead-letter file, without the half line."""
     written = map(json.loads, dead.read_text().splitlines() if dead.exists() else [])
     documents = [letter["document"] for letter in written]
     found = {int(document["_id"]) for document in documents if isinstance(document, dict)}
@@ -157,7 +159,7 @@ def test_two_first_indexers_at_once(
             assert process.stdin is not None
             feed(process, lines(500 * number, 500 * number + 700))
             process.stdin.close()
-            process.stdin = None  # communicate would flush it
+            process.stdin = None  # communicate() would flush stdin
         assert [first.wait(300), second.wait(300)] == [0, 0]
     found = verify(engine, model, index)
     assert (found.checked, found.missing, found.stale) == (1200, 0, 0)
@@ -168,7 +170,7 @@ def test_a_signal_while_the_first_documents_are_read(tmp_path: Path, model: Mode
     data, engine = lines(0, 90).encode(), SqliteEngine(str(tmp_path / "e.db"))
     with running(indexing(tmp_path, model, "docs"), engine.path) as process:
         assert process.stdin is not None
-        # compressed by parts, as gzip does that is told to flush
+        # compressed in parts, as gzip does when it is flushed
         compressor = zlib.compressobj(wbits=31)
         process.stdin.buffer.write(compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH) if packed else data)
         process.stdin.flush()
@@ -194,7 +196,7 @@ def test_a_signal_ends_it_when_what_was_read_is_indexed(
         process.send_signal(number)
         read = read_documents(process)
         assert process.returncode == 128 + number
-    # the half line is the 1235th, and is a dead letter as any other that holds no document
+    # the half line is line 1235, and becomes a dead letter like all lines without a document
     assert read in (1234, 1235)
     assert {int(stored.id) for stored in engine.scan(index)} == set(range(1234))
 
@@ -220,7 +222,7 @@ def test_a_signal_ends_the_wait_for_a_cluster_that_is_away(opensearch_url: str, 
 
 @contextmanager
 def full_disk(size: int) -> Iterator[None]:
-    """No file can be larger than ``size`` bytes: writing beyond that fails as it does on a full disk."""
+    """Limit the size of files inside a ``with`` block, so that writes beyond it fail as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -238,7 +240,7 @@ def test_a_full_disk_for_dead_letters(tmp_path: Path, model: Model, capsys: pyte
             if stop.requested:
                 return
             read.append(number)
-            # every other one is refused, and the file has room for some twenty of them
+            # every second document is refused, and the file has room for about twenty of them
             text: Any = "fire" if number % 2 else {"long": "x" * 50_000}
             yield Record("f", number, str(number), {"text": text})
 

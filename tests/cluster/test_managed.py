@@ -1,4 +1,4 @@
-"""A cluster that Amazon manages: installed, attached and searched without a word to the cluster's settings."""
+"""Tests of a cluster that Amazon manages: installing, attaching and searching without access to cluster settings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ KEY = "rsf_" + "k" * 43
 
 
 def resift(*arguments: str) -> Result:
-    """A command, as an operator types it."""
+    """Run a command as an operator types it."""
     return CliRunner().invoke(main, arguments)
 
 
 @pytest.fixture
 def trusting(cluster: OpenSearchEngine) -> Iterator[Cluster]:
-    """The node behind the front, with the settings that Amazon has preset: customers' endpoints are called."""
+    """Give the node the settings that Amazon presets: endpoints of customers may be called."""
     rest = Cluster(cluster)
     before = {name: rest.persistent_settings().get(name) for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES)}
     rest.update_settings({PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: ["^http://127\\.0\\.0\\.1:.*$"]})
@@ -44,8 +44,8 @@ def trusting(cluster: OpenSearchEngine) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def reranker(opensearch_url: str, packaged: Model, tmp_path: Path) -> Iterator[str]:
-    """The address of a reranker with a key, without TLS."""
+def service(opensearch_url: str, packaged: Model, tmp_path: Path) -> Iterator[str]:
+    """Yield the address of a service with a key, without TLS."""
     config = Config(engine=opensearch_url, store=str(tmp_path / "sessions.db"), api_key=KEY)
     server = make_server("127.0.0.1", 0, create_app(config, model=packaged), threaded=True)
     thread = threading.Thread(target=server.serve_forever)
@@ -58,16 +58,16 @@ def reranker(opensearch_url: str, packaged: Model, tmp_path: Path) -> Iterator[s
 
 @pytest.fixture
 def fronts(
-    trusting: Cluster, opensearch_url: str, reranker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trusting: Cluster, opensearch_url: str, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ManagedDomain, Front]]:
-    """The domain, and the reranker's HTTPS address; AWS's variables are set."""
+    """Yield the domain and the HTTPS address of the service. The environment variables of AWS are set."""
     pytest.importorskip("botocore")
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     made = Certificates.make(tmp_path)
     files = tmp_path / "node.pem", tmp_path / "node.key"
-    endpoint = Front(reranker, *files)
-    domain = ManagedDomain(opensearch_url, *files, {ARN: {"resift_api_key": KEY}}, {endpoint.url: reranker})
+    endpoint = Front(service, *files)
+    domain = ManagedDomain(opensearch_url, *files, {ARN: {"resift_api_key": KEY}}, {endpoint.url: service})
     settings = {
         "OPENSEARCH_AWS_REGION": REGION,
         "AWS_ACCESS_KEY_ID": ACCESS,
@@ -104,7 +104,7 @@ def test_a_managed_domain_is_used_without_its_settings(
         assert "cluster setting" not in installed.output
         attached = resift("attach", index, "--yes")
         assert attached.exit_code == 0, attached.output
-        assert "so far:" not in attached.output  # the domain has asked the reranker, by its key
+        assert "next: start resift serve" not in attached.output  # the domain has called the service with its key
         marks = {"session": "anna", "index": index, "query": "fire", "relevant": ["2"]}
         assert _post(endpoint, "/v1/feedback", marks)["session"] == "anna"
         body = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"session": "anna"}}}
@@ -135,7 +135,7 @@ def _post(endpoint: Front, path: str, body: dict[str, Any]) -> Any:
 
 
 def test_the_front_refuses_what_such_domains_refuse(fronts: tuple[ManagedDomain, Front]) -> None:
-    """Else the test above would prove nothing."""
+    """Check the front itself, so that the test above is meaningful."""
     domain, _ = fronts
     asked = OpenSearchEngine(domain.url).client.transport.perform_request
     for method, path, body in (

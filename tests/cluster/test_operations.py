@@ -1,4 +1,4 @@
-"""What the commands do to a cluster, done from Python: plans that change nothing, results, and the way back."""
+"""Tests of the operations on a cluster as Python functions: plans, results, and undoing them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def contents(index: Index) -> tuple[Any, ...]:
-    """Everything that attaching might change, but the field that stays in the mapping."""
+    """Return everything that attaching might change, except the field that stays in the mapping."""
     mapping = index.mapping()
     mapping["properties"].pop("resift_vector_int8", None)
     return mapping, index.settings(), index.aliases(), index.documents()
@@ -64,7 +64,7 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
 
 
 def test_an_index_is_dropped(shop: Index, opensearch_url: str) -> None:
-    assert len(shop.documents()) == COUNT  # refreshed
+    assert len(shop.documents()) == COUNT  # the index was refreshed
     dropping = resift.drop(opensearch_url, shop.name)
     assert dropping.to_dict() == {"index": shop.name, "documents": COUNT}
     assert str(dropping.run()) == f"{shop.name} deleted, {COUNT} documents"
@@ -119,7 +119,7 @@ def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opense
     assert remove.steps == remove.run().steps
     assert resift.uninstall(opensearch_url, name).steps == []
     assert [step.text.removeprefix(nowhere) for step in told] in (
-        [],  # without ML Commons there is nothing to switch off
+        [],  # without ML Commons there are no models to disable
         [" does not answer: searches go on without it", " answers: searches are rewritten"],
     )
 

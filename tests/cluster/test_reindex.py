@@ -1,4 +1,4 @@
-"""The documented way to an HNSW graph: OpenSearch's ``_reindex`` through Resift's ingest pipeline."""
+"""Tests of the documented way to an HNSW index: OpenSearch's ``_reindex`` through Resift's ingest pipeline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = ["fire bush forest", "army gun soldier", "rain river", "smoke flame tree
 
 
 class Page:
-    """The steps of the documentation, with names of this test in place of the documented ones."""
+    """The steps in the documentation, with the names of this test."""
 
     def __init__(self, engine: OpenSearchEngine, model: str) -> None:
         self.cluster = Cluster(engine)
@@ -36,7 +36,7 @@ class Page:
         self._names = {"blog": self.old, "blog-2": self.new, "posts": self.alias, "resift-en": model}
 
     def steps(self) -> list[str]:
-        """The commands and requests, in order."""
+        """Return the commands and requests, in order."""
         _, text = DOCUMENT.read_text("utf-8").split("## An index without")
         blocks = re.findall(r"^```\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
         return [re.sub(r"blog-2|blog|posts|resift-en", lambda name: self._names[name[0]], block) for block in blocks]
@@ -52,7 +52,7 @@ class Page:
 
 @pytest.fixture
 def page(cluster: OpenSearchEngine, old: Served) -> Iterator[Page]:
-    """The page, and the index that it begins with."""
+    """Yield the page, and the index with which it begins."""
     page = Page(cluster, old.folder)
     properties = {"headline": {"type": "text"}, "body": {"type": "text"}}
     body = {"mappings": {"properties": properties}, "aliases": {page.alias: {}}}

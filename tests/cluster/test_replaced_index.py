@@ -1,4 +1,4 @@
-"""An alias is moved to a new index with the same documents, and the old one is deleted: sessions go on."""
+"""Tests of sessions after an alias was moved to a new index with the same documents, and the old index was deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from resift.reranker import Config, create_app
 
 
 class Shop:
-    """An alias for one index, which :meth:`replace` puts another one in the place of."""
+    """An alias of an index, which :meth:`replace` replaces by a new index."""
 
     def __init__(self, engine: OpenSearchEngine, model: Model) -> None:
         self.engine, self.model = engine, model
@@ -31,7 +31,7 @@ class Shop:
         self.replace()
 
     def replace(self, *missing: str) -> None:
-        """Move the alias to a new index, of all documents but those ``missing``, and delete the old one."""
+        """Move the alias to a new index without the ``missing`` documents, and delete the old index."""
         old, self.index = self.index, f"{self.alias}-{uuid.uuid4().hex[:4]}"
         self.engine.create(self.index, ["text"], self.model)
         texts = {id: text for id, text in TEXTS.items() if id not in missing}
@@ -45,21 +45,21 @@ class Shop:
 
 @pytest.fixture
 def shop(cluster: OpenSearchEngine, model: Model) -> Iterator[Shop]:
-    """An alias that is all that is served."""
+    """Yield an alias, which is the only name that the service serves."""
     made = Shop(cluster, model)
     yield made
     cluster.drop(made.index)
 
 
 def app(shop: Shop, folder: Path) -> Flask:
-    """A service that remembers nothing but the sessions."""
+    """Yield a service without caches."""
     config = Config(store=str(folder / "s.db"), indices=(shop.alias,), index=shop.alias, alpha=0.5)
     return create_app(config, engine=shop.engine, model=shop.model)
 
 
 @pytest.fixture
 def client(shop: Shop, tmp_path: Path) -> FlaskClient:
-    """The service."""
+    """Return a client of the service."""
     return app(shop, tmp_path).test_client()
 
 
@@ -102,7 +102,7 @@ def test_the_library_marks_its_hits_under_the_alias(shop: Shop, client: FlaskCli
 
 def test_the_new_index_s_pipeline_has_its_searches_rewritten_by_them(shop: Shop, tmp_path: Path) -> None:
     def rewritten() -> dict[str, Any]:
-        # a pipeline names its own index, whatever name its clients search by
+        # a pipeline contains the name of its index, even if clients search by another name
         ext = {"ml_inference": {"session": "anna", "judged": "hide"}}
         asked = {"index": shop.index, "body": {"query": {"match": {"text": "fire"}}, "ext": ext}}
         found: dict[str, Any] = post(client, "/v1/rewrite", **asked)["body"]
@@ -115,7 +115,7 @@ def test_the_new_index_s_pipeline_has_its_searches_rewritten_by_them(shop: Shop,
     hidden = [{"ids": {"values": [first, second]}}]
     assert rewritten()["query"]["bool"]["must_not"] == hidden
     shop.replace()
-    # what the alias stands for is remembered for five seconds
+    # the indices of an alias are cached for five seconds
     client = create_app(config, engine=shop.engine, model=shop.model).test_client()
     assert rewritten()["query"]["bool"]["must_not"] == hidden
 

@@ -1,4 +1,4 @@
-"""An index that came by a snapshot, a clone or ``_reindex``, without its pipelines or its mapping."""
+"""Tests of an index that was created by a snapshot, a clone or ``_reindex``, without its pipelines or its mapping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["old", "own", "shop"]
 
 @pytest.fixture
 def twin(shop: Index, old: Served, opensearch_url: str) -> Iterator[str]:
-    """A clone of the attached index, which has its default pipelines, as what is restored under another name."""
+    """Yield a clone of the attached index with its default pipelines, like an index restored under a new name."""
     name = f"{shop.name}-twin"
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
     shop.cluster.request("PUT", f"/{shop.name}/_block/write")
@@ -38,18 +38,18 @@ def twin(shop: Index, old: Served, opensearch_url: str) -> Iterator[str]:
 
 
 def rows(served: Served, name: str) -> dict[str, StatusRow]:
-    """What the status says of the pipelines of a name, by their kind."""
+    """Return the status rows of the pipelines of a name, by kind."""
     return {row.kind: row for row in status_rows(served.installer) if row.name == name}
 
 
 def standing(shop: Index, name: str) -> tuple[str, str]:
-    """What is wrong with an index, and what mends it."""
+    """Return the problem of an index, and the advice."""
     (found,) = (one for one in index_rows(shop.cluster) if one.name == name)
     return found.state, found.fix
 
 
 def defaults(shop: Index, name: str) -> dict[str, Any]:
-    """The settings of an index that name a pipeline of Resift."""
+    """Return the settings of an index that name pipelines of Resift."""
     settings = shop.cluster.request("GET", f"/{name}/_settings", flat_settings="true")[name]["settings"]
     return {key: value for key, value in settings.items() if str(value).startswith("resift-")}
 
@@ -60,7 +60,7 @@ def test_our_own_searches_pass_by_the_pipeline_that_a_clone_names(
     through = cluster.client.search(index=twin, body=QUERY)["hits"]["hits"]
     assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
     assert not any("matched_queries" in hit for hit in cluster.search(twin, QUERY).hits)
-    # what else is in a pipeline is meant for them, too
+    # other processors of a pipeline apply to these searches, too
     name = f"resift-{shop.name}"
     pipeline = shop.cluster.find(f"/_search/pipeline/{name}", name)
     pipeline["request_processors"].append({"script": {"source": "ctx._source['size'] = 2"}})

@@ -1,6 +1,6 @@
-"""OpenSearch's security plugin: a role for each task does for all of it, and without any of its rights one is named.
+"""Tests of the roles for OpenSearch's security plugin: each role is sufficient for its task, and needs all its rights.
 
-By default every twenty-fourth right is taken away; ``RESIFT_TEST_RIGHTS=all`` takes each of them.
+By default, every 24th right is removed in turn. With ``RESIFT_TEST_RIGHTS=all``, each right is removed in turn.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from resift.reranker import Config, create_app
 INDICES, SESSIONS, UBI = ["mine-*"], "mine_sessions", ["mine_events", "mine_queries"]
 NAMED = "no permissions for ["
 OPTIONAL = [
-    # without it searches pass through our own default pipeline, which takes longer and finds the same
+    # without this right, searches go through Resift's own default pipeline, which is slower and returns the same hits
     ("serve", "indices:monitor/settings/get"),
-    # only searches with clauses whose vectors or tokens a model of the cluster makes ask for it
+    # only searches with clauses that use a model of the cluster need this right
     ("serve", "cluster:admin/opensearch/ml/predict"),
-    # without it, too, they pass through our own default pipeline
+    # without this right, too, searches go through Resift's own default pipeline
     ("serve", "cluster:admin/search/pipeline/get"),
 ]
-Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
+Task = Callable[[SecuredNode, str, Path], str]  # the message for a user who lacks the right
 
 
 @pytest.fixture(autouse=True)
 def trusting(here: Path, secured_node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that know the node's authority, and nothing else from outside."""
+    """Make connections trust the node's certificate authority, without other environment variables."""
     monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
 
 
 def run(*arguments: str) -> str:
-    """What a command prints."""
+    """Run a command, and return its output."""
     return CliRunner().invoke(main, arguments).output
 
 
 def installing(node: SecuredNode, user: str, folder: Path) -> str:
-    """Install, look, guard and uninstall."""
+    """Install, run doctor and guard, and uninstall."""
     to = ("--engine", node.as_user(user), "--name", "rights")
-    # addresses that the cluster does not trust yet, whatever an install without a right has left
+    # an address that the cluster does not trust yet, even after an installation that failed for lack of a right
     told = [run("install", *to, "--yes", "--service", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
-    # of the installation whose pipeline an index has as well, which is tried
+    # the installation for whose model the index has a pipeline, which doctor tests
     told += [run("doctor", *to), run("doctor", "--engine", node.as_user(user), "--name", "resift")]
     engine = OpenSearchEngine(node.as_user(user))
     try:
@@ -75,7 +75,7 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 def attaching(node: SecuredNode, user: str, folder: Path) -> str:
-    """Attach an index and detach it; nothing is written to it."""
+    """Attach an index and detach it, without writing to it."""
     index, to = f"mine-{uuid.uuid4().hex[:8]}", ("--engine", node.as_user(user))
     node.ask("PUT", f"/{index}", {})
     told = [run(command, index, "--yes", *to) for command in ("attach", "detach")]
@@ -84,7 +84,7 @@ def attaching(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 def encoding(node: SecuredNode, user: str, folder: Path) -> str:
-    """Index documents; give an index vectors, mend them, and detach it."""
+    """Index documents, attach vectors to an index, repair them, and detach it."""
     new, old = (f"mine-{uuid.uuid4().hex[:8]}" for _ in range(2))
     to = ("--engine", node.as_user(user))
     mapped = {"settings": {"index.knn": True}, "mappings": {"properties": {"text": {"type": "text"}}}}
@@ -102,7 +102,7 @@ def encoding(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 def serving(node: SecuredNode, user: str, folder: Path) -> str:
-    """Search, mark, rewrite, look at sessions and forget them, over HTTP; what is only logged counts too."""
+    """Search, mark, rewrite, read and delete sessions over HTTP. Errors that are only logged also count."""
     url = node.as_user(user)
     config = Config(engine=url, store=url, session_index=SESSIONS, ubi_events=UBI[0], ubi_queries=UBI[1])
     app = create_app(config, model=PACKAGED[0])
@@ -122,7 +122,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     ):
         told.append(client.post(path, json=body).text)
     try:
-        list(service.sessions.store.scan())  # while there is one to list
+        list(service.sessions.store.scan())  # while there is a session to list
         service.sessions.store.purge(1.0)
     except Exception as error:
         told.append(str(error))
@@ -133,14 +133,14 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     return "\n".join(told)
 
 
-PORTS = itertools.count(18081)  # nothing listens there
+PORTS = itertools.count(18081)  # no service listens at this address
 TASKS: dict[str, Task] = {"install": installing, "attach": attaching, "vectors": encoding, "serve": serving}
 PACKAGED: list[Model] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def prepared(secured_node: SecuredNode, packaged: Model) -> Iterator[None]:
-    """An installation for what is attached, and an index that is served."""
+    """Yield an installation, and an index that the service serves."""
     node = secured_node
     PACKAGED.append(packaged)
     with pytest.MonkeyPatch.context() as patched:
@@ -158,14 +158,14 @@ def prepared(secured_node: SecuredNode, packaged: Model) -> Iterator[None]:
 
 
 def rights(body: dict[str, Any]) -> list[tuple[int, str]]:
-    """Each right of a role, with the number of its list: -1 for the cluster's, or that of a block of indices."""
+    """Yield each right of a role with the number of its list: -1 for cluster rights, or that of the index block."""
     blocks = [(-1, body["cluster_permissions"])]
     blocks += [(number, block["allowed_actions"]) for number, block in enumerate(body["index_permissions"])]
     return [(number, right) for number, block in blocks for right in block]
 
 
 def without(body: dict[str, Any], number: int, right: str) -> dict[str, Any]:
-    """A role without one of its rights."""
+    """Return a role without a right."""
     changed = copy.deepcopy(body)
     (changed["cluster_permissions"] if number < 0 else changed["index_permissions"][number]["allowed_actions"]).remove(
         right

@@ -1,5 +1,8 @@
-"""Sessions inside hybrid, knn and neural searches under OpenSearch's security plugin: the printed roles do for all of
-it without a right to write to an index, and nobody's searches are moved by what they may not read."""
+"""Tests of sessions in hybrid, knn and neural searches under OpenSearch's security plugin.
+
+The printed roles are sufficient without a right to write to indices, and a caller's search does not depend on documents
+that the caller may not read.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ ASKED: Body = {"query": "fire", "session": "shared"}
 
 @dataclass
 class Secured:
-    """The node, the service as a user of the role ``serve``, and what that has answered to search pipelines."""
+    """A node, a service with the role ``serve``, and the responses of the service to search pipelines."""
 
     node: SecuredNode
     app: Flask
@@ -71,30 +74,30 @@ class Secured:
     rewritten: list[Body] = field(default_factory=list)
 
     def post(self, path: str, user: str | None, status: int = 200, **body: Any) -> Any:
-        """The service's answer to a user of the cluster, or to nobody."""
+        """Return the response of the service to a user of the cluster, or to an anonymous caller."""
         headers = authorization(user) if user else {}
         answer = self.app.test_client().post(path, json=body, headers=headers)
         assert answer.status_code == status, answer.text
         return answer.get_json()
 
     def rewrite(self, user: str | None, query: Body, session: str = "shared", index: str = INDEX) -> tuple[Body, str]:
-        """The query as a user has it rewritten, and the outcome."""
+        """Return the rewritten query of a user, and the outcome."""
         asked = {"query": query, "ext": {"ml_inference": {**ASKED, "session": session}}}
         answer = self.post("/v1/rewrite", user, index=index, body=asked)
         return answer["body"]["query"], answer["resift"]["outcome"]
 
     def hybrid(self) -> Body:
-        """Words, and the vectors nearest to them."""
+        """Return a hybrid query with words, and k-NN by the words' vector."""
         return {"hybrid": {"queries": [MATCH, self.near()]}}
 
     def near(self) -> Body:
-        """The vectors nearest to what the words mean."""
+        """Return a k-NN query by the vector of the words."""
         vector = [round(float(value), 5) for value in self.model.encode_one("fire")]
         return {"knn": {"embedding": {"vector": vector, "k": 20}}}
 
 
 def reading(asks_models: bool = True, **limits: Any) -> Body:
-    """A role that searches the indices as the service does, with these limits; and may ask models, as neural needs."""
+    """Return a role that may search the indices with some limits, and use models, as neural queries need."""
     block: Body = role("serve", [INDEX, PUBLIC], "x", [])["index_permissions"][0]  # type: ignore[index]
     cluster = ["indices:data/read/msearch", *(["cluster:admin/opensearch/ml/predict"] if asks_models else [])]
     return {"cluster_permissions": cluster, "index_permissions": [{**block, **limits}]}
@@ -114,8 +117,10 @@ ROLES: Body = {
 
 @pytest.fixture(scope="module")
 def secured(secured_node: SecuredNode, packaged: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """An index with vectors that somebody else gave it, and what is public of it as another; anna has marked p1 and a
-    secret document of the first, and p1 of the other."""
+    """Yield an index with its own vectors, and a second index with its public documents.
+
+    anna has marked p1 and a secret document of the first index, and p1 of the second.
+    """
     node = secured_node
     node.grant(ROLES)
     method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
@@ -171,12 +176,12 @@ def secured(secured_node: SecuredNode, packaged: Model, tmp_path_factory: pytest
 
 @pytest.fixture(autouse=True)
 def trusting(here: Path, secured_node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that know the node's authority, and nothing else from outside."""
+    """Make connections trust the node's certificate authority, without other environment variables."""
     monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
 
 
 def answer_to(node: SecuredNode, user: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """The status and the JSON of the node's answer to a user, who has no certificate."""
+    """Return status and JSON of the node's response to a user without a certificate."""
     context = ssl.create_default_context(cafile=str(node.folder / "ca.pem"))
     connection = HTTPSConnection(urlsplit(node.url).netloc, context=context, timeout=60)
     sent = {"Content-Type": "application/json", **authorization(user)}
@@ -188,19 +193,19 @@ def answer_to(node: SecuredNode, user: str, method: str, path: str, body: Any = 
 
 
 def status_of(node: SecuredNode, user: str, method: str, path: str, body: Any = None) -> int:
-    """The status alone."""
+    """Return the status of the response."""
     return answer_to(node, user, method, path, body)[0]
 
 
 def command(node: SecuredNode, name: str, *flags: str) -> str:
-    """What a command on the index prints to the user of the role ``attach``."""
+    """Run a command on the index as a user with the role ``attach``, and return its output."""
     result = CliRunner().invoke(main, [name, INDEX, "--engine", node.as_user("attacher"), "--yes", *flags])
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def contents(node: SecuredNode) -> str:
-    """Everything that the index is, and its documents with their numbers."""
+    """Return everything about the index, and its documents with their sequence numbers."""
     body = {"size": 100, "version": True, "seq_no_primary_term": True, "sort": ["_doc"], "search_pipeline": "_none"}
     return json.dumps([node.ask("GET", f"/{INDEX}"), node.ask("POST", f"/{INDEX}/_search", body)["hits"]["hits"]])
 
@@ -242,7 +247,7 @@ def test_the_roles_read_and_write_nothing_else(secured: Secured) -> None:
 
 
 def vectors_of(query: Body) -> list[float]:
-    """The vector of a query's first clause of vectors."""
+    """Return the vector in the first clause with a vector."""
     left: list[Any] = [query]
     while left:
         one = left.pop(0)
@@ -259,7 +264,7 @@ def test_nothing_moves_by_documents_that_a_caller_may_not_read(secured: Secured)
     assert shared == own
     assert "zeppelin" not in json.dumps(shared)
     assert "s1" not in json.dumps(shared)
-    # the sample that marks are told apart from is without them, too
+    # the background sample does not contain them, either
     without, _ = secured.rewrite("anna", secured.hybrid(), "public", PUBLIC)
     assert vectors_of(own) == pytest.approx(vectors_of(without), abs=1e-4)
     seen, _ = secured.rewrite("anna", secured.hybrid())
@@ -275,7 +280,7 @@ def test_nothing_moves_by_vectors_that_a_caller_may_not_read(secured: Secured) -
     assert secured.rewrite("carol", near) == (near, "vectors_not_moved")
     rewritten, outcome = secured.rewrite("carol", hybrid)
     assert (vectors_of(rewritten), outcome) == (vectors_of(hybrid), "vectors_not_moved")
-    assert "bush" in json.dumps(rewritten)  # which the text says, that carol may read
+    assert "bush" in json.dumps(rewritten)  # the words come from the text, which carol may read
 
 
 def test_nothing_is_learned_of_texts_that_are_masked(secured: Secured) -> None:

@@ -1,4 +1,4 @@
-"""A session inside searches of a ``semantic`` field, whose vectors the cluster makes itself, by a model of its own."""
+"""Tests of sessions in searches of a ``semantic`` field, which the cluster encodes with its own model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flask import Flask
 from listening import listening
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from service_app import post
 
 from resift import Model
@@ -38,10 +38,10 @@ NORMALIZED = {"phase_results_processors": [{"normalization-processor": {}}]}
 def app(
     cluster: OpenSearchEngine, packaged: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Flask, str]]:
-    """The reranker, and the id of a remote model of the cluster that has texts encoded by it."""
+    """Yield a service, and the id of a remote model of the cluster that encodes texts with it."""
     config = Config(store=str(tmp_path_factory.mktemp("semantic") / "sessions.db"))
     app = create_app(config, engine=cluster, model=packaged)
-    with listening(app, reranker_host(request.config)) as url:
+    with listening(app, service_host(request.config)) as url:
         installer = Installer(cluster, Installation(f"se-{uuid.uuid4().hex[:8]}", packaged, ("text",), url))
         installer.install()
         engine = Cluster(cluster)
@@ -56,8 +56,7 @@ def app(
 
 
 def _registered(cluster: Cluster, url: str, dim: int) -> tuple[str, str]:
-    """The ids of a model, as users register theirs for semantic fields, which want to know its dimension and space, and
-    of its connector."""
+    """Return the ids of a model and its connector, registered with dimension and space as semantic fields need."""
     connector = {
         "name": "semantic",
         "description": "a test's",

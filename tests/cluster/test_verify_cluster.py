@@ -1,4 +1,4 @@
-"""Every way in which a vector of a real cluster comes to belong to another text is found and mended, and no other."""
+"""Tests of ``resift verify`` on a cluster: all ways in which a vector becomes stale are detected and repaired."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_way_to_a_wrong_vector_is_found_and_mended(
     found = verify(cluster, model, hand_made, repair=True)
     assert (found.checked, found.repaired, found.unrepaired) == (40, len(expected), 0)
     assert wrong(cluster, model, hand_made) == []
-    # the vectors alone were written: no other byte of a document, no routing, and not those of the other model
+    # only the vectors were changed: no other field, no routing, and no vectors of the other model
     after = {hit["_id"]: hit for hit in hits(rest, hand_made)}
     assert {id: plain(hit) for id, hit in after.items()} == {id: plain(hit) for id, hit in before.items()}
     assert wrong(cluster, other_model, hand_made) == sorted({*expected} - {"16"}, key=int)
@@ -40,7 +40,7 @@ def test_every_way_to_a_wrong_vector_is_found_and_mended(
 def test_a_search_pipeline_of_the_index_is_not_asked(
     cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model
 ) -> None:
-    """One that cuts the hits off, as an hand_made may have for its searches."""
+    """The pipeline truncates the hits, as a pipeline of a user may do."""
     path = f"/_search/pipeline/{hand_made}"
     rest.request("PUT", path, {"response_processors": [{"truncate_hits": {"target_size": 1}}]})
     rest.request("PUT", f"/{hand_made}/_settings", {"index.search.default_pipeline": hand_made})

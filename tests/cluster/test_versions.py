@@ -1,4 +1,4 @@
-"""OpenSearch 2.19.1, from installing to uninstalling; other versions, and Elasticsearch."""
+"""Tests of OpenSearch 2.19.1 from installing to uninstalling, and of other versions and products."""
 
 from __future__ import annotations
 
@@ -35,70 +35,70 @@ STRIKE = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
 
 @pytest.fixture(scope="module")
 def old_node(secured_node: SecuredNode) -> Iterator[str]:
-    """A node of the older version, beside whatever the other tests have, as a user who may do everything."""
+    """Yield a node of the older version, next to the node of the other tests, with a user who has all rights."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
         yield secured_node.as_user(EVERYTHING)
 
 
 @pytest.fixture(scope="module")
-def reranker(old_node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """``resift serve`` beside that node."""
+def service(old_node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Yield the address of ``resift serve`` for that node."""
     with serving(tmp_path_factory.mktemp("served"), "--engine", old_node) as server:
         yield server
 
 
 def run(*arguments: str, status: int = 0) -> str:
-    """What a command prints; it ends with ``status``."""
+    """Run a command, check its exit status, and return its output."""
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == status, result.output
     return result.output
 
 
 def ids(hits: dict[str, Any]) -> list[str]:
-    """The ids of an answer's hits."""
+    """Return the ids of the hits of a response."""
     return [hit["_id"] for hit in hits["hits"]["hits"]]
 
 
 @pytest.mark.usefixtures("here")
-def test_from_installing_to_uninstalling(old_node: str, reranker: Server, tmp_path: Path) -> None:
+def test_from_installing_to_uninstalling(old_node: str, service: Server, tmp_path: Path) -> None:
     engine = OpenSearchEngine(old_node, timeout=60)
     before = snapshot(Cluster(engine))
     to = ("--engine", old_node)
-    run("install", *to, "--yes", "--service", f"http://127.0.0.1:{reranker.port}")
+    run("install", *to, "--yes", "--service", f"http://127.0.0.1:{service.port}")
     file = tmp_path / "documents.jsonl"
     file.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
     run("index", str(file), *to, "--index", "news", "--fields", "title,text")
     assert "ok" in run("doctor", *to)
 
     marks = {"session": "anna", "index": "news", "query": "strike", "relevant": ["bank"], "irrelevant": ["air"]}
-    assert reranker.request("POST /v1/feedback", marks).status == 200
+    assert service.request("POST /v1/feedback", marks).status == 200
     body = {"query": STRIKE, "ext": {"ml_inference": {"session": "anna"}}}
     client: OpenSearch = engine.client
     plain = client.search(index="news", body={"query": STRIKE})
     rewritten = client.search(index="news", body=body, params={"search_pipeline": "resift-news"})
     assert ids(rewritten)[0] == "bank" != ids(plain)[0]
     assert all(hit["matched_queries"] == ["resift"] for hit in rewritten["hits"]["hits"])
-    served = reranker.request("POST /v1/search", {"index": "news", "query": STRIKE, "session": "anna"}).json()
+    served = service.request("POST /v1/search", {"index": "news", "query": STRIKE, "session": "anna"}).json()
     assert ids(served) == ids(rewritten)
     scores = [[hit["_score"] for hit in one["hits"]["hits"]] for one in (served, rewritten)]
     assert scores[0] == pytest.approx(scores[1], rel=1e-6)
 
-    # a client's own write through the ingest pipeline, and one that leaves a vector stale
+    # a client's write through the ingest pipeline, and a write that leaves a stale vector
     client.index(index="news", id="late", body={"title": "Dockers on strike"}, params={"pipeline": "resift-ingest"})
     client.update(index="news", id="storm", body={"doc": {"text": "A ship sank."}}, params={"refresh": "true"})
     run("verify", "news", *to, status=3)
     run("verify", "news", *to, "--repair")
     run("verify", "news", *to)
     client.indices.delete(index="news")
-    # of an index without index.knn, to which nothing is written
+    # of an index without index.knn, which stays unchanged
     client.indices.create(index="theirs", body={"mappings": {"properties": {"text": {"type": "text"}}}})
     for number, document in enumerate(DOCUMENTS):
         client.index(index="theirs", id=str(number), body={"text": document["text"]}, params={"refresh": "true"})
     there = client.indices.get(index="theirs")
     run("attach", "theirs", "--yes", *to)
     marks = {"session": "anna", "index": "theirs", "query": "strike", "relevant": ["0"]}
-    assert reranker.request("POST /v1/feedback", marks).status == 200
+    assert service.request("POST /v1/feedback", marks).status == 200
     body = {"query": {"match_all": {}}, "ext": {"ml_inference": {"session": "anna", "query": "strike"}}}
     rewritten = client.search(index="theirs", body=body, params={"search_pipeline": "resift-theirs"})
     assert all(hit["matched_queries"] == ["resift"] for hit in rewritten["hits"]["hits"])
@@ -123,13 +123,13 @@ def test_attaching(old_node: str, here: Path) -> None:
         before = client.indices.get(index=index)[index]
         run("attach", index, *attach)
         run("verify", index, "--engine", old_node)
-        # the shards of an index without index.knn do not fail when its mapping changes, as they do with a knn_vector
+        # a knn_vector field in an index without index.knn would make its shards fail when the mapping changes
         client.index(index=index, id="new", body={"text": "new", f"field_of_{index}": 1}, params={"refresh": "true"})
         assert client.search(index=index, body={"query": {"match_all": {}}})["_shards"]["failed"] == 0
         run("detach", index, "--yes", "--engine", old_node)
         after = client.indices.get(index=index)[index]
         for field in ("resift_vector_int8", f"field_of_{index}"):
-            del after["mappings"]["properties"][field]  # that of the vectors stays, empty
+            del after["mappings"]["properties"][field]  # the vector field stays, without values
         assert {**after["mappings"], "_meta": {}} == {**before["mappings"], "_meta": {}}
         assert not after["mappings"].get("_meta")
         assert after["settings"] == before["settings"]
@@ -138,7 +138,7 @@ def test_attaching(old_node: str, here: Path) -> None:
 
 
 def answer(number: str, **version: str) -> dict[str, Any]:
-    """What a cluster of a version answers to ``GET /``."""
+    """Return the response to ``GET /`` of a cluster of some version."""
     return {"name": "n", "version": {"number": number, "lucene_version": "9.12.1", **version}}
 
 
@@ -166,7 +166,7 @@ def test_versions_that_do_not(info: dict[str, Any], message: str) -> None:
 
 @pytest.fixture
 def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
-    """A function that serves one JSON for whatever is asked, as proxies and other products do; gives its address."""
+    """Return a function that starts a server with a fixed JSON response, and returns its address."""
     given: dict[str, Any] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -179,7 +179,7 @@ def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *arguments: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -208,5 +208,5 @@ def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], s
 @pytest.mark.parametrize("command", [("install",), ("doctor",), ("attach", "news", "--dry-run")])
 def test_commands_tell_elasticsearch(answering: Callable[[dict[str, Any]], str], command: tuple[str, ...]) -> None:
     url = answering(answer("8.15.0", build_flavor="default"))
-    status = 3 if command == ("doctor",) else 2  # which reports it
+    status = 3 if command == ("doctor",) else 2  # doctor reports the error as a row
     assert "the server is Elasticsearch 8.15.0, not OpenSearch" in run(*command, "--engine", url, status=status)

@@ -233,7 +233,7 @@ def required() -> bool:
     return ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
 
 
-def reranker_host(config: pytest.Config) -> str:
+def service_host(config: pytest.Config) -> str:
     """The address at which the OpenSearch of this run reaches a server of the tests: RESIFT_TEST_HOST, else the
     machine's own address from inside a container, else the loopback."""
     found = config.stash.get(FOUND, Found())

@@ -13,7 +13,7 @@ import pytest
 from engine_documents import CONTENT_WORDS as WORDS
 from flask import Flask, Response
 from flask import request as flask_request
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from opensearchpy import OpenSearch
 from service_app import post
 from werkzeug.serving import make_server
@@ -101,7 +101,7 @@ def rewritten_node(
 ) -> Iterator[Node]:
     """The node, installed and filled; the last two documents of the index have no vector."""
     name, client = f"resift-{uuid.uuid4().hex[:8]}", cluster.client
-    index, other, host = f"{name}-a", f"{name}-b", reranker_host(request.config)
+    index, other, host = f"{name}-a", f"{name}-b", service_host(request.config)
     config = Config(
         engine=request.getfixturevalue("opensearch_url"),
         store=str(tmp_path_factory.mktemp("node") / "sessions.db"),

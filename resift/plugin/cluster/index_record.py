@@ -100,7 +100,7 @@ class IndexRecord:
         ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Return whether attaching has recorded these vectors, and the index was not created with them."""
+        """Return whether attaching added these vectors. If not, Resift created the index with them."""
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
     def with_filling(self, entry: IndexInfo) -> IndexRecord:

@@ -1,8 +1,8 @@
 """Search pipelines with Resift's request processor, which has searches rewritten by the service.
 
 OpenSearch does not tell a request processor which index is searched. So the processor contains the name that was
-attached: an index, an alias, a pattern or a data stream. Everything about an attachment of searches is recorded in the
-description of the processor, and nothing in the index.
+attached: an index, an alias, a pattern or a data stream. The description of the processor records everything that
+``resift detach`` needs. Nothing is recorded in the index.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pipeline_name(index: str) -> str:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Resift's request processor.
+    """Resift's request processor in a search pipeline.
 
     Attributes:
         installation: Name of the installation whose remote model the processor calls.

@@ -1,4 +1,4 @@
-"""An existing index, and the changes that attaching makes to its mapping, its settings and its record.
+"""An existing index, and the changes that ``resift attach`` makes to its mapping, its settings and its record.
 
 Every change is recorded in the index before it is made, so that detaching needs nothing but the index.
 """
@@ -113,14 +113,14 @@ class Target:
         return existing
 
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
-        """Return the record of a model's vectors that can be used.
+        """Return the record of the existing vectors of a model, unless attaching must replace them.
 
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
-            The record, or None if the index has no such vectors, or if attaching must replace them.
+            The record, or None if the index has no such vectors, or they must be replaced.
         """
         for entry in self.record.known:
             if entry.model != model.hash:

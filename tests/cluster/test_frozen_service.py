@@ -1,5 +1,7 @@
-"""A reranker that is frozen, dead, slow or another's: searches go on in the engine's order, and writes without
-vectors, within a second or two."""
+"""Tests of a service that is frozen, dead, slow or replaced by another.
+
+Searches go on in the engine's order, and writes go on without vectors, within a second or two.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 from attached_index import remove_pipelines
 from engine_documents import documents
-from opensearch_fixture import reranker_host
+from opensearch_fixture import service_host
 from opensearchpy import OpenSearch, TransportError
 from served import Server, serving
 from service_app import post
@@ -35,13 +37,13 @@ from resift.plugin.operations.install import Guard
 from resift.plugin.operations.plan import Step
 from resift.reranker import Config, create_app
 
-SECONDS = 8  # ML Commons would wait for 10 to 60 by its own timeouts
+SECONDS = 8  # with its default timeouts, ML Commons would wait for 10 to 60 seconds
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
 
 
 @dataclass
 class Installed:
-    """A cluster's client without patience, an installation, its name, which is the index's too, and its reranker."""
+    """An impatient client, an installation, the name of the installation and of its index, and its service."""
 
     client: OpenSearch
     name: str
@@ -50,20 +52,21 @@ class Installed:
     store: Path
 
     def hits(self, pipeline: str, **body: Any) -> list[tuple[str, float]]:
-        """Ids and scores of a plain ``_search``."""
-        owner = self.name if pipeline in PIPELINES else "resift"  # an index has the same name for each installation
+        """Return ids and scores of the hits of a plain ``_search`` request."""
+        # the pipelines of an index are named resift-INDEX, whatever the name of the installation
+        owner = self.name if pipeline in PIPELINES else "resift"
         params = {"search_pipeline": pipeline if pipeline == "_none" else f"{owner}-{pipeline}"}
         answer = self.client.search(index=self.name, body={"query": FIRE, **body}, params=params)
         return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
 
     def is_rewritten(self) -> bool:
-        """Whether a search through the index's pipeline comes back rewritten; if not it is the engine's own answer."""
+        """Return whether a search through the index's pipeline is rewritten. Check that it has the same hits."""
         found, plain = self.hits(self.name), self.hits("_none")
         assert {id for id, _ in found} == {id for id, _ in plain}
         return found != plain
 
     def processes(self) -> list[int]:
-        """The reranker's processes, its workers first."""
+        """Return the processes of the service, beginning with the workers."""
         parent = self.server.process.pid
         children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
         return [*map(int, children), parent]
@@ -71,7 +74,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def patience() -> None:
-    """None: this is about the second that a cluster waits."""
+    """Override the patient timeouts of other tests, because these tests measure how long the cluster waits."""
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +85,8 @@ def installed(
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Installed]:
-    """A reranker of two processes, and everything that searches through it."""
-    host, name = reranker_host(request.config), f"resift-{uuid.uuid4().hex[:8]}"
+    """Yield a service with two processes, and an installation of it."""
+    host, name = service_host(request.config), f"resift-{uuid.uuid4().hex[:8]}"
     if host != "127.0.0.1" or not Path("/proc/self/task").is_dir():
         pytest.skip("the cluster has to reach this machine's loopback, and /proc has to list processes")
     impatient, folder = OpenSearchEngine(opensearch_url, timeout=SECONDS), tmp_path_factory.mktemp("frozen")
@@ -102,7 +105,7 @@ def installed(
 
 @contextmanager
 def frozen(processes: list[int]) -> Iterator[None]:
-    """Some processes that do nothing for a while."""
+    """Freeze some processes inside a ``with`` block."""
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
@@ -113,7 +116,7 @@ def frozen(processes: list[int]) -> Iterator[None]:
 
 
 def until(wanted: bool, seen: Callable[[], bool]) -> bool:
-    """Whether something comes to be seen as it is wanted, within half a minute."""
+    """Return whether a condition becomes true within half a minute."""
     deadline = time.monotonic() + 30
     while seen() is not wanted and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -123,7 +126,7 @@ def until(wanted: bool, seen: Callable[[], bool]) -> bool:
 def test_with_one_process_frozen_searches_are_rewritten_by_the_other(installed: Installed) -> None:
     assert until(True, installed.is_rewritten)
     with frozen(installed.processes()[:1]):
-        # connections to the frozen one are given up, one search each, and new ones go to the other
+        # each search gives up a connection to the frozen worker, and new connections go to the other worker
         assert until(True, lambda: all(installed.is_rewritten() for _ in range(5)))
 
 
@@ -141,10 +144,10 @@ def test_with_all_frozen_writes_are_taken_without_vectors(
     cluster: OpenSearchEngine, packaged: Model, installed: Installed
 ) -> None:
     name = f"{installed.name}-attached"
-    settings = {"index.final_pipeline": f"resift-{name}"}  # as resift attach --default-pipelines does
+    settings = {"index.final_pipeline": f"resift-{name}"}  # as resift attach --default-pipelines sets it
 
     def write(*ids: str) -> set[str]:
-        """Write as a client does; which of the documents came without a vector."""
+        """Write documents as a client does, and return the ids of those without a vector."""
         lines = [line for id in ids for line in ({"index": {"_id": id}}, {"title": "fire", "text": f"forest {id}"})]
         items = installed.client.bulk(index=name, body=lines, params={"refresh": "true"})["items"]
         assert {item["index"]["status"] for item in items} <= {200, 201}
@@ -156,7 +159,7 @@ def test_with_all_frozen_writes_are_taken_without_vectors(
         installed.client.indices.put_settings(index=name, body=settings)
         assert until(True, lambda: write("1", "2", "3") == set())
         with frozen(installed.processes()):
-            # the stale vector of what is written over goes, too
+            # the stale vector of a replaced document is removed, too
             assert write("3", "4", "5") == {"3", "4", "5"}
         assert until(True, lambda: write("6") == set())
         assert verify(cluster, packaged, name, repair=True).repaired == 3
@@ -165,14 +168,14 @@ def test_with_all_frozen_writes_are_taken_without_vectors(
         remove_pipelines(installed.installer.cluster, name)
 
 
-def test_a_query_that_must_be_encoded_is_refused_by_a_frozen_reranker(installed: Installed) -> None:
+def test_a_query_that_must_be_encoded_is_refused_by_a_frozen_service(installed: Installed) -> None:
     neural = {"neural": {"resift_vector": {"query_text": "fire", "k": 5}}}
     with frozen(installed.processes()), pytest.raises(TransportError, match="Read timed out") as refused:
         installed.hits("hybrid", query={"hybrid": {"queries": [FIRE, neural]}})
     assert refused.value.status_code == 500
 
 
-def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
+def test_a_guard_has_nobody_ask_a_frozen_service(installed: Installed) -> None:
     told: list[str] = []
     guard = Guard(installed.installer.cluster, installed.name, installed.installer.url)
     assert guard.check() == ""
@@ -183,7 +186,7 @@ def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
         assert rows[f"{installed.name}-embed"] == "ok"
         assert not installed.is_rewritten()
         another = Guard(installed.installer.cluster, installed.name, installed.installer.url)
-        assert [another.check(), another.check()] == ["", ""]  # it is off already
+        assert [another.check(), another.check()] == ["", ""]  # the models are disabled already
     told.append(guard.check())
     url = installed.installer.url
     off, on = f"{url} does not answer: searches go on without it", f"{url} answers: searches are rewritten"
@@ -204,7 +207,7 @@ def test_a_guard_that_ends_switches_on_what_it_switched_off(installed: Installed
     assert until(True, installed.is_rewritten)
 
 
-def test_a_reranker_that_starts_anew_leaves_no_search_without_an_answer(installed: Installed) -> None:
+def test_a_service_that_starts_anew_leaves_no_search_without_an_answer(installed: Installed) -> None:
     os.kill(installed.server.process.pid, signal.SIGHUP)
     for _ in range(20):
         installed.is_rewritten()
