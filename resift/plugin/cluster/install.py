@@ -211,7 +211,7 @@ class Installer:
         if self.missing_plugins:
             return []
         steps, index_records = [], read_records(self.cluster)
-        others = self._other_installations()
+        other_installations = self._other_installations()
         for name, rewriter in find_rewriters(self.cluster).items():
             if rewriter.installation == self.name:
                 steps.append(f"remove search pipeline {name}")
@@ -221,7 +221,9 @@ class Installer:
             if self.name not in owners:
                 continue
             # The pipeline stays for the vectors that other installations encode.
-            remaining = IndexPipelines(self.cluster, others).ingest(index_records.get(index) or IndexRecord(index))
+            remaining = IndexPipelines(self.cluster, other_installations).ingest(
+                index_records.get(index) or IndexRecord(index)
+            )
             steps.append(f"{'change' if remaining else 'remove'} ingest pipeline {pipeline_name(index)}")
             if dry_run:
                 continue

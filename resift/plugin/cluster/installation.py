@@ -163,8 +163,8 @@ def find_installations(cluster: Cluster) -> dict[str, Installation]:
     """
     response = cluster.request("GET", "/_index_template")
     templates = ((entry["name"], entry["index_template"]) for entry in response["index_templates"])
-    found = (_read_installation(name, template) for name, template in templates)
-    return {installation.name: installation for installation in found if installation is not None}
+    parsed = (_read_installation(name, template) for name, template in templates)
+    return {installation.name: installation for installation in parsed if installation is not None}
 
 
 def _read_installation(name: str, template: dict[str, Any]) -> Installation | None:
