@@ -63,13 +63,13 @@ def search_list() -> dict[str, Any]:
 
 
 def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
-    """Check that the allow-list contains everything in a clause or a body, and that it is not too much.
+    """Check that a clause or a search body contains only what the allow-list contains, and not too much of it.
 
     Args:
         name: The name of the field of the request. Error messages begin with it.
         value: The clause or the body.
         shape: ``clause`` for a clause, ``body`` for a whole search body.
-        size: The number of hits, if the body does not state it.
+        size: The number of requested hits. The ``size`` of a body takes precedence.
 
     Raises:
         ClauseNotAllowed: The allow-list does not contain a key or a value.
@@ -98,7 +98,18 @@ class _Check:
         self._buckets = 1  # of all aggregations around the value that is checked
 
     def value(self, value: Any, shape: Shape, path: str) -> None:
-        """Check a value, which may be any of the alternatives of its shape."""
+        """Check that a value matches one of the alternatives of its shape.
+
+        Args:
+            value: The value.
+            shape: The expected shape, as the docstring of the module describes it.
+            path: The path of the value in the request, for error messages.
+
+        Raises:
+            ClauseNotAllowed: The allow-list does not contain a key or a value.
+            BadInput: A value has the wrong form.
+            TextTooLong: A text is too long, or there is too much of something.
+        """
         self._count("values", path)
         shapes, kind = _alternatives(shape), _kind(value)
         if kind not in shapes:
@@ -159,7 +170,16 @@ class _Check:
         self._buckets = buckets
 
     def _count_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Count an object, the buckets that an aggregation can make, and what reduces the number of hits."""
+        """Update the counts for an object: its buckets if it is an aggregation, and the limit on the number of hits.
+
+        Args:
+            value: The object.
+            shape: The shape of the object.
+            path: The path of the object in the request, for error messages.
+
+        Raises:
+            TextTooLong: There are too many objects of this shape, or too many buckets.
+        """
         if shape == "aggregation":
             self._buckets *= _bucket_count(value)
             self._count("buckets", path, self._buckets)
@@ -169,7 +189,7 @@ class _Check:
             self._count(f"{_COUNTED[shape]}s", path)
 
     def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Check that a clause has a single key, and that no required key is missing."""
+        """Raise ``BadInput`` if a clause does not have exactly one key, or if a required key is missing."""
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
         required = search_list()["required"].get(shape)
@@ -178,7 +198,13 @@ class _Check:
             raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=_keys(shape)[required])
 
     def _count(self, name: str, path: str, count: int = 1) -> None:
-        """Add to a count, and raise ``TextTooLong`` if it exceeds its bound."""
+        """Increase a count, and raise ``TextTooLong`` if the count then exceeds its bound.
+
+        Args:
+            name: The name of the count and of its bound in the allow-list.
+            path: The path of the counted value in the request, for error messages.
+            count: The number to add.
+        """
         self._counts[name] += count
         bound = self._bounds.get(name)
         if bound is not None and self._counts[name] > bound:
@@ -217,7 +243,7 @@ def _described(shapes: Mapping[str, Shape]) -> str:
 
 @cache
 def _alternatives(shape: Shape) -> dict[str, Shape]:
-    """Return the shape of a value for each type that the value may have."""
+    """Return the alternatives of a shape, as a mapping from a JSON type (``text``, ``list``, …) to a shape."""
     if shape in _TABLES or shape in _objects():
         return {"object": shape}
     shapes: dict[str, Shape] = {}
@@ -246,7 +272,10 @@ def _keys(shape: Shape) -> dict[str, Shape]:
 
 @cache
 def _objects() -> dict[str, dict[str, Shape]]:
-    """Return the keys of each object in the list. An object inside another is named by its path."""
+    """Return a mapping from the name of each object in the allow-list to its keys and their shapes.
+
+    The name of an object inside another object is a path with dots.
+    """
     content, objects = search_list(), dict[str, dict[str, Shape]]()
 
     def add(name: str, keys: Mapping[str, Any], is_table: bool = False) -> None:

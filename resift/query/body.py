@@ -58,7 +58,7 @@ class Query:
 
     @property
     def is_malformed(self) -> bool:
-        """Whether the query is no clause, or a ``hybrid`` query without queries."""
+        """Whether the query is not a clause, or is a ``hybrid`` query that contains no queries."""
         raw = self.root.raw
         if not isinstance(raw, Mapping) or len(raw) != 1:
             return True
@@ -111,10 +111,13 @@ def parse(body: Body) -> Query:
     fields of ``ext`` itself, which OpenSearch then refuses to read. Neural search does the same to ``ext.rerank``. The
     Search Relevance Workbench encodes the query in a ``wrapper`` clause.
 
-    Never fails: OpenSearch reports what is wrong with a malformed body.
+    A malformed body raises no error here, because OpenSearch reports its errors itself.
+
+    Args:
+        body: The search body. It is not modified.
 
     Returns:
-        The parsed body. Its attribute ``body`` is ``body`` itself if nothing was undone.
+        The parsed body. Its attribute ``body`` is the same object as the argument if no change had to be undone.
 
     >>> parse({"ext": {"client_id": "anna", "user_query": None}}).body
     {'ext': {'ubi': {'client_id': 'anna'}}}
@@ -124,7 +127,7 @@ def parse(body: Body) -> Query:
 
 
 def _restored_ext(ext: Any) -> Body:
-    """Return ``ext`` with the sections that a plugin dissolved, under its name. Empty if there are none."""
+    """Return ``{"ext": …}`` with the sections ``ubi`` and ``rerank`` restored, or {} if nothing has to be restored."""
     if not isinstance(ext, Mapping):
         return {}
     restored = dict(ext)
@@ -138,7 +141,7 @@ def _restored_ext(ext: Any) -> Body:
 
 
 def _opened_wrapper(query: Any) -> Body:
-    """Return the query that a ``wrapper`` clause encodes, under its name. Empty for any other query."""
+    """Return ``{"query": …}`` with the query that a ``wrapper`` clause encodes, or {} for any other query."""
     wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
     if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):
         return {}

@@ -56,7 +56,7 @@ class NestedField(str):
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    r"""Return the text of a document that is encoded, with each value on a line of its own.
+    r"""Return the text of a document that the model encodes, with each value on a separate line.
 
     Lists are flattened and objects are left out.
 
@@ -264,15 +264,14 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def replace_objects(
     value: Any, names: Collection[str], change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Any:
-    """Return a JSON value with the objects under some names replaced, on all levels.
+    """Return a JSON value in which all objects under certain names are replaced, however deep they are nested.
 
-    Lists and objects without replaced objects inside are returned as they are. So most of a body is shared with the
-    result.
+    Lists and objects that contain no replaced objects are not copied: the result contains the same Python objects.
 
     Args:
         value: The JSON value.
         names: The names of the objects. There may be a list of objects under a name.
-        change: A function that returns the object in place of another.
+        change: A function that takes an object and returns its replacement.
 
     >>> replace_objects({"a": {"top": {"n": 1}}, "b": [2]}, ["top"], lambda settings: {**settings, "m": 3})
     {'a': {'top': {'n': 1, 'm': 3}}, 'b': [2]}

@@ -26,7 +26,7 @@ _NUMBERS = frozenset({int, float})
 
 @dataclass
 class Contents:
-    """The objects and texts in a JSON value, on all its levels.
+    """All objects and texts in a JSON value, however deep they are nested.
 
     Attributes:
         objects: All objects, upper levels first.
@@ -67,7 +67,12 @@ def contents_of(name: str, value: Any) -> Contents:
 
 
 def _next_level(level: list[Any], contents: Contents) -> list[Any]:
-    """Add the values of the objects and lists on a level to ``contents``; return the objects and lists among them."""
+    """Add the values in the given objects and lists to ``contents``, and return the objects and lists among them.
+
+    Args:
+        level: The objects and lists at the same depth.
+        contents: The contents found so far, which are extended.
+    """
     inner: list[Any] = []
     for container in level:
         contents.value_count += len(container)

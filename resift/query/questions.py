@@ -26,8 +26,8 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
 
     Function words ("what", "about", "is") match as usual but weigh a tenth of other words, so they only decide between
     documents that are otherwise alike. With their full weight, the form of a question would outweigh its subject. A
-    function word in capitals among small letters is a name ("US", "IT") and keeps its weight. In several fields, the
-    best field counts, and the other fields with the weight :data:`TIE_BREAKER`.
+    function word in capitals among small letters is a name ("US", "IT") and keeps its weight. If several fields are
+    searched, the score is that of the best field plus :data:`TIE_BREAKER` times the scores of the other fields.
 
     Args:
         text: The text.

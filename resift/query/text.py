@@ -32,8 +32,8 @@ _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 def text_of(clause: Clause, in_condition: bool = False) -> str:
     """Return the first text that a clause searches for, depth first, or "" if it searches for none.
 
-    The text of a filter counts if there is no other. What hits must not match never counts, wherever it occurs:
-    OpenSearch hands a body on with the parts of a clause in another order than its client wrote them.
+    The text of a filter is returned only if there is no other text. The text of a clause that excludes documents is
+    never returned. Both rules hold for any order of the parts of a clause, because OpenSearch may change their order.
 
     Args:
         clause: The clause.
@@ -63,9 +63,13 @@ def text_of(clause: Clause, in_condition: bool = False) -> str:
 
 
 def _text_inside(value: Any, in_condition: bool) -> str:
-    """Return the first text that a clause anywhere in a value searches for.
+    """Return the first text that a clause anywhere in a JSON value searches for, or "" if there is none.
 
-    This reads values that the tree does not divide into clauses: the contents of opaque and malformed clauses.
+    It is used for the contents of unknown and malformed clauses, which are not parsed into a tree.
+
+    Args:
+        value: The JSON value.
+        in_condition: Whether the value belongs to a condition, such as a filter.
     """
     if isinstance(value, Mapping):
         for name, inner in _conditions_last(value):
@@ -81,7 +85,13 @@ def _text_inside(value: Any, in_condition: bool) -> str:
 
 
 def _text_inside_entry(name: str, value: Any, in_condition: bool) -> str:
-    """Return the first text in an entry of an object, which is read as if its name were the kind of a clause."""
+    """Return the first text in an entry of an object, or "" if there is none.
+
+    Args:
+        name: The name of the entry. If it is a kind of text clause, the value is read as the settings of such a clause.
+        value: The value of the entry.
+        in_condition: Whether the entry belongs to a condition, such as a filter.
+    """
     if isinstance(value, Mapping) and (name in TEXT_KINDS or name in MODEL_KINDS):
         return _own_text(name, value, in_condition)
     return _text_inside(value, in_condition)
@@ -99,7 +109,13 @@ def _conditions_last(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _own_text(kind: str, settings: Mapping[str, Any], in_condition: bool) -> str:
-    """Return the text that a clause with these settings searches for itself, "" if it has none or is malformed."""
+    """Return the text in the settings of a text clause, or "" if there is none or the settings are malformed.
+
+    Args:
+        kind: The kind of the clause, for example ``match``.
+        settings: The settings of the clause.
+        in_condition: Whether the clause belongs to a condition, such as a filter.
+    """
     if kind in MODEL_KINDS:
         options = next(iter(settings.values()), None)
         text = options.get("query_text") if isinstance(options, Mapping) else None

@@ -30,10 +30,10 @@ def bool_clause(
 def named_bool(
     must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
 ) -> Body:
-    """Return a ``bool`` query with the name that marks a rewritten query.
+    """Return a ``bool`` query that is marked as rewritten.
 
-    The name is that of a ``match_all`` clause: OpenSearch tests for each hit whether it matches a named clause, and no
-    clause is cheaper to test.
+    The mark is a filter: a ``match_all`` clause with the ``_name`` :data:`resift.query.dsl.REWRITTEN_NAME`. OpenSearch
+    tests for each hit whether it matches a named clause, and no clause is cheaper to test.
     """
     return bool_clause(must, should, [*filter, {"match_all": {"_name": REWRITTEN_NAME}}], must_not)
 
@@ -43,8 +43,9 @@ def document_clauses(ids: Sequence[str], home_indices: Mapping[str, str]) -> lis
 
     Args:
         ids: The ids of the documents.
-        home_indices: The index of each document by its id, where several indices are searched: each of them can have
-            another document with the same id. Empty where a single index is searched.
+        home_indices: A mapping from the id of a document to the name of its index, if several indices are searched.
+            Each of these indices can contain a different document with the same id. Empty if a single index is
+            searched.
     """
     if not home_indices:
         return [_ids_clause(ids)] if ids else []
@@ -62,12 +63,23 @@ def _ids_clause(ids: Sequence[str]) -> Body:
 
 
 def constant_score(documents: Body, score: float) -> Body:
-    """Return a clause that gives a fixed score to the documents that a clause matches."""
+    """Return a clause that gives a fixed score to certain documents.
+
+    Args:
+        documents: A clause that matches the documents.
+        score: The score, which is rounded to a 32-bit float.
+    """
     return {"constant_score": {"filter": documents, "boost": float(np.float32(score))}}
 
 
 def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
-    """Return a query that matches the same documents, with the scores of some of them multiplied by a factor."""
+    """Return a query that matches the same documents, but multiplies the scores of some of them.
+
+    Args:
+        query: The query.
+        documents: Clauses that match the documents whose scores are multiplied. If empty, ``query`` is returned.
+        factor: The factor, which is rounded to four decimal places.
+    """
     if not documents:
         return query
     functions = [{"filter": clause, "weight": round(factor, 4)} for clause in documents]
@@ -75,35 +87,57 @@ def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
 
 
 def not_widened_marker(query: Body) -> Body:
-    """Return a clause that adds no documents and no score, and is named for hits that a query does not match.
+    """Return a clause that marks the hits that a query does not match.
 
-    OpenSearch tests the named clause for each hit. The clause contains the words of the query itself, which are fewer
-    than the words that widen it.
+    The clause itself matches no documents and adds no score. Inside, it contains a clause with the ``_name``
+    :data:`WIDENED_NAME`, and OpenSearch tests for each hit whether the hit matches this named clause. The test needs
+    only the words of the original query, which are fewer than the words that widen it.
+
+    Args:
+        query: The original query, before it is widened.
     """
     return bool_clause([{"bool": {"must_not": [query], "_name": WIDENED_NAME}}], must_not=[{"match_all": {}}])
 
 
 def rescore_stage(window_size: int, query: Body, score_mode: str) -> Body:
-    """Return a rescore stage for the first hits of each shard."""
+    """Return a rescore stage: OpenSearch scores the top-ranked hits of each shard with a second query.
+
+    Args:
+        window_size: The number of top-ranked hits on each shard that are rescored.
+        query: The second query.
+        score_mode: How the second score is combined with the first one, for example ``total`` or ``multiply``.
+    """
     return {"window_size": window_size, "query": {"rescore_query": query, "score_mode": score_mode}}
 
 
 def demotion_stage(window_size: int, documents: list[Body]) -> Body:
-    """Return the rescore stage that ranks documents behind all other hits in the window."""
+    """Return a rescore stage that ranks certain documents behind all other hits that are rescored.
+
+    Args:
+        window_size: The number of top-ranked hits on each shard that are rescored.
+        documents: Clauses that match the documents.
+    """
     rest = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": NOT_DEMOTED_FACTOR}}
     return rescore_stage(window_size, rest, "multiply")
 
 
 def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
-    """Return the rescore stages of a search body, followed by further stages."""
+    """Return the rescore stages that a search body already has, followed by further stages."""
     own_stages = body.get("rescore") or []
     return [*(own_stages if isinstance(own_stages, list) else [own_stages]), *stages]
 
 
 def highlight_of(body: Body, query: Body) -> Body:
-    """Return the ``highlight`` section of a body, under its name, so that it highlights the words of a query.
+    """Return ``{"highlight": …}`` for a search body, so that only the words of a certain query are highlighted.
 
-    Without it, OpenSearch would highlight the expansion words as well. Empty if the body has no highlights.
+    By default, OpenSearch would also highlight the words that were added to the query.
+
+    Args:
+        body: The original search body.
+        query: The query whose words are highlighted, unless the ``highlight`` section names another query.
+
+    Returns:
+        An object with the key ``highlight``, or an empty object if the body requests no highlights.
     """
     highlight = body.get("highlight")
     return {"highlight": {"highlight_query": query, **highlight}} if isinstance(highlight, Mapping) else {}

@@ -41,12 +41,15 @@ _UNKNOWN_DISTINCTION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Return the search body with its own clauses changed.
+    """Rewrite a query that ranks by vectors or tokens, by changing its own clauses.
 
     Args:
-        query: The query.
-        knowledge: What is known about the search.
+        query: The parsed search body.
+        knowledge: What is known about the query, its session and its index.
         options: The options of the rewriting.
+
+    Returns:
+        The rewritten search body, with notes on the parts that could not be changed.
     """
     rewriter = _ClauseRewriter(query, knowledge, options)
     notes = rewriter.notes
@@ -76,7 +79,7 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
-    """Return the result for a query that stays as it came. The notes matter only in a session."""
+    """Return the result for a query that was not changed. Its notes are dropped if no feedback concerns the query."""
     reasons = notes if knowledge.feedback is not None else ()
     return Rewritten(
         body=query.body,
@@ -90,7 +93,11 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
 
 
 def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
-    """Return the outcome of the notes if they agree, and if the knowledge has no notes of its own."""
+    """Return the outcome of a rewriting.
+
+    It is ``REWRITTEN`` without any notes, the outcome of the notes if all of them have the same one and ``knowledge``
+    has no notes itself, and otherwise ``IN_PART``.
+    """
     outcomes = {note.outcome for note in notes}
     if not outcomes and not knowledge.notes:
         return Outcome.REWRITTEN
@@ -98,16 +105,24 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
 
 
 def _without_vectors(clause: Clause) -> Any:
-    """Return a clause without vectors and tokens, which do not have to be encoded once more for highlights."""
+    """Return a clause whose vector and token clauses are replaced by ``match_none``.
+
+    The result is a query for highlights. With the original clauses, OpenSearch would encode their texts once more.
+    """
     if isinstance(clause, FieldClause) and clause.field is not None:
         return {"match_none": {}}
     return clause.replace_scoring_clauses(_without_vectors)
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
-    """Return a query with Resift's name, and without hidden documents.
+    """Return a query that is marked as rewritten, and does not match hidden documents.
 
-    A ``hybrid`` query must be at the top, so its queries get both.
+    A ``hybrid`` query cannot be inside another query. So the first of its queries is marked, and hidden documents are
+    excluded from each of its queries.
+
+    Args:
+        query: The query.
+        hidden: Clauses that match the hidden documents.
     """
     hybrid = query.get(HYBRID_KIND)
     if hybrid is None:
@@ -122,9 +137,9 @@ class _ClauseRewriter:
     """Changes the clauses of a query.
 
     Attributes:
-        notes: What was not possible.
-        has_added_words: Whether a text clause got expansion words.
-        judged: Clauses for all judged documents.
+        notes: The changes that were not possible, with their reasons.
+        has_added_words: Whether expansion words were added to a text clause.
+        judged: Clauses that match all judged documents.
     """
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
@@ -141,7 +156,11 @@ class _ClauseRewriter:
         self._moves = self._moved_clauses()
 
     def _moved_clauses(self) -> dict[Clause, Moved | Note]:
-        """Return each clause that ranks by vectors or tokens, moved, or the reason why it stays."""
+        """Move the vector or tokens of each clause that ranks by them.
+
+        Returns:
+            For each of these clauses, the moved clause, or a note with the reason why it cannot be moved.
+        """
         feedback = self._knowledge.feedback
         if feedback is None:
             return {}
@@ -154,18 +173,22 @@ class _ClauseRewriter:
         }
 
     def whole(self) -> Body:
-        """Return the whole query, changed. Irrelevant documents lose score, unless the query is a ``hybrid`` query."""
+        """Return the rewritten query.
+
+        The scores of irrelevant documents are reduced, unless the query is a ``hybrid`` query or nothing else changed.
+        """
         changed: Body = self._changed(self._root)
         if changed is self._root.raw or self._root.kind == HYBRID_KIND:
             return changed
         return self._with_irrelevant_scaled(changed)
 
     def _changed(self, clause: Clause, is_normalised: bool = False) -> Any:
-        """Return a scoring clause, changed.
+        """Return a scoring clause with its vectors and tokens moved and expansion words added.
 
         Args:
             clause: The clause.
-            is_normalised: Whether the scores of the clause are normalised before they are combined with other lists.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises the scores of each of its
+                queries before it combines them.
         """
         if clause in self._moves:
             return self._moved(clause, is_normalised)
@@ -178,7 +201,13 @@ class _ClauseRewriter:
         return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
 
     def _moved(self, clause: Clause, is_normalised: bool) -> Body:
-        """Return a clause with its vector or tokens moved. In a normalised list, relevant documents get a bonus."""
+        """Return a clause with its vector or tokens moved.
+
+        Args:
+            clause: A clause that ranks by vectors or tokens.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises scores. Relevant documents
+                that the clause finds then get a bonus.
+        """
         moved = self._moves[clause]
         if isinstance(moved, Note):
             self.notes.append(moved)

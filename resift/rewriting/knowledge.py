@@ -23,8 +23,8 @@ class TextToEncode(NamedTuple):
 
     Attributes:
         text: The text.
-        model: The id of the model that encodes it, or None.
-        analyzer: The name of the analyzer that encodes it, or None.
+        model: The id of the model that encodes the text, or None if an analyzer encodes it.
+        analyzer: The name of the analyzer that encodes the text, or None.
         tokens: Whether the result is token weights instead of a vector.
     """
 
@@ -72,8 +72,8 @@ class FieldKnowledge:
             document has a vector is missing.
         tokens: The tokens of judged documents, by the name of the field. A field in which no judged document has tokens
             is missing.
-        encoded: The vector, of shape (K,), or the token weights of each query text. A text that could not be encoded is
-            missing.
+        encoded: The vector (with as many dimensions as the model has) or the token weights of each query text. A text
+            that could not be encoded is missing.
     """
 
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
@@ -88,19 +88,21 @@ class Knowledge:
 
     Attributes:
         text: The text that the query searches for.
-        fields: The text fields of the index. If empty, the fields count that the query's own text clauses search.
-        vector: The query vector as the session moved it, of shape (K,). None for an index without Resift's vectors.
+        fields: The text fields of the index. If empty, the fields are used that the query's own text clauses search.
+        vector: The query vector, which the session may have moved, of shape (K,) for K dimensions. None for an index
+            without Resift's vectors, and for a zero vector.
         vector_field: The field of the documents' vectors.
         similarity: How vectors are compared, ``cosine`` or ``jaccard``.
-        mask: Weights of the dimensions that the session learned, of shape (K,), or None.
+        mask: The weights of the dimensions that the session learned, of shape (K,). None if all dimensions count alike.
         expansion_words: The words that the session adds and their weights, heaviest first.
         related_words: For words of a query that finds little, the nearest words of the index and their weights. See
             :meth:`resift.vectors.vocabulary.Vocabulary.related_words`.
         judged: The ids of all judged documents that can be hits.
         unmoved: The ids of documents that were judged for other queries, with their similarities to the query before
             the session moved it. The session does not change their rank.
-        home_indices: The index of each judged document by its id, where several indices are searched.
-        feedback: What the session learned that concerns this query. None if nothing does.
+        home_indices: A mapping from the id of a judged document to the name of its index. Empty if a single index is
+            searched.
+        feedback: The part of the session's feedback that concerns this query. None if no feedback does.
         documents: All judged documents of the session.
         own_fields: What is known about the vectors and tokens that the index had before Resift.
         missing_documents: The number of judged documents that no longer exist.
@@ -126,23 +128,25 @@ class Knowledge:
 
     @property
     def word_weight(self) -> float:
-        """Weight of the expansion words: 0.5 if no vectors confirm the documents that they find."""
+        """Weight of the expansion words: 1, or 0.5 if there is no query vector to confirm the documents they find."""
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
 
     @cached_property
     def unmoved_factor(self) -> float:
-        """Factor that keeps the rank of a document among hits that also match expansion words.
+        """Factor for the score of a document that should keep its rank although other hits match expansion words.
 
-        It is 1 + ‖weights of the expansion words‖, as if the document had its share of these words.
+        It is 1 + w · ‖weights of the expansion words‖, where w is ``word_weight``. The document is scored as if it
+        contained some of these words.
         """
         length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
         return 1 + self.word_weight * length
 
     @property
     def irrelevant_factor(self) -> float:
-        """Factor of documents that were marked irrelevant for this query, where no vectors demote them.
+        """Factor for the scores of documents marked irrelevant for this query, used if no vectors demote them.
 
-        It is 1 - e / (1 + e) for an evidence of e.
+        It is 1 minus :func:`resift.feedback.field_feedback.evidence_share` of the evidence for this query, so more
+        evidence gives a smaller factor.
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 

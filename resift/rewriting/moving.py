@@ -45,7 +45,7 @@ class Moved(NamedTuple):
 
 
 def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
-    """Return what must be known about an index and its models before a query is rewritten in place.
+    """Return which fields and encoded texts are needed to rewrite the vector and token clauses of a query.
 
     Args:
         query: The query.
@@ -64,9 +64,17 @@ def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
 
 
 def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note:
-    """Return a clause with its vector or tokens moved, or the reason why they cannot be moved.
+    """Move the vector or the tokens of a clause by what the session learned.
 
-    All other settings of the clause stay. A ``neural`` clause is replaced by a ``knn`` clause for the same documents.
+    All other settings of the clause are kept. A ``neural`` clause is replaced by a ``knn`` clause for the same
+    documents.
+
+    Args:
+        clause: A clause that ranks by the vectors or tokens in a field.
+        knowledge: The vectors and tokens of judged documents, and the encoded query texts.
+
+    Returns:
+        The moved clause, or a note with the reason why its vector or tokens cannot be moved.
     """
     field = _movable_field(clause, knowledge.mapped)
     if field is None:
@@ -85,9 +93,11 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note
 
 
 def without_documents(clause: Body, excluded: list[Body]) -> Body:
-    """Return a ``knn`` or ``neural`` clause that finds as many documents as before, but never the excluded documents.
+    """Return a ``knn`` or ``neural`` clause that finds the same number of documents, but no excluded documents.
 
-    Other clauses are returned unchanged.
+    Args:
+        clause: The clause. A clause of another kind is returned unchanged.
+        excluded: Clauses that match the excluded documents.
     """
     ((kind, settings),) = clause.items()
     if kind not in ("knn", "neural"):
@@ -99,14 +109,14 @@ def without_documents(clause: Body, excluded: list[Body]) -> Body:
 
 
 def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
-    """Return the field of a clause, or None if its vectors cannot be moved: nested, binary and unknown fields."""
+    """Return the field of a clause. None if the field is nested, binary or unknown, so its values cannot be moved."""
     field = None if clause.field is None else mapped.get(clause.field)
     types = (_TOKEN_TYPE,) if isinstance(clause, SparseClause) else _VECTOR_TYPES
     return field if field is not None and not field.nested and field.kind in types else None
 
 
 def _own_start(clause: FieldClause) -> Any:
-    """Return the vector or the tokens that a clause contains itself, or None."""
+    """Return the query vector or the query tokens that a clause contains, or None if it contains neither."""
     if isinstance(clause, SparseClause):
         return clause.tokens
     return clause.vector if isinstance(clause, VectorClause) else None
@@ -148,7 +158,13 @@ def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, know
 
 
 def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Body:
-    """Return a clause with another query vector, of shape (K,)."""
+    """Return a clause with its query vector replaced.
+
+    Args:
+        clause: The clause.
+        field: The field of the clause. Its type decides whether the numbers are rounded to bytes.
+        vector: The new query vector, of shape (K,) for K dimensions.
+    """
     if field.kind == "byte":
         values: list[Any] = np.clip(np.rint(vector), _SMALLEST_BYTE, _LARGEST_BYTE).astype(int).tolist()
     else:

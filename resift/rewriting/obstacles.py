@@ -8,12 +8,12 @@ from resift.rewriting.outcome import Outcome
 
 
 def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outcome | None:
-    """Return why nothing can be added to a search, or None if something can.
+    """Return why a search cannot be rewritten, or None if it can be.
 
     Args:
-        query: The query.
-        knowledge: What is known about the search.
-        in_place: Whether only the clauses of the query would change. Otherwise OpenSearch must rescore its hits.
+        query: The parsed search body.
+        knowledge: What is known about the query, its session and its index.
+        in_place: True if only the clauses of the query would change. False if OpenSearch would have to rescore hits.
     """
     body = query.body
     if not in_place and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
@@ -30,7 +30,7 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def rescore_obstacle(query: Query) -> Outcome | None:
-    """Return why OpenSearch would refuse to rescore a search, or ignore the new scores. None if it can rescore."""
+    """Return why rescoring a search would fail or have no effect in OpenSearch, or None if it would work."""
     if "collapse" in query.body:
         return Outcome.COLLAPSED
     if "search_after" in query.body:

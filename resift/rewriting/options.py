@@ -16,16 +16,17 @@ _DEFAULT_WINDOW = 100
 
 
 class Options(PipelineOptions, frozen=True, kw_only=True):
-    """The options of a rewriting: first as a search states them, later with all defaults filled in.
+    """The options of a rewriting.
 
-    :class:`resift.contracts.search_options.PipelineOptions` declares the options that a search body can state. None
-    means the default, which depends on the configuration, the model, the index and the session. The service fills it
-    in.
+    :class:`resift.contracts.search_options.PipelineOptions` declares the options that a search body can state. An
+    option of None stands for a default that depends on the configuration, the model, the index and the session. The
+    service replaces None by this default before the rewriting.
 
     Attributes:
-        client: The client whose clicks count, as UBI names it. None if it is the session.
-        through_cluster: Whether a search pipeline sends the search. It has the key of the cluster, so the session
-            belongs to everybody who knows its id.
+        client: The ``client_id`` of the client whose clicks count, from User Behavior Insights (UBI). If None, the id
+            of the session is used.
+        through_cluster: Whether a search pipeline of the cluster sent the search. Such a search is authenticated with
+            the key of the cluster, so every user of the cluster can use any session whose id is known.
     """
 
     client: str | None = None
@@ -45,8 +46,11 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
 def options_in(query: Query) -> Options:
     """Return the options that a search body states in ``ext.ml_inference``.
 
-    If it does not name the session or the text of the query, ``ext.ubi`` may, as ``client_id`` and ``user_query``. The
-    text that the query itself searches for counts if neither section names a text.
+    If ``ext.ml_inference`` does not name the session, ``client_id`` in ``ext.ubi`` is used. If it does not name the
+    text of the query, ``user_query`` in ``ext.ubi`` is used, or else the text that the query searches for.
+
+    Args:
+        query: The parsed search body.
 
     Raises:
         BadInput: An option has a value of the wrong form.
@@ -63,7 +67,7 @@ def options_in(query: Query) -> Options:
 
 
 def _stated_by_ubi(ubi: Any) -> dict[str, str]:
-    """Return the options in ``ext.ubi``. What is malformed there is left to the UBI plugin."""
+    """Return the options ``text``, ``client`` and ``session`` that ``ext.ubi`` states. Malformed values are ignored."""
     fields = ubi if isinstance(ubi, dict) else {}
     client, text = fields.get("client_id"), fields.get("user_query")
     stated: dict[str, str] = {}

@@ -17,8 +17,9 @@ class Outcome(Enum):
     """The outcome of a rewriting.
 
     Attributes:
-        code: A stable code. Answers and metrics use it.
-        english: A sentence for people, with braces for a detail, or "" if there is nothing to report.
+        code: A stable code for answers and metrics.
+        english: The reason in English, a template for ``str.format`` with at most one detail. "" if there is nothing to
+            report.
     """
 
     REWRITTEN = "rewritten", ""
@@ -51,11 +52,11 @@ class Outcome(Enum):
 
 
 class Note(NamedTuple):
-    """A part of a rewriting that was not possible.
+    """A note that a part of a rewriting was not possible.
 
     Attributes:
         outcome: The reason.
-        detail: The detail in its sentence, such as the name of a field.
+        detail: The value to insert into the English text of the reason, such as the name of a field.
     """
 
     outcome: Outcome
@@ -67,14 +68,15 @@ class Rewritten:
     """A rewritten search body.
 
     Attributes:
-        body: The search body. The original object if nothing changed.
-        outcome: The outcome.
-        knowledge: The knowledge that was used.
-        options: The options that were used.
-        notes: What was not possible, besides the notes of ``knowledge``.
-        in_place: Whether the query ranks by meaning itself, so that its own clauses were changed, if anything was.
-        is_changed: Whether anything was changed in a query that ranks by meaning itself.
-        widened: The words of the index that find further documents.
+        body: The rewritten search body, or the original object if nothing changed.
+        outcome: The outcome of the rewriting.
+        knowledge: The knowledge on which the rewriting is based.
+        options: The options of the rewriting.
+        notes: Changes that were not possible, besides the notes of ``knowledge``.
+        in_place: Whether the rewriting works on the clauses of the query (see :mod:`resift.rewriting.in_place`).
+            Otherwise it adds rescore stages (see :mod:`resift.rewriting.rescored`).
+        is_changed: Whether any clause was changed. Meaningful only if ``in_place`` is True.
+        widened: Words related to the words of the query, which were added so that it finds more documents.
     """
 
     body: Body
@@ -110,11 +112,11 @@ class Rewritten:
 
     @property
     def obstacle(self) -> str:
-        """The reason why the body was not rewritten, or only in part, or "" if nothing was in the way."""
+        """The reasons why the body was not rewritten, or only in part, in English. "" if there are none."""
         sentences = [note.outcome.english.format(note.detail) for note in self.notes]
         return "; ".join(dict.fromkeys(sentences)) or self.outcome.english
 
     @property
     def reason(self) -> str:
-        """The obstacle, and what the knowledge lacks."""
+        """The obstacle, followed by the notes on knowledge that could not be loaded. "" if there are neither."""
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

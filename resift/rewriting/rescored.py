@@ -41,12 +41,15 @@ WIDENING_WORDS = 5
 
 
 def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a query that searches for words.
+    """Rewrite a query that searches for words, by adding words and rescore stages.
 
     Args:
-        query: The query.
-        knowledge: What is known about the search.
+        query: The parsed search body.
+        knowledge: What is known about the query, its session and its index.
         options: The options of the rewriting.
+
+    Returns:
+        The rewritten search body. It contains the original body if there is nothing to add.
     """
     rewriter = _Rewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query)
@@ -84,7 +87,11 @@ class _Rewriter:
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
-        """Make clauses for expansion words and related words, and decide how many of them OpenSearch accepts."""
+        """Set the clauses for expansion words and related words, at most as many as OpenSearch accepts.
+
+        Args:
+            fields: The fields that these clauses search. All fields if empty.
+        """
         knowledge = self._knowledge
         length = knowledge.word_weight * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, fields, length)
@@ -101,7 +108,7 @@ class _Rewriter:
         self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, self._room)
 
     def _plan_documents(self) -> None:
-        """Decide what happens to judged documents."""
+        """Set which judged documents are hidden, demoted, reduced in score, or keep their rank."""
         knowledge, judged = self._knowledge, self._options.judged
         self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
         self._hidden = self._documents(knowledge.judged if judged == "hide" else ())
@@ -154,7 +161,10 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Return the query with Resift's name: widened if it may be, and without hidden documents."""
+        """Return the query, marked as rewritten and without hidden documents.
+
+        It is widened if the options allow it and there are words or vectors that can find further documents.
+        """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
             return named_bool(must=[self._raw], must_not=self._hidden)
@@ -178,13 +188,20 @@ class _Rewriter:
         return [*alternatives, *nearest]
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
-        """Return clauses for words, which give no score to unmoved documents and to irrelevant documents."""
+        """Return clauses for words that give no score to irrelevant documents and to documents that keep their rank.
+
+        Args:
+            words: The clauses for the words.
+        """
         if not self._without_words or not words:
             return words
         return [bool_clause(should=words, must_not=self._without_words)]
 
     def _with_unmoved_scaled(self, query: Body) -> Body:
-        """Return a query that gives unmoved documents their share of the score of the expansion words."""
+        """Return a query that multiplies the scores of documents that keep their rank by ``unmoved_factor``.
+
+        These documents get no score from expansion words themselves. The factor makes up for it.
+        """
         unmoved = self._documents(self._unmoved)
         if not unmoved:
             return query
@@ -192,7 +209,7 @@ class _Rewriter:
         return {"function_score": {"query": query, "functions": functions}}
 
     def _new_stages(self) -> list[Body]:
-        """Return rescore stages for the words that are not in the query, for the similarity, and for demotion."""
+        """Return the rescore stages for expansion words outside the query, for the similarity and for demotion."""
         window_size, stages = self._options.window_size, []
         words = self._without_judged(self._words[self._widening_count :])
         if words:
@@ -206,7 +223,11 @@ class _Rewriter:
         return stages
 
     def _factors(self) -> list[Body]:
-        """Return clauses whose scores are factors: the similarity, and a factor for each unmoved document."""
+        """Return clauses whose scores multiply the scores of hits.
+
+        The first clause scores by the similarity with the query vector, if it counts. The others give each document
+        that keeps its rank a factor of its own.
+        """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta
         factors = []

@@ -26,13 +26,17 @@ from resift.rewriting.rescored import rewrite_rescored
 def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
     """Rewrite a search body.
 
-    The body of the query is not changed. Everything in it that does not concern the order of the hits is the same in
-    the rewritten body.
+    The original body is not modified. Everything in it that does not concern the order of the hits is the same in the
+    rewritten body.
 
     Args:
         query: The parsed search body.
-        knowledge: What is known about the search.
-        options: The options of the rewriting.
+        knowledge: What is known about the query, its session and its index.
+        options: The options of the rewriting, with all defaults filled in.
+
+    Returns:
+        The rewritten search body and the outcome. If an obstacle prevents the rewriting, the result contains the
+        original body, and the outcome is the obstacle.
     """
     in_place = query.root.ranks_by_meaning or _takes_words(query, knowledge, options)
     obstacle = rewrite_obstacle(query, knowledge, in_place)
@@ -44,9 +48,10 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 
 
 def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
-    """Return whether only expansion words are added, and the text clauses of the query take them.
+    """Return whether expansion words are added to the text clauses of the query, instead of a rescore stage.
 
-    OpenSearch does not rescore a scroll, and fails at the second page of a scroll that reads a single shard.
+    That is possible if nothing but expansion words is added, and the query has text clauses. It also works for scrolls,
+    which OpenSearch cannot rescore.
     """
     if knowledge.vector is not None or not knowledge.expansion_words or options.widen or "min_score" in query.body:
         return False
@@ -54,8 +59,8 @@ def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
 
 
 def named_query(query: Query) -> Body:
-    """Return the query of a body with the name of a rewritten query, and otherwise unchanged.
+    """Return the query of a body, marked as rewritten and otherwise unchanged.
 
-    A ``hybrid`` query stays as it is, because it cannot be inside another query.
+    A ``hybrid`` query is returned without the mark, because it cannot be inside another query.
     """
     return query.root.raw if "hybrid" in query.root.raw else named_bool(must=[query.root.raw])

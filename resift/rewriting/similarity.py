@@ -28,9 +28,9 @@ def similarity_clause(
     OpenSearch compiles the script once.
 
     Args:
-        similarity: ``cosine``, which counts as 1 + cosine, or ``jaccard``.
+        similarity: ``jaccard``, or ``cosine``, for which 1 + cosine is used as the similarity.
         field: The field of the documents' vectors.
-        vector: The query vector, of shape (K,).
+        vector: The query vector, of shape (K,) for K dimensions.
         mask: Weights of the dimensions, of shape (K,), or None if all count alike.
         beta: The factor of the similarity.
         query: The documents that are scored. All documents if None.
@@ -47,15 +47,15 @@ def nearest_clauses(
 ) -> list[Body]:
     """Return the ``knn`` clause for the documents nearest to a vector, or an empty list if the vector is zero.
 
-    Under a mask, cosine ranks the documents by their dot product with mask² ⊙ vector. This is the dot product of both
-    masked vectors.
+    With a mask and ``cosine``, documents are ranked by their dot product with mask² ⊙ vector. It equals the dot product
+    of the masked document vector and the masked query vector.
 
     Args:
         similarity: ``cosine`` or ``jaccard``.
         field: The field of the documents' vectors.
-        vector: The query vector, of shape (K,).
+        vector: The query vector, of shape (K,) for K dimensions.
         mask: Weights of the dimensions, of shape (K,), or None if all count alike.
-        count: The number of documents.
+        count: The number of nearest documents to find (``k`` of the clause).
         conditions: A clause that the documents must match, or None.
 
     Source:
@@ -94,7 +94,7 @@ def json_numbers(vector: Floats) -> list[float]:
     same number, and a search pipeline parses a body several times.
 
     Args:
-        vector: The vector, of shape (K,).
+        vector: The vector, of shape (K,) for K dimensions.
     """
     values: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
     return values

@@ -24,22 +24,22 @@ def query_length(text: str) -> float:
 
 
 def word_room(text: str, fields: Sequence[str]) -> int:
-    """Return how many words a query may have besides the words of a text.
+    """Return how many further words may be added to a query before OpenSearch refuses it as too large.
 
     Args:
-        text: The text of the query.
+        text: The text that the query already searches for.
         fields: The fields that are searched. All fields if empty.
     """
     return max(0, MAX_CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(text)))
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:
-    """Return a clause for each word.
+    """Return a clause for each word, with a boost of its weight times the length of the query.
 
     Args:
-        weights: The words and their weights for a query of length 1.
+        weights: The words and their weights.
         fields: The fields that are searched. All fields if empty.
-        length: The length of the query. See :func:`query_length`.
+        length: The length of the query, as :func:`query_length` returns it.
     """
     boosts = {word: round(weight * length, 4) for word, weight in weights.items()}
     if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
@@ -54,14 +54,15 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: fl
 
 
 def related_word_clauses(nearest: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
-    """Return a clause for each word of a query that has nearest words.
+    """Return a clause for each word of a query for which the index has words of similar meaning.
 
-    The best of the nearest words counts, in documents without the word itself.
+    The clause matches documents that contain one of the similar words, but not the word itself. Only the similar word
+    with the highest score counts.
 
     Args:
         nearest: For words of the query, the nearest words of the index and their weights.
-        fields: The fields that are searched.
-        room: The number of words that may be added. If it is too small, no clauses are returned.
+        fields: The fields that are searched. All fields if empty.
+        room: The number of words that may be added to the query. If it is too small, no clauses are returned.
     """
     most = room // len(nearest) - 1 if nearest else 0
     if most < 1:
