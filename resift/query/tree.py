@@ -89,7 +89,9 @@ class Clause:
 
     @property
     def searched_fields(self) -> list[str] | None:
-        """The fields that scoring text clauses search, with boosts. Empty for all fields, None without text clauses.
+        """The fields that the scoring text clauses inside search, with their boosts.
+
+        The list is empty if a text clause searches all fields. None if there are no scoring text clauses.
 
         >>> title = {"match": {"title": {"query": "a", "boost": 2}}}
         >>> parse_clause({"bool": {"should": [title, {"match": {"text": "b"}}]}}).searched_fields
@@ -109,7 +111,7 @@ class Clause:
 
     @property
     def is_text(self) -> bool:
-        """Whether the clause searches for a text, or consists of alternatives that all do."""
+        """Whether the clause searches for a text, or only combines clauses that all search for a text."""
         if self.kind == "bool":
             return self.settings.keys() == {"should"} and _are_texts(self.parts.get("should", ()))
         if self.kind == "dis_max":
@@ -118,9 +120,11 @@ class Clause:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether the clause has the name that Resift gives to the queries that it rewrites.
+        """Whether Resift has rewritten the query already.
 
-        OpenSearch fills in defaults when it hands a query on, so only the name is compared.
+        A rewritten query is a ``bool`` clause with a filter whose ``_name`` is
+        :data:`resift.query.dsl.REWRITTEN_NAME`. Other settings of the filter are not compared, because OpenSearch adds
+        defaults to a query before a search pipeline reads it.
         """
         conditions = self.parts.get("filter", ()) if self.kind == "bool" else ()
         return any(
@@ -135,8 +139,8 @@ class Clause:
         changes, because the scores inside decide what it matches.
 
         Args:
-            change: A function that returns the JSON in place of a scoring clause. To leave the clause unchanged, it
-                returns the ``raw`` of the clause.
+            change: A function that takes a scoring clause and returns the JSON of its replacement. To leave the clause
+                unchanged, it returns the ``raw`` of the clause.
         """
         if self.kind in _SCORE_THRESHOLD_KINDS and self.settings.get("min_score") is not None:
             return self.raw
@@ -155,7 +159,10 @@ class TextClause(Clause):
 
     @property
     def searched_fields(self) -> list[str] | None:
-        """The fields that the clause searches, with boosts. Empty for all fields, None if the clause is malformed."""
+        """The fields that the clause searches, with their boosts.
+
+        The list is empty if the clause searches all fields. None if the clause is malformed.
+        """
         if self.kind in MULTI_FIELD_TEXT_KINDS:
             fields = self.settings.get("fields") or self.settings.get("default_field")
             return [name for name in as_list(fields) if isinstance(name, str)]
@@ -172,7 +179,7 @@ class TextClause(Clause):
 
 
 class HybridClause(Clause):
-    """A ``hybrid`` query, whose parts are ranked on their own and then combined."""
+    """A ``hybrid`` query: OpenSearch ranks the hits of several queries separately, and combines the rankings."""
 
     __slots__ = ()
     is_semantic = True
@@ -213,7 +220,7 @@ class FieldClause(Clause):
 
     @property
     def is_radial(self) -> bool:
-        """Whether a smallest score or a largest distance decides what the clause matches."""
+        """Whether the clause matches all documents above a minimum score or within a maximum distance."""
         options = self.options
         return any(options.get(name) is not None for name in _RADIAL_OPTIONS)
 
@@ -226,7 +233,7 @@ class VectorClause(FieldClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the clause, or None."""
+        """The query vector in the clause, or None if the clause contains no vector."""
         vector = self.options.get("vector")
         return vector if isinstance(vector, list) else None
 
@@ -245,7 +252,7 @@ class ScriptedVectorClause(VectorClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the parameters of the script, or None."""
+        """The query vector in the parameters of the script, or None if they contain no vector."""
         vector = self.options.get("query_value")
         return vector if isinstance(vector, list) else None
 
@@ -258,7 +265,7 @@ class SparseClause(FieldClause):
 
     @property
     def tokens(self) -> dict[str, float] | None:
-        """The query tokens in the clause and their weights, or None."""
+        """The query tokens in the clause and their weights, or None if they are missing or malformed."""
         tokens = self.options.get("query_tokens")
         if not isinstance(tokens, Mapping) or not tokens:
             return None
@@ -280,13 +287,16 @@ _SCRIPTED_PART_ROLES: PartRoles = {"query": Role.FILTER}
 def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Clause:
     """Parse a query clause and the clauses inside.
 
-    Parsing never fails. A malformed clause is a node without a kind. A clause on a level that
-    :func:`resift.query.limits.check_limits` refuses is opaque.
+    Parsing raises no errors. A malformed clause becomes a node without a kind. A clause that is nested deeper than
+    :func:`resift.query.limits.check_limits` allows gets the role ``OPAQUE``.
 
     Args:
         raw: The clause as JSON.
-        position: The role of the part that contains the clause.
-        level: The level of the clause in its query. The whole query is on level 1.
+        position: The role of the part that contains the clause: ``FILTER`` for a clause in a filter, for example.
+        level: The depth of the clause in its query. The whole query has the depth 1.
+
+    Returns:
+        The node of the clause. Its ``parts`` contain the nodes of the clauses inside.
     """
     if not isinstance(raw, Mapping) or len(raw) != 1:
         return Clause(raw, None, _NOTHING, Role.OPAQUE)
@@ -305,7 +315,14 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
 
 
 def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: int) -> None:
-    """Parse the clauses inside a clause, which is at ``position`` and on ``level``."""
+    """Parse the clauses inside a clause, and set its ``parts``, ``part_roles`` and ``ranks_by_meaning``.
+
+    Args:
+        clause: The clause.
+        part_roles: The roles of the parts that a clause of this kind can have, by the names of the parts.
+        position: The role of the part that contains the clause.
+        level: The depth of the clause in its query.
+    """
     parts = {}
     for name, part_role in part_roles.items():
         value = clause.settings.get(name)

@@ -64,12 +64,12 @@ class ServedReranker:
         self._reranker = LateInteraction.load(folder) if (self.folder / RERANKER_FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
-        """Return the reranker for a search, or None if the search does without.
+        """Return the reranker for a search, or None if no reranker is used.
 
         Args:
             method: The method of the search. ``late`` requires a reranker. ``auto`` uses a reranker that was trained
                 for the index. Other methods use none.
-            info: The index, or None for any index.
+            info: The searched index. If None, a reranker for any index is returned.
 
         Raises:
             ModelNotFound: The method is ``late``, and there is no reranker.
@@ -84,7 +84,10 @@ class ServedReranker:
 
 
 def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
-    """Return whether a reranker is for a searched name, or for all indices behind it."""
+    """Return whether a reranker was trained for the searched index or alias, or for all indices behind the alias.
+
+    A reranker that names no indices is for all indices.
+    """
     indices = set(reranker.indices)
     return not indices or info.name in indices or indices.issuperset(info.indices)
 
@@ -92,17 +95,18 @@ def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
 def reranked_page(
     engine: Engine, late: LateInteraction, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult
 ) -> SearchResult:
-    """Return the page of a search as a trained reranker orders it.
+    """Return the requested page of a search after a trained reranker has reordered the hits.
 
-    The scores of the hits in the window are multiplied by the factors of the reranker. Each of these hits gets the
-    reranker's own score, from 0 to 1, as ``reranker`` in ``resift``.
+    The reranker reorders the top-ranked hits, as many as the window size in the options of ``rewritten``. It multiplies
+    their scores by factors. Each of these hits gets the reranker's own score, from 0 to 1, as ``reranker`` in
+    ``resift``.
 
     Args:
         engine: The engine.
         late: The reranker.
-        parsed: The search.
+        parsed: The search. Its body states the page.
         rewritten: The rewritten search.
-        result: The hits of the whole window.
+        result: All hits from rank 1 to the end of the window or of the page, whichever is later.
     """
     body, window_size = parsed.query.body, rewritten.options.window_size
     hits = result.hits[:window_size]
@@ -124,7 +128,7 @@ def _reranked_hit(hit: dict[str, Any], score: float, support: float) -> dict[str
 
 
 def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the texts of hits. They are fetched if the search leaves fields out of its hits."""
+    """Return the texts of hits. If the search may leave fields out of its hits, the documents are fetched."""
     info = parsed.info
     if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
         return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
@@ -137,7 +141,11 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
 
 
 def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
-    """Return which hits are demoted, of shape (n,). The reranker must not lift them above other hits."""
+    """Return which hits are demoted, as booleans of shape (n_hits,).
+
+    A hit is demoted if the session judged its document and the search asks to rank judged documents last. The reranker
+    must not raise such hits.
+    """
     judged = set(rewritten.knowledge.judged) if rewritten.options.judged == "demote" else set()
     return np.array([hit["_id"] in judged for hit in hits], bool)
 
@@ -153,7 +161,7 @@ class Answer:
 
     Attributes:
         result: The result of the engine.
-        resift: What Resift says about the search. The answer has it under the key ``resift``.
+        resift: How Resift ranked the hits, and reasons. The answer contains it under the key ``resift``.
     """
 
     result: SearchResult
@@ -165,7 +173,7 @@ class Answer:
         return {**self.result.response, "resift": self.resift}
 
     def json(self) -> bytes | None:
-        """Return the body as JSON without parsing the response, or None if the response is parsed already."""
+        """Return the body as JSON, made from the unparsed response of the engine. None if the response is parsed."""
         text = self.result.text
         if text is None:
             return None
@@ -174,15 +182,16 @@ class Answer:
 
 
 def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
-    """Add to each hit its similarity with the query vector that the session moved, as ``similarity`` in ``resift``.
+    """Add to each hit its similarity with the query vector, as ``similarity`` in ``resift``.
 
-    It is None for a hit without a vector, and for vectors that the index had before Resift, which the engine compares.
+    The query vector is the one that the session moved. The similarity is None for a hit without a vector, and for all
+    hits if the query ranks by vectors that the index had before Resift.
 
     Args:
-        model: The model.
+        model: The model of the vectors.
         rewritten: The rewritten search.
-        hits: The hits.
-        vectors: The vector of each hit, of shape (K,), or None.
+        hits: The hits, which are modified.
+        vectors: The vector of each hit, of shape (K,) for K dimensions, or None for a hit without a vector.
     """
     vectors_by_row = {row: vector for row, vector in enumerate(vectors) if vector is not None}
     if rewritten.in_place:
@@ -203,14 +212,16 @@ def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats])
 def add_reasons(
     rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain_hits: Hits
 ) -> None:
-    """Add to each hit the judgement that moved it, as ``because`` in ``resift``. None if no judgement did.
+    """Add to each hit the judgement that changed its rank, as ``because`` in ``resift``.
+
+    The value is None if no judgement changed the rank of the hit.
 
     Args:
         rewritten: The rewritten search.
-        hits: The hits, with ``resift``.
-        vectors: The vector of each hit, of shape (K,), or None.
-        start: The rank of the first hit, from 0.
-        plain_hits: The first hits of the same search without rewriting.
+        hits: The hits, which are modified. Each must have the key ``resift``.
+        vectors: The vector of each hit, of shape (K,) for K dimensions, or None for a hit without a vector.
+        start: The number of hits before the first of ``hits``.
+        plain_hits: The top-ranked hits of the same search without rewriting.
     """
     for hit in hits:
         hit["resift"]["because"] = None
@@ -235,10 +246,10 @@ def add_reasons(
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
-    """Replace the document of each hit by a card, as ``card`` in ``resift``.
+    """Replace the ``_source`` of each hit by a card, a short form of the document, as ``card`` in ``resift``.
 
     Args:
-        hits: The hits.
+        hits: The hits, which are modified.
         card_fields: The fields that cards show.
         fields: The text fields of the index.
     """

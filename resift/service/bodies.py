@@ -38,9 +38,10 @@ class Search(SearchRequest, frozen=True, kw_only=True):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the search is limited, so that it may be sent to another node after a node failed.
+        """Whether the search may be sent to another node if a node fails while it runs.
 
-        A text is limited, and so is everything in the allow-list.
+        That is safe only if the search is limited, so that it is unlikely to end another node: a text without a filter,
+        or a search that is checked against the allow-list.
         """
         return self.listed_only or (isinstance(self.query, str) and self.filter is None)
 
@@ -51,8 +52,8 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     Args:
         search: The search.
         info: The index.
-        rarity: A function that returns how rare a word is. It decides which words of a text are searched that is too
-            long for the engine. See :func:`resift.query.questions.distinctive_words`.
+        rarity: A function that returns how rare a word is. If a text is too long for the engine, only its rarest words
+            are searched. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
         BadInput: The ``query`` of a body is no clause, its ``size`` or ``from`` is no whole number, or ``documents`` is
@@ -77,7 +78,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
 
 
 def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
-    """Return the search body for a text, without its page."""
+    """Return the search body for a text, without ``from`` and ``size``."""
     query = question_clause(distinctive_words(text, len(info.fields), rarity), info.fields)
     if search.filter:
         query = {"bool": {"must": [query], "filter": [search.filter]}}
@@ -93,7 +94,12 @@ def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str
 def filtered(query: Body, condition: Body) -> Body:
     """Return a query that finds only documents that match a condition.
 
-    A ``hybrid`` query cannot be inside another query, but has a filter itself.
+    The result is a ``bool`` query, except for a ``hybrid`` query: OpenSearch does not allow it inside another query, so
+    the condition is added to the ``filter`` of the ``hybrid`` query.
+
+    Args:
+        query: The query.
+        condition: The clause that documents must match.
     """
     hybrid = query.get("hybrid")
     if not isinstance(hybrid, dict):
@@ -138,7 +144,7 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
 
 
 def options_of(search: Search, query: Query) -> Options:
-    """Return the options of a search. The options in its body count where the search states none.
+    """Return the options of a search: those that the search states, and otherwise those in its body.
 
     Args:
         search: The search.

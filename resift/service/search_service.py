@@ -207,11 +207,11 @@ class SearchService:
         }
 
     def search(self, search: Search) -> Answer:
-        """Return the answer of the engine to the rewritten search.
+        """Rewrite a search, run it, and return the answer.
 
-        Its section ``resift`` says whether Resift decided the order of the hits, and the ``reason`` if not. If words of
-        a query text are misspelt, it has a correction as ``did_you_mean``. If the rewriting fails, the hits have the
-        order of the engine.
+        The section ``resift`` of the answer states whether Resift decided the order of the hits, and if not, the
+        ``reason``. If words of a query text are misspelt, the section contains a corrected text as ``did_you_mean``. If
+        the rewriting fails, the hits are in the order of the engine.
 
         Raises:
             ResiftError: The search is malformed or not allowed, or the engine failed.
@@ -224,7 +224,7 @@ class SearchService:
             return self.interleaved.answer(search, lambda search: self._search(search, info))
 
     def require_allowed(self, search: Search) -> None:
-        """Check that a search asks only for what its caller may see, and not for too much.
+        """Check that a search asks only for data that its caller may see, and is not too large.
 
         If an index is served only through an alias, the search is checked against the allow-list. The alias may have a
         filter, and lookups, scripts and suggesters would ignore the filter.
@@ -308,7 +308,7 @@ class SearchService:
         return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
 
     def rewritten(self, info: IndexInfo, query: Query, options: Options, headers: Headers = None) -> Rewritten:
-        """Rewrite a search with what its session and its client know.
+        """Rewrite a search by the judgements of its session and the clicks of its client.
 
         Args:
             info: The index.
@@ -324,7 +324,7 @@ class SearchService:
         return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
 
     def _knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
-        """Load what is known about a search."""
+        """Load the knowledge about the query of a search, its session and its index."""
         needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
@@ -349,7 +349,7 @@ class SearchService:
         )
 
     def _with_defaults(self, info: IndexInfo, options: Options, knowledge: Knowledge) -> Options:
-        """Return the options of a search, with defaults in place of what the search does not state."""
+        """Return the options of a search, with defaults for the options that the search does not state."""
         config, is_widened = self.config, bool(knowledge.related_words)
         window, knn = options.window, options.knn
         if window is None:
@@ -364,8 +364,9 @@ class SearchService:
     def _alpha(self, info: IndexInfo, options: Options, feedback: Feedback | None) -> float:
         """Return the weight of the similarity, from 0 to 1.
 
-        A weight that the search or the configuration states counts as it is. Otherwise the weight of the index or of
-        the model counts less if the model lacks words of the query, or of the judged documents.
+        It is the weight that the search or the configuration states, or else the weight of the index or of the model.
+        In the second case, it is reduced if the model lacks words of the query or of the judged documents. If feedback
+        concerns the query, it adjusts the weight in both cases.
         """
         model, tuning = self.model, info.tuning
         stated = self.config.alpha if options.alpha is None else options.alpha
@@ -407,7 +408,10 @@ class SearchService:
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
     def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Body:
-        """Return the body that the engine runs. A trained reranker needs the hits of the whole window."""
+        """Return the body that the engine runs.
+
+        If a trained reranker is used, the body asks for all hits that the reranker may reorder, from the first one.
+        """
         body = rewritten.body
         if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
             # The name keeps a search pipeline of the index from rewriting the body once more.
@@ -417,7 +421,10 @@ class SearchService:
         return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
 
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
-        """Return the body of the search without rewriting, for the ids of as many hits as are rescored."""
+        """Return the body of the search without rewriting.
+
+        It asks only for the ids of hits: at least as many as the rewritten search rescores.
+        """
         body = parsed.query.body
         # The scores of a hybrid query depend on the number of hits.
         window_size = 0 if rewritten.in_place else rewritten.options.window_size
@@ -432,7 +439,11 @@ class SearchService:
         return [self.engine.search(search.index, bodies[0], vector_field, headers=search.headers)]
 
     def _facets(self, parsed: ParsedSearch, body: Body) -> dict[str, Any]:
-        """Return the values of the facets among all documents that the search finds, or nothing without facets."""
+        """Count the values of the requested facet fields among all documents that the search finds.
+
+        Returns:
+            An object with the key ``facets``, or an empty object if the search requests no facets.
+        """
         search = parsed.search
         if not search.facets:
             return {}
@@ -441,7 +452,7 @@ class SearchService:
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _ranking(self, rewritten: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
-        """Return how the hits were ranked."""
+        """Return the details of the ranking for the answer: model, method, weight, window size and session."""
         options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
         return {
             "reranked": True,
@@ -472,7 +483,7 @@ def _judgement_details(judgement: Judgement) -> dict[str, Any]:
 
 
 def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
-    """Return the outcome of a rewriting, the reason and the words that widened the query, as far as there are any."""
+    """Return ``outcome``, ``reason`` and ``widened`` of a rewriting for the answer, without empty values."""
     details = {
         "outcome": rewritten.outcome.code,
         "reason": rewritten.reason,

@@ -47,9 +47,9 @@ _CACHED_FAILURES = 200
 def read_documents(
     engine: Engine, model: Model, info: IndexInfo, ids: Sequence[str], headers: Headers
 ) -> dict[str, Content]:
-    """Return the vector and the text of each existing document.
+    """Return the vectors and texts of documents.
 
-    The model encodes documents without a vector.
+    The model encodes documents without a stored vector.
 
     Args:
         engine: The engine.
@@ -57,6 +57,9 @@ def read_documents(
         info: The index.
         ids: The ids of the documents.
         headers: The HTTP headers of the caller.
+
+    Returns:
+        A mapping from the ids of existing documents to their vectors, of shape (K,) for K dimensions, and texts.
 
     Raises:
         AmbiguousDocument: Several of the searched indices have a document with one of the ids.
@@ -120,17 +123,17 @@ class FieldLoader:
         searched: Sequence[JudgedDocument],
         headers: Headers = None,
     ) -> FieldKnowledge:
-        """Return what judged documents teach in the fields that a query searches.
+        """Load the vectors and tokens of judged documents in the fields that a query searches, and learn from them.
 
-        What the engine refuses to read is left out.
+        Fields and texts that the engine refuses to read or encode are left out.
 
         Args:
             info: The index.
-            needs: The fields and texts that the query needs.
+            needs: The fields that the query searches, and the query texts that must be encoded.
             feedback: The part of the session's feedback that concerns the query.
-            documents: The documents that the feedback was learned from.
-            searched: The documents among them that are in the index.
-            headers: The HTTP headers of the caller.
+            documents: All judged documents of the session. ``feedback.positions`` refers to them.
+            searched: Those of the judged documents that are in the index.
+            headers: The HTTP headers of the caller, or None.
         """
         searched_objects = set(map(id, searched))
         judged = {
@@ -159,7 +162,16 @@ class FieldLoader:
         return FieldKnowledge(mapped=info.vector_fields, vectors=vectors, tokens=tokens, encoded=encoded)
 
     def _values(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
-        """Return the vectors or tokens of judged documents in a field, by the rows of the documents in the feedback."""
+        """Return the vectors or tokens of judged documents in a field.
+
+        Args:
+            judged: A mapping from the row of a document in the feedback to the document.
+            field: The field.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            A mapping from the same rows to the vectors or tokens, without documents that have none, in order of rows.
+        """
         values: dict[int, Any] = {}
         for index in dict.fromkeys(document.judgement.index for document in judged.values()):
             rows = {
@@ -178,7 +190,11 @@ class FieldLoader:
         return dict(sorted(values.items()))
 
     def _fetch(self, index: str, field: VectorField, headers: Headers, ids: Sequence[str]) -> dict[str, Any]:
-        """Fetch the vectors or tokens of documents in a field. Empty for a document without any."""
+        """Fetch the vectors or tokens of documents in a field from the engine.
+
+        Returns:
+            A mapping from each of the ids to a vector or to tokens, which is empty if the document has neither.
+        """
         values: Mapping[str, Any]
         if field.kind == "tokens":
             values = self._fetch_tokens(index, ids, field.name, headers)

@@ -56,7 +56,7 @@ class EncodedQuery(NamedTuple):
 
     Attributes:
         text: The text.
-        vector: The vector, of shape (K,).
+        vector: The vector, of shape (K,) for K dimensions.
         similarity: How the model compares vectors, ``cosine`` or ``jaccard``.
     """
 
@@ -68,13 +68,16 @@ class EncodedQuery(NamedTuple):
 def scoped_feedback(
     learned: Feedback | None, query: EncodedQuery, background: Callable[[], Background], carried: float = 1.0
 ) -> Feedback | None:
-    """Return the part of a session's feedback that concerns a query, or None if none does.
+    """Return the part of a session's feedback that concerns a query.
 
     Args:
-        learned: What the session learned, or None.
+        learned: The feedback that was learned from all judgements of the session, or None if there are none.
         query: The query.
-        background: A function that returns vectors of random documents. It is called only if something was learned.
-        carried: A factor of the weight of judgements for other queries.
+        background: A function that returns vectors of random documents. It is not called if ``learned`` is None.
+        carried: A factor for the weights of judgements that were made for other queries.
+
+    Returns:
+        The feedback for the query, or None if no judgement concerns the query.
     """
     if learned is None:
         return None
@@ -90,14 +93,16 @@ def knowledge_of(
     documents: Sequence[JudgedDocument],
     searched: Sequence[JudgedDocument],
 ) -> Knowledge:
-    """Return what feedback says about a query. Expansion words and the index's own fields are not included.
+    """Return the knowledge about a query that follows from a session's feedback.
+
+    Expansion words, and knowledge about vectors and tokens that the index had before Resift, are not included.
 
     Args:
         info: The index.
         query: The query.
-        feedback: The part of the session's feedback that concerns the query, or None.
-        documents: The judged documents of the session.
-        searched: The documents among them that are in the index.
+        feedback: The part of the session's feedback that concerns the query, or None if no feedback does.
+        documents: All judged documents of the session.
+        searched: Those of the judged documents that are in the index.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
@@ -117,11 +122,18 @@ def knowledge_of(
 
 
 def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the similarity of the query with each document that was judged for another query.
+    """Return the similarities between a query and the documents that were judged for other queries.
 
-    These documents keep their rank. Otherwise documents that were marked earlier would fill the top of every later
-    search. Documents that were judged for this query are ranked by the session, because a person who marks a hit
-    expects it to move.
+    The session does not change the rank of these documents. Otherwise documents that were marked earlier would fill
+    the top of every later search. Documents that were judged for this query do move, because a person who marks a hit
+    expects it.
+
+    Args:
+        judged: The judged documents that are in the index.
+        query: The query, before the session moves its vector.
+
+    Returns:
+        A mapping from the ids of the documents to the similarities.
     """
     # A session stores the beginning of a query.
     unmoved = [document for document in judged if document.judgement.query not in ("", query.text[:MAX_QUERY])]
@@ -167,15 +179,15 @@ class KnowledgeLoader:
         self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
 
     def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
-        """Return what the session and the client of a search know about its query.
+        """Load the knowledge about a query that follows from its session and the clicks of its client.
 
-        If the session or the clicks cannot be read, the search goes on without them, and the notes say so.
+        If the session or the clicks cannot be read, the result does not include them, and its notes say so.
 
         Args:
             info: The index.
             options: The options of the search, which state its text, its session and its client.
-            needs: What the query needs of the index's own fields.
-            headers: The HTTP headers of the caller.
+            needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
+            headers: The HTTP headers of the caller, or None.
 
         Raises:
             BadInput: The id of the session is malformed.
@@ -203,7 +215,17 @@ class KnowledgeLoader:
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields)
 
     def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
-        """Return the effective judgements of the session and the clicks of its client, and notes on failures."""
+        """Read the judgements of a session and the clicks of its client.
+
+        Args:
+            info: The index.
+            options: The options of the search, which state its session and its client.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The judgements that count, of which each document has at most one, and English sentences about what could
+            not be read.
+        """
         notes: list[str] = []
         stored = None
         try:
@@ -228,7 +250,13 @@ class KnowledgeLoader:
         return effective_judgements([*clicked, *judgements]), notes
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Return whether documents that were judged under a name of an index can be hits. Names may be aliases."""
+        """Return whether documents that were judged in one index can be hits of a search in another.
+
+        Args:
+            index: The name of the index or alias in which the documents were judged.
+            info: The searched index.
+            headers: The HTTP headers of the caller.
+        """
         try:
             judged = info if index == info.name else self.info(index, headers)
         except _UNREADABLE_INDEX:
@@ -236,7 +264,14 @@ class KnowledgeLoader:
         return not set(judged.indices).isdisjoint(info.indices)
 
     def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
-        """Return what judged documents teach, or None if there are none. The same documents are learned from once."""
+        """Learn from judged documents, or return the cached feedback if it was learned from them before.
+
+        Args:
+            judged: The judged documents.
+
+        Returns:
+            The feedback, or None if there are no judged documents.
+        """
         if not judged:
             return None
         # Vectors and texts are part of the key. A document that was indexed again can teach something different, and
@@ -258,9 +293,18 @@ class KnowledgeLoader:
         return self._learned.put(key, learned, size)
 
     def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
-        """Return the expansion words of feedback in an index, heaviest first. Empty if the index no longer exists.
+        """Return the words that feedback adds to queries in an index, heaviest first.
 
-        Other data that a search needs of the index is loaded as well, so the next search does not have to wait for it.
+        As a side effect, vectors of random documents are loaded into a cache, so the next search need not wait for
+        them.
+
+        Args:
+            feedback: The feedback, or None.
+            index: The name of the index.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The words. Empty if the index no longer exists, is not served or has vectors of another model.
         """
         try:
             info = self.info(index, headers)
@@ -270,11 +314,17 @@ class KnowledgeLoader:
             return []
 
     def read(self, judgements: Sequence[Judgement], headers: Headers) -> list[JudgedDocument]:
-        """Return judgements with their documents.
+        """Return judgements together with their documents.
 
-        These judgements are left out: of documents that no longer exist or that the caller may not read; of documents
-        whose ids another searched index has as well; and of indices that no longer exist, are not served or have
-        vectors of another model.
+        A judgement is left out in these cases:
+
+        - Its document no longer exists, or the caller may not read it.
+        - Several of the searched indices contain a document with the same id.
+        - Its index no longer exists, is not served or has vectors of another model.
+
+        Args:
+            judgements: The judgements.
+            headers: The HTTP headers of the caller.
         """
         contents: dict[tuple[str, str], Content] = {}
         for index in dict.fromkeys(judgement.index for judgement in judgements):
@@ -288,7 +338,16 @@ class KnowledgeLoader:
         return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
 
     def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Fetch documents. Ids that several indices have are left out, and documents of an unreadable index."""
+        """Fetch documents like :meth:`fetch`, but leave out documents that cannot be read.
+
+        Args:
+            index: The name of the index or alias. If it cannot be read, the result is empty.
+            ids: The ids of the documents. An id that occurs in several of the searched indices is left out.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            A mapping from the ids to the vectors and texts of the documents.
+        """
         try:
             return self.fetch(index, ids, headers)
         except AmbiguousDocument:
@@ -302,7 +361,15 @@ class KnowledgeLoader:
             return {}
 
     def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Fetch the vector and the text of each existing document from the engine, and cache them.
+        """Fetch the vectors and texts of documents from the engine, and cache them.
+
+        Args:
+            index: The name of the index or alias.
+            ids: The ids of the documents.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            A mapping from the ids of existing documents to their vectors and texts.
 
         Raises:
             IndexNotFound: The index does not exist.
