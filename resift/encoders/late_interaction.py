@@ -61,7 +61,7 @@ class PreparedDocuments:
         positions: The distinct words of each text, as positions in ``words``, concatenated to shape (T,).
         starts: Offsets in ``positions`` where the texts start and end, shape (n + 1,).
         lengths: Number of words of each text, including repetitions, shape (n,), float32.
-        unknown_words: By unknown word, its number in ``words``.
+        unknown_words: The number of each unknown word in ``words``, by word.
     """
 
     words: NDArray[np.int64]
@@ -219,7 +219,7 @@ class LateInteraction:
 
     @cached_property
     def _factors(self) -> Floats:
-        """Factors of shape (V,) by which the rows of the table's matrix are scaled to length 1."""
+        """Factors that scale the V rows of the table's matrix to length 1, shape (V,)."""
         # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)

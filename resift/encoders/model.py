@@ -381,7 +381,13 @@ class Model:
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Model:
-        """Create a model from its saved settings, word table and arrays."""
+        """Create a model from its saved settings, word table and arrays.
+
+        Args:
+            info: The settings, as saved in JSON.
+            table: The word table.
+            arrays: The arrays by name, such as ``mask``.
+        """
         return cls(
             info["name"],
             table,

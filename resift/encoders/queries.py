@@ -57,7 +57,13 @@ class StaticQueries(Model):
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> StaticQueries:
-        """Create a model from its saved settings, word table and arrays."""
+        """Create a model from its saved settings, word table and arrays.
+
+        Args:
+            info: The settings, as saved in JSON.
+            table: The word table.
+            arrays: The arrays by name, such as ``centre``.
+        """
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model

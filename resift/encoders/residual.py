@@ -104,7 +104,13 @@ class Residual(Model):
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Residual:
-        """Create a model from its saved settings, word table and arrays."""
+        """Create a model from its saved settings, word table and arrays.
+
+        Args:
+            info: The settings, as saved in JSON.
+            table: The word table.
+            arrays: The arrays by name, such as ``kernels``.
+        """
         return cls(info["name"], table, arrays["kernels"], arrays["bias"], info["network"]["scale"])
 
     def _info(self) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) 
     The mean is (1 - share) · query + share · transformed, scaled to the length of ``query``.
 
     Args:
-        query: Query vector, shape (K,). If it is zero, the result is the transformed query at length 1.
+        query: Query vector with K dimensions, shape (K,). If the query is zero, the result is the transformed query at
+            length 1.
         transformed: Transformed query vector, shape (K,).
         share: Weight of the transformed query, from 0 to 1.
 

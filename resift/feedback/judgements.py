@@ -42,7 +42,7 @@ class Judgement:
             judgements of the document.
         query: Query for which the document was judged, or "" if it is unknown.
         at: Unix time in seconds.
-        step: Number of the step. The judgements of a step are undone together.
+        step: Number of the feedback request of the session. Judgements of the same request are undone together.
         source: Source of the judgement: a person's ``mark``, a ``click``, a ``skip`` (a hit above a clicked hit that
             was not clicked), or a ``model``.
     """
@@ -62,7 +62,7 @@ class JudgedDocument:
 
     Attributes:
         judgement: The judgement.
-        vector: Vector of the document, shape (K,), float32.
+        vector: Vector of the document with K dimensions, shape (K,), float32.
         text: Text of the document.
     """
 

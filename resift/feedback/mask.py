@@ -47,7 +47,7 @@ def spherical_entropy(
     takes four products of a matrix and a vector.
 
     Args:
-        vectors: Document vectors z, shape (N, K).
+        vectors: Vectors z of N documents with K dimensions, shape (N, K).
         labels: Class of each document, 0 or 1, shape (N,).
         centres: Centres c of the clusters, shape (2, K).
         fuzziness: Fuzziness m of the memberships, above 0.

@@ -44,8 +44,8 @@ class Background:
     """A random sample of an index's documents, with which judged documents are compared.
 
     Args:
-        vectors: Vectors of the n documents, shape (n, K). They are scaled to length 1 (l2). For an index without
-            vectors, n is 0.
+        vectors: Vectors of the n documents with K dimensions, shape (n, K). They are scaled to length 1 (l2). For an
+            index without vectors, n is 0.
     """
 
     def __init__(self, vectors: NDArray[Any]) -> None:
@@ -66,7 +66,7 @@ class Background:
         Differences between documents in other directions thus get more weight.
 
         Args:
-            rows: The m vectors, shape (m, K).
+            rows: The m vectors with K dimensions, shape (m, K).
 
         Returns:
             Array of shape (m, K): the rows times (I + β/λ · BᵀB)⁻¹, with the background vectors B, their weight β, and
@@ -80,7 +80,7 @@ class RidgeRegression:
     """A ridge regression that learns to separate relevant from irrelevant documents.
 
     Attributes:
-        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
+        vectors: Vectors of the m judged documents with K dimensions, scaled to length 1, shape (m, K).
         shrunk: The result of :meth:`Background.shrink` for these vectors, shape (m, K).
         grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,), not 0.
     """

@@ -14,11 +14,11 @@ ROCCHIO_WEIGHTS = (0.8, 0.2)
 def rocchio_shift(vectors: Floats, grades: NDArray[np.float64]) -> Floats:
     """Return the vector that Rocchio's formula adds to a query of length 1.
 
-    It is 0.8 · mean(relevant) - 0.2 · mean(irrelevant), with the means weighted by the judgements. Passalis and Tefas
-    2018 set the second weight to 0.
+    The vector is 0.8 · mean(relevant) - 0.2 · mean(irrelevant), where the means are weighted by the judgements.
+    Passalis and Tefas 2018 set the second weight to 0.
 
     Args:
-        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
+        vectors: Vectors of the m judged documents with K dimensions, scaled to length 1, shape (m, K).
         grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,), not 0.
 
     Returns:

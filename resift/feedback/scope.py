@@ -37,7 +37,7 @@ def nearness_by_vectors(
     """Return how much nearer judged documents are to a query than random documents of the index are.
 
     Args:
-        vectors: Vectors of the m judged documents, scaled to length 1, shape (m, K).
+        vectors: Vectors of the m judged documents with K dimensions, scaled to length 1, shape (m, K).
         query: Query vector, shape (K,).
         background: Vectors of n random documents of the index, shape (n, K).
 

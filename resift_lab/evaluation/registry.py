@@ -210,6 +210,11 @@ def _check(similarity: str | None) -> None:
 
 
 def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
+    """Return the function in ``learners`` that builds systems of a kind, such as ``st``.
+
+    Raises:
+        BadInput: If there is no such function.
+    """
     if learners is None or kind not in learners:
         message = f"system {kind!r} cannot be built, because no function for it was passed"
         raise BadInput(message, value=kind, expected="an entry in the argument `learners`")
@@ -218,6 +223,13 @@ def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
 
 def _parameters(name: str, baseline: Baseline) -> list[int]:
     """Parse the parameters in a baseline's name.
+
+    Args:
+        name: The name, such as ``lsi:100,2``.
+        baseline: The baseline, which limits the number of parameters.
+
+    Returns:
+        The parameters, integers from 1.
 
     Raises:
         BadInput: If a parameter is not a positive integer, or if there are too few or too many parameters.
@@ -234,7 +246,14 @@ def _parameters(name: str, baseline: Baseline) -> list[int]:
 def _encoder(
     name: str, source: Source, similarity: str | None, learners: Mapping[str, Learner] | None = None
 ) -> System:
-    """Load a saved model by the path of its folder, or build an untrained model by its name."""
+    """Load a saved model by the path of its folder, or build an untrained model by its name.
+
+    Args:
+        name: Path of the folder, or name of the model, see :func:`resift.encoders.builders.build_model`.
+        source: Word vectors and random seed of an untrained model.
+        similarity: Name of a similarity that replaces the model's default.
+        learners: Functions that build other systems, see :func:`build_system`.
+    """
     # a folder takes precedence: a folder that is named like a model, for example "mean", is probably intended
     if name == DEFAULT_MODEL or Path(name, "model.json").is_file() or Path(name, RERANKER_FILE).is_file():
         return load_system(name, similarity, learners)
@@ -249,6 +268,13 @@ def _encoder(
 
 
 def _of_model(model: Model, similarity: str | None) -> System:
+    """Wrap a model as a system.
+
+    Args:
+        model: The model. Its attribute ``similarity`` is changed if another similarity is named.
+        similarity: Name of a similarity that replaces the model's default. ``dynamax`` compares sentences by the
+            model's word vectors.
+    """
     if similarity == "dynamax":
         return DynaMax(model.table)
     if similarity is not None:

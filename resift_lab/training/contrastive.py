@@ -33,13 +33,13 @@ def fit(
 
     Args:
         corpus: The documents, with a vocabulary of V words.
-        rows: The initial word vectors, shape (V, D).
+        rows: The initial vectors of V words with D dimensions, shape (V, D).
         weights: The initial word weights, shape (V,).
         options: The settings of the training.
         progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        The trained word vectors (V, D) and weights (V,).
+        The trained word vectors, shape (V, D), and weights, shape (V,).
 
     Raises:
         BadInput: If fewer than two documents have at least ``MIN_WORDS`` words of the vocabulary.

@@ -171,7 +171,7 @@ def _mean_length(table: WordVectors) -> float:
 
 
 def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
-    """Return the row numbers of the first 64 known words of each text."""
+    """Return the row numbers, in the table, of the first 64 known words of each text."""
     ids, offsets = table.ids(texts)
     return [text[:_MAX_WORDS] for text in np.split(ids, offsets[1:-1])]
 
@@ -180,7 +180,7 @@ def padded(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tens
     """Return the word vectors of n texts, padded with zeros to L words, the length of the longest text.
 
     Args:
-        rows: The vectors of all V words, shape (V, D).
+        rows: The vectors of all V words, shape (V, D) for D dimensions.
         texts: The row numbers of each text's words.
 
     Returns:

@@ -59,13 +59,13 @@ def fit_rows(
         counts: The frequency of each of the V words in each of the n texts, shape (n, V). Texts without words are
             ignored.
         targets: The target vector of each text, a unit vector, shape (n, D).
-        rows: The initial word vectors, shape (V, D).
+        rows: The initial vectors of V words with D dimensions, shape (V, D).
         weights: The initial word weights, shape (V,).
         options: The settings of the training.
         progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        The trained word vectors (V, D) and weights (V,).
+        The trained word vectors, shape (V, D), and weights, shape (V,).
     """
     options = options or FitOptions()
     rng = np.random.default_rng(options.seed)

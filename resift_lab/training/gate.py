@@ -166,7 +166,8 @@ class Gate:
 
         Args:
             model: The model that encodes the queries.
-            vectors: The vectors of the N documents, shape (N, K). None encodes the documents with ``model``.
+            vectors: The vectors of the N documents, shape (N, K) for K dimensions. None encodes the documents with
+                ``model``.
             reduced_vectors: The vectors of the m texts in :attr:`reduced_texts`, shape (m, K). None encodes them with
                 ``model``.
 
@@ -201,7 +202,7 @@ class Gate:
         Args:
             model: The model that encodes the queries.
             alphas: The A weights to measure.
-            vectors: The vectors of all documents, shape (N, K).
+            vectors: The vectors of all N documents, shape (N, K) for K dimensions.
             own: The vectors of the n reduced documents, shape (n, K).
             probes: The n queries with their reduced documents, by the position of the held-back document.
 
@@ -233,7 +234,7 @@ def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats
         scores: The BM25 scores of all documents, shape (N,).
         row: The position of the relevant document.
         query: The vector of the query, shape (K,).
-        vectors: The vectors of all documents, shape (N, K).
+        vectors: The vectors of all N documents, shape (N, K) for K dimensions.
         alphas: The A weights.
 
     Returns:

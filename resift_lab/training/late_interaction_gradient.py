@@ -32,7 +32,7 @@ class Parameters:
     """The trained parameters of a late interaction for V words: float32 arrays that are changed in place.
 
     Attributes:
-        rows: The word vectors, unit vectors, shape (V, D).
+        rows: The vectors of V words with D dimensions, scaled to length 1, shape (V, D).
         log_weights: The logarithms of the word weights, shape (V,).
         shifts: The shifts of S words. The shift of a word is added to its word vector in queries. Shape (S, D).
         shift_of: The row number of each word's shift in ``shifts``, or -1 for a word without a shift, shape (V,).
@@ -53,7 +53,7 @@ class Parameters:
         """Return initial parameters, with shifts of zero.
 
         Args:
-            rows: The word vectors, shape (V, D).
+            rows: The vectors of V words with D dimensions, shape (V, D).
             weights: The word weights, shape (V,).
             shifted: The row numbers of the words that have a shift.
             scoring: The initial threshold and length penalty.

@@ -429,13 +429,13 @@ class _TrainingTexts:
         """Train word vectors and weights on all texts except those of held-back documents.
 
         Args:
-            rows: The initial word vectors, shape (V, D).
+            rows: The initial vectors of V words with D dimensions, shape (V, D).
             weights: The initial word weights, shape (V,).
             options: The settings of the training.
             held_back: The positions of the documents whose texts and passages are not used. None uses all texts.
 
         Returns:
-            The trained word vectors (V, D) and weights (V,).
+            The trained word vectors, shape (V, D), and weights, shape (V,).
         """
         chosen = np.flatnonzero(~np.isin(self._document_of, [] if held_back is None else held_back))
         fit_options = FitOptions(

@@ -163,7 +163,7 @@ def _fitted(
         progress: A function that is called with the number of finished steps and the total number.
 
     Returns:
-        The word vectors (V, D), scaled to length 1, and the weights (V,).
+        The word vectors, scaled to length 1, shape (V, D), and the weights, shape (V,).
     """
     ids, offsets = vectors.ids(texts)
     counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))

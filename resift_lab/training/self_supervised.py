@@ -201,7 +201,7 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
 
     Args:
         corpus: The documents, with a vocabulary of V words.
-        rows: The trained word vectors, shape (V, D).
+        rows: The trained vectors of V words with D dimensions, shape (V, D).
         weights: The trained word weights, shape (V,).
         vectors: The original word vectors.
         options: The settings of the adaptation.

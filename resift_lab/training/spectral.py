@@ -128,7 +128,7 @@ def on_document_axes(corpus: Documents, rows: Floats, weights: Floats, dim: int)
 
     Args:
         corpus: The documents, with a vocabulary of V words.
-        rows: The word vectors, shape (V, D).
+        rows: The vectors of V words with D dimensions, shape (V, D).
         weights: The word weights, shape (V,).
         dim: The number of axes, at most D.
 

@@ -186,6 +186,7 @@ class _Run:
                 group["lr"] = rate * remaining
 
     def _step(self, loss: torch.Tensor) -> None:
+        """Update the parameters of all optimizers with the gradient of the loss."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()

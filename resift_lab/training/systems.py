@@ -59,7 +59,7 @@ class Adapted:
         return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Adapt the word vectors to the documents, and return the vectors of the documents, shape (N, K)."""
+        """Adapt the word vectors to the documents, and return the vectors of the N documents, shape (N, K)."""
         try:
             with self._bar() as progress:
                 model = adapt(documents, self.table, AdaptOptions(seed=self.seed), progress)
@@ -75,7 +75,7 @@ class Adapted:
         return self.queries(documents)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of queries, shape (n, K)."""
+        """Return the vectors of n queries, shape (n, K)."""
         return self._model.encode(texts)
 
 

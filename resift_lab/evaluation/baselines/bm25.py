@@ -64,6 +64,7 @@ class BM25:
         return self.terms.counts(texts)
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:
+        """Return the BM25 weights of the terms in n documents, from their counts, both of shape (n, V)."""
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         norms = (self.k1 * (1 - self.b + self.b * lengths / self.mean_length)).astype(np.float32)
         rows = counts.copy()

@@ -48,6 +48,7 @@ class DynaMax:
         return np.array([self._compare(a, b) for a, b in zip(left, right, strict=True)], np.float64)
 
     def _compare(self, first: str, second: str) -> float:
+        """Return the similarity of two texts, including their words without a vector."""
         ids, (_, middle, _) = self.table.ids([first, second])
         rows = self.table.weights[ids, None] * self.table.rows(ids)
         unknown_first, unknown_second = self._unknown_words(first), self._unknown_words(second)

@@ -100,6 +100,7 @@ def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Return the scores of the N documents by ``whitened``, shape (N,). See the module's documentation."""
     documents, queries = bench.whitened
     vector = queries[query].copy()
     for weight, sign in zip(_WHITENED_WEIGHTS, (1, -1), strict=True):
@@ -109,6 +110,7 @@ def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Return the scores of the N documents by RM3, shape (N,). See the module's documentation."""
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
         return bench.lexical(terms)
@@ -121,6 +123,7 @@ def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Return the scores of the N documents by ``more_like_this``, shape (N,). See the module's documentation."""
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
         return bench.lexical(terms)
@@ -129,12 +132,14 @@ def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Return the scores of the N documents by Qdrant's naive strategy, shape (N,). See the module's documentation."""
     relevant, irrelevant = (bench.vectors[[row for row, grade in judged if grade * sign > 0]] for sign in (1, -1))
     pairs = len(irrelevant) * relevant.sum(axis=0) - len(relevant) * irrelevant.sum(axis=0)
     return _mixed(bench, query, unit_rows(bench.query_vectors[query]) + _QDRANT_WEIGHT * pairs, judged)
 
 
 def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    """Return the scores of the N documents by ReFIT, shape (N,). See the module's documentation."""
     vector = unit_rows(bench.query_vectors[query]).astype(np.float64)
     relevant = np.array([grade > 0 for _, grade in judged])
     if relevant.any():
