@@ -170,5 +170,5 @@ class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def is_session_id(value: object) -> bool:
-    """Return whether a value can be the id of a session."""
+    """Return whether a value has the form of a session's id: 1 to 128 letters, digits and ``_ . : -``."""
     return isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None

@@ -99,7 +99,8 @@ def values_of(source: Any, name: str) -> Iterator[Any]:
 def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
     """Return a query clause that searches for a text.
 
-    OpenSearch indexes nested objects as documents of their own. The best of the objects at the same path counts.
+    OpenSearch indexes nested objects as separate documents. If a document has several nested objects at the same path,
+    only the object with the highest score counts.
 
     Args:
         text: The text.
@@ -235,12 +236,20 @@ def without_vector(spec: Any) -> Any:
 
 
 def is_ours(field: str) -> bool:
-    """Return whether Resift writes a field. The vectors of a second model are in ``resift_vector_HASH``."""
+    """Return whether Resift, and not the client, writes a field.
+
+    Args:
+        field: The name of the field. Resift writes the vectors of a second model to ``resift_vector_HASH``.
+    """
     return field in HIDDEN or bool(_OWN_VECTOR_FIELD.fullmatch(field))
 
 
 def is_compact(field: str) -> bool:
-    """Return whether a field contains vectors of bytes. Each model has a field of its own."""
+    """Return whether a field contains Resift's vectors of bytes (see :mod:`resift.vectors.compact`).
+
+    Args:
+        field: The name of the field. Each model has a separate field for such vectors.
+    """
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 

@@ -23,7 +23,7 @@ def named_indices(contents: Contents) -> Iterator[str]:
 
     The whole body is searched, and not only its query, because clauses occur in aggregations, suggesters, highlights
     and search pipelines as well. A ``wrapper`` clause is opened. A field that has the name of a lookup clause is
-    treated like the clause. So the result can contain a name too many, but never too few names.
+    treated like the clause. So the result can contain names that are not looked up, but it never lacks a name.
 
     Args:
         contents: The contents of the body.
@@ -53,7 +53,12 @@ _KEYS = frozenset({"like", "unlike", "terms", "percolate", "indexed_shape", "wra
 
 
 def _looked_up(key: str, value: Any) -> Iterator[str]:
-    """Yield the indices that a clause names itself."""
+    """Yield the names of the indices in which a clause looks something up.
+
+    Args:
+        key: The name of the clause or option, for example ``terms``.
+        value: Its settings.
+    """
     if key in ("like", "unlike"):
         yield from _values_of("_index", value if isinstance(value, list) else [value])
     elif key == "terms" and isinstance(value, Mapping):
@@ -75,7 +80,12 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_template(key: str, value: Any) -> bool:
-    """Return whether OpenSearch makes a query of the text in this part of a body."""
+    """Return whether a part of a body is a template from which OpenSearch makes a query.
+
+    Args:
+        key: The name of the part: ``ml_inference``, or ``collate`` in a suggester.
+        value: The part.
+    """
     if not isinstance(value, Mapping):
         return False
     if key == "ml_inference":
@@ -84,7 +94,14 @@ def _is_template(key: str, value: Any) -> bool:
 
 
 def _opened(wrapper: Mapping[str, Any]) -> Any:
-    """Return the query in a ``wrapper`` clause."""
+    """Return the query that a ``wrapper`` clause encodes.
+
+    Args:
+        wrapper: The settings of the clause, with the key ``query``.
+
+    Raises:
+        BadInput: The query is not base64 of JSON, or its brackets are nested too deep.
+    """
     try:
         text = b64decode(wrapper["query"], validate=True)
         check_brackets("wrapper", text.decode("utf-8", "replace"))

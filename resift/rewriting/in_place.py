@@ -223,10 +223,14 @@ class _ClauseRewriter:
         return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
-        """Return a text clause with the expansion words as alternatives, which find no documents by themselves.
+        """Return a text clause with optional clauses for the expansion words, which find no documents by themselves.
 
-        Irrelevant documents, and documents that were judged for other queries, get no score from expansion words. In a
-        normalised list, relevant documents get only a share of it.
+        Irrelevant documents, and documents that were judged for other queries, get no score from expansion words.
+
+        Args:
+            clause: The text clause. A clause that does not search for a text is returned unchanged.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises scores. Relevant documents
+                then get only a share of the score of the expansion words.
         """
         searched_fields = clause.searched_fields
         if searched_fields is None:

@@ -48,12 +48,12 @@ class ParsedSearch:
 
 
 class ServedReranker:
-    """The trained reranker in service, if any.
+    """The trained reranker that the service uses, if there is one.
 
-    The model is read into memory, so later changes of its files do not affect the service.
+    The reranker is read into memory, so later changes of its files do not affect the service.
 
     Args:
-        folder: The folder of the model. It may be missing.
+        folder: The folder of the reranker. If the folder is missing, there is no reranker.
 
     Raises:
         CorruptModel: The model is damaged.

@@ -98,9 +98,13 @@ class SearchService:
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the record of an index for searches with the model, cached for five seconds.
+        """Return the names, fields and settings of an index for searches with the model, cached for five seconds.
 
         An index without vectors may be searched.
+
+        Args:
+            index: The name of the index or alias.
+            headers: The HTTP headers of the caller, or None.
 
         Raises:
             IndexNotFound: The index does not exist.
@@ -111,6 +115,10 @@ class SearchService:
 
     def served(self, index: str, headers: Headers = None) -> ServedIndex:
         """Return the index behind a name, cached for five seconds.
+
+        Args:
+            index: The name of the index or alias.
+            headers: The HTTP headers of the caller, or None.
 
         Raises:
             IndexNotServed: The index, or an index behind the name, is not served.
@@ -133,7 +141,7 @@ class SearchService:
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
 
     def warm_up(self) -> None:
-        """Load what the first search of the configured index would wait for. Errors are ignored."""
+        """Fill the caches that the first search of the configured index needs. Errors are ignored."""
         with suppress(ResiftError):
             info = self.info(self.config.index)
             self.words.get(info)
@@ -184,7 +192,14 @@ class SearchService:
     def describe(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
         """Return everything that is stored about a session, and an explanation of what it learned.
 
-        A caller who sends headers sees only judgements of documents that the caller may read.
+        Args:
+            session: The session.
+            headers: The HTTP headers of the caller. Only judgements of documents that this caller may read are
+                returned. If None, all judgements are returned.
+
+        Returns:
+            The values of :func:`session_summary`, the list ``judgements``, and ``learned``: an explanation of the
+            feedback, or None if nothing was learned.
         """
         effective = session.effective_judgements
         documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
@@ -246,7 +261,7 @@ class SearchService:
                 raise index_not_served(index)
 
     def _search(self, search: Search, info: IndexInfo) -> Answer:
-        """Return the answer to an allowed search, with cards and a spelling correction."""
+        """Return the answer to a search that was checked, with cards if requested and a spelling correction if any."""
         query = parse(search_body(search, info, self.model.table.idf))
         answer = self._rewritten_answer(ParsedSearch(search=search, info=info, query=query))
         if search.documents == "card":
