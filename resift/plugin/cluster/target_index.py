@@ -67,7 +67,7 @@ class Target:
         return field.get("type") in TEXT_TYPES and not field.get("index", True)
 
     @property
-    def has_graph(self) -> bool:
+    def has_hnsw(self) -> bool:
         """Whether ``knn_vector`` fields of the index get an HNSW index, which k-NN over a whole index needs."""
         return self.settings.get("index.knn") == "true"
 
@@ -96,13 +96,13 @@ class Target:
         existing = self.find_entry(model, graph)
         if own_field is not None:
             self._check_own_field(own_field, model)
-        if graph and not self.has_graph:
+        if graph and not self.has_hnsw:
             message = f"index {self.name!r} cannot have an HNSW index: index.knn is not set, and cannot be changed"
             expected = "no --graph, or a new index with index.knn and the same documents (docs/graph.md)"
             raise BadInput(message, value=self.name, expected=expected)
         if existing is None:
             new = IndexInfo.from_model(model, fields, self.name, own_field or self._free_field(model, graph))
-            return replace(new, has_hnsw=graph or (own_field is not None and self.has_graph))
+            return replace(new, has_hnsw=graph or (own_field is not None and self.has_hnsw))
         if own_field not in (None, existing.vector_field):
             message = f"index {self.name!r} has vectors of this model in {existing.vector_field!r}"
             raise BadInput(message, value=own_field, expected=f"that field, or resift detach {self.name} first")

@@ -54,8 +54,8 @@ _AS_TEXT: ContextVar[bool] = ContextVar("resift_as_text", default=False)
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
     """A serializer for opensearch-py that writes with orjson, which is several times as fast.
 
-    It does not read with orjson. orjson turns whole numbers beyond 64 bits into floats, but a document must be returned
-    exactly as it was written.
+    It reads with the module json, because orjson turns whole numbers beyond 64 bits into floats, but a document must be
+    returned exactly as it was written.
     """
 
     def dumps(self, data: Any) -> Any:
