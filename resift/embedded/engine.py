@@ -249,13 +249,13 @@ class SqliteEngine(Engine):
             # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
             sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
             ids = [id for (id,) in db.execute(sql, (size,))]
-        return self.search(index, _ids_body(ids, source), vectors, headers=headers)
+        return self.search(index, _ids_body(ids, size, source), vectors, headers=headers)
 
     def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
         """Return random documents that match a query clause, as :meth:`Engine.sample_matches` describes."""
         matching_ids = self._matching_ids(index, query)
         ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
-        return self.search(index, _ids_body(ids, source))
+        return self.search(index, _ids_body(ids, size, source))
 
     def _matching_ids(self, index: str, query: Body) -> list[str]:
         """Return the ids of all documents that match a query, best first."""
@@ -274,6 +274,6 @@ class SqliteEngine(Engine):
         return View(db, tables, cache)
 
 
-def _ids_body(ids: Sequence[str], source: Any) -> Body:
+def _ids_body(ids: Sequence[str], size: int, source: Any) -> Body:
     """Return a search body for the documents with these ids."""
-    return {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": source}
+    return {"query": {"ids": {"values": list(ids)}}, "size": size, "_source": source}

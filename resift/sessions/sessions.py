@@ -352,9 +352,9 @@ class Sessions:
             if marks is not None:
                 kinds = ["marks", "bytes", "sessions"] if is_new else ["marks", "bytes"]
                 self.quotas.check(key, *kinds)
-            changed = replace(
-                change(session or StoredSession(id, round(now, 3), now, owner=key)), expires=now + self.seconds
-            )
+            # Stores may keep times in milliseconds, and every answer shows the same time.
+            expires = round(now + self.seconds, 3)
+            changed = replace(change(session or StoredSession(id, round(now, 3), now, owner=key)), expires=expires)
             written = _encoded(changed, stored.version if stored else None)
             if self.store.write(id, written):
                 self.quotas.count(key, marks=marks or 0, sessions=int(is_new), bytes=len(json.dumps(written.body)))
