@@ -38,7 +38,7 @@ def test_documents_like_the_marked_ones_come_first() -> None:
 
 def test_a_large_class_is_learned_from_more_of_its_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     _, grown = ranked(900, 900)
-    monkeypatch.setattr(module, "_GROWING", 0)
+    monkeypatch.setattr(module, "_LARGE_CLASS_ROUNDS", 0)
     _, few = ranked(900, 900)
     assert grown > few + 0.02
 
