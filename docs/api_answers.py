@@ -267,7 +267,7 @@ class Because(Struct):
 
 
 class Learned(Struct):
-    """What a session's judgements taught, in words."""
+    """The knowledge that a session's judgements teach, in words."""
 
     because: list[Because]
     towards: Annotated[list[str], documented("words towards which queries are moved")]

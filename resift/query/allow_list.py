@@ -33,7 +33,7 @@ from resift.query.dsl import MAX_RESULTS
 Shape = str
 # Shapes with a single key out of a table: {"match": …}, but not {"match": …, "term": …}.
 _TABLES = {"clause": "clauses", "interval": "intervals"}
-# What is counted, and whose levels are counted, in objects of these shapes.
+# Counters and nesting levels that objects of these shapes increase.
 _COUNTED = {"clause": "clause", "interval": "clause", "aggregation": "aggregation"}
 # The bound on the length of a text of these shapes.
 _LENGTH_BOUNDS = {

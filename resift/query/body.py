@@ -135,7 +135,7 @@ def _restored_ext(ext: Any) -> Body:
         if section in ext or not any(name in ext for name in names):
             continue
         shown = {name: restored.pop(name, None) for name in names}
-        # What the client did not write is null here, and the UBI plugin does not read null.
+        # Fields that the client did not send are null here, and the UBI plugin rejects null.
         restored[section] = {name: value for name, value in shown.items() if value is not None}
     return {"ext": restored} if restored != ext else {}
 

@@ -164,7 +164,7 @@ class _ClauseRewriter:
         feedback = self._knowledge.feedback
         if feedback is None:
             return {}
-        # Of marks for other queries, only the expansion words count.
+        # Marks for other queries add only expansion words.
         is_moved = bool(feedback.for_query.evidence)
         return {
             clause: moved_clause(clause, self._knowledge.own_fields) if is_moved else Moved(clause.raw)

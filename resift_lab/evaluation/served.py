@@ -87,7 +87,7 @@ class SearchableCollection(Protocol):
         """Return the hits of a search, best first."""
 
 
-# Of documents, their vectors (N, K), the similarity that compares these, and how rare a word is.
+# Arguments: documents, their vectors of shape (N, K), the name of the similarity, and a function of a word's rarity.
 Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], SearchableCollection]
 
 

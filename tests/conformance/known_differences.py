@@ -15,7 +15,7 @@ FILE = Path(__file__).with_name("known_differences.yml")
 
 
 class Key(NamedTuple):
-    """What identifies a difference: the search, the way it was sent, and the compared part of its answer."""
+    """The identity of a difference: the search, the way it was sent, and the compared part of its answer."""
 
     search: str
     way: str

@@ -106,7 +106,7 @@ class OpenSearchUbiLog(UbiLog):
         body = {"query": {"bool": {"filter": filters}}, "sort": _LATEST_FIRST, "size": MAX_CLIENT_EVENTS}
         hits = reversed(self._hits(EVENTS, body, _EVENT_SOURCE))
         all_events = (UbiEvent.read(hit["_source"]) for hit in hits)
-        # Where session_id is only a text field, a query also matches ids that contain the same term.
+        # If session_id is only a text field, a query also matches ids that contain the same term.
         events = [event for event in all_events if event is not None and client in (event.client, event.session)]
         return sorted(events, key=lambda event: event.at)  # the index does not order timestamps of different units
 
@@ -160,7 +160,7 @@ class OpenSearchUbiLog(UbiLog):
         return deleted
 
     def _client_hits(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
-        # Where the ids are only text fields, a query also matches ids that contain the same term.
+        # If the ids are only text fields, a query also matches ids that contain the same term.
         hits = self._scroll(kind, {"query": _any_field(_PERSON_FIELDS, client)})
         return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
