@@ -69,15 +69,16 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmati
 def attach(
     context: click.Context, /, index: str, url: str, dry_run: bool, yes: bool, as_json: bool, **options: Any
 ) -> None:
-    """Have the searches of INDEX rewritten by their sessions.
+    """Let each user's relevance feedback improve the searches of INDEX.
 
-    INDEX is an index, an alias, a pattern or a data stream. Resift's processor is added to the search pipeline that its
-    searches use. Nothing is written to the index, unless --vectors is given.
+    INDEX is the name of an index, alias or data stream, or a pattern. The command adds Resift's processor to the search
+    pipeline of INDEX. The processor rewrites the searches of a session with what the session has learned from its marks
+    and clicks. Nothing is written to the index unless you pass --vectors.
 
-    The command first shows its plan, and asks. Clients can write and search in the meantime. If the command is
-    interrupted, run it again to continue. resift detach undoes everything.
+    The command shows its plan and asks for confirmation before it changes anything. Clients can search and write while
+    the command runs. If the command is interrupted, run it again to continue. Run `resift detach` to undo all changes.
 
-    The exit status is 3 if documents were refused, or settings could not be changed.
+    The exit status is 3 if documents were refused or settings could not be changed.
     """
     from resift.plugin.operations.attach import attach as plan_attach
 
@@ -94,12 +95,14 @@ def attach(
 @yes_option
 @cluster_option
 def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) -> None:
-    """Undo resift attach.
+    """Undo everything that `resift attach` did to INDEX.
 
-    Removes Resift's processor from search pipelines, restores settings, and removes vectors and the record in INDEX.
-    The vector field stays in the mapping without values, because OpenSearch cannot remove a field.
+    The command removes Resift's processor from the search pipelines, restores the previous settings, and deletes the
+    vectors from the documents. OpenSearch cannot remove a field from a mapping, so the vector field stays in the
+    mapping without values.
 
-    The exit status is 3 if the vectors of some documents could not be removed.
+    The command shows its plan and asks for confirmation first. The exit status is 3 if the vectors of some documents
+    could not be removed.
     """
     from resift.plugin.operations.attach import detach as plan_detach
 

@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
 
 def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Check the form of an API key (option callback). With --managed, the value may be the ARN of a secret.
+    """Validate the API key that the user passes with an option (click option callback).
+
+    Args:
+        context: The click context. With the option ``--managed``, the value may also be the ARN of an AWS secret, which
+            is not checked.
+        parameter: The option.
+        value: The API key, or None if the option is not used.
+
+    Returns:
+        The unchanged value.
 
     Raises:
-        BadInput: If the key is invalid. The message does not contain the key.
+        BadInput: If the key is invalid. The error message does not contain the key.
     """
     from resift.reranker.access.keys import check_key
 
@@ -99,11 +108,13 @@ key_option = click.option(
 @name_option
 @key_option
 def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service: str | None, **options: Any) -> None:
-    """Install index templates, scripts, remote models and pipelines in a cluster.
+    """Connect a cluster to the Resift service.
 
-    If settings of the whole cluster must change, the command first shows their current and new values and the reasons,
-    and asks. The cluster records the model, the fields, the service's URL, the name and the provider. Options that are
-    not given again keep their recorded values.
+    The command installs index templates, scripts, remote models and pipelines in the cluster. If a cluster-wide setting
+    must change, the command first shows the current value, the new value and the reason, and asks for confirmation.
+
+    The cluster remembers the model, the text fields, the URL of the service, the name and the provider. If you run the
+    command again, options that you leave out keep their previous values.
     """
     from resift.plugin.operations.install import install as plan_install
 
@@ -122,7 +133,7 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, old_service:
 @cluster_option
 @name_option
 def uninstall(url: str, name: str | None, dry_run: bool) -> None:
-    """Remove everything that resift install created. Indices and their documents stay."""
+    """Remove everything that `resift install` created in a cluster. Your indices and their documents stay."""
     from resift.plugin.operations.install import uninstall as plan_uninstall
 
     _carry_out(plan_uninstall(url, name), dry_run)
@@ -132,11 +143,14 @@ def uninstall(url: str, name: str | None, dry_run: bool) -> None:
 @cluster_option
 @name_option
 def guard(url: str, name: str | None) -> None:
-    """Watch the service, and stop the cluster from calling it while it does not answer.
+    """Protect the cluster's searches from a service that hangs.
 
-    A service that hangs delays each search by a second. This command calls the service each second. After two missing
-    answers, it disables the remote models in the cluster, until the service answers again. Run it on another machine
-    than the service. When a signal ends the command, it enables the remote models.
+    A service that does not answer delays each search by a second. This command calls the service once a second. After
+    two calls without an answer, it disables the remote models in the cluster, so that searches no longer wait. When the
+    service answers again, the command enables the remote models again.
+
+    Run this command on a different machine than the service. It runs until you stop it, and then leaves the remote
+    models enabled.
     """
     from resift.plugin.operations.install import guard as watch
 
@@ -148,7 +162,7 @@ def guard(url: str, name: str | None) -> None:
 
 
 def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
-    """Run a plan unless ``dry_run`` is True, and print the steps."""
+    """Execute a plan and print its steps. With ``dry_run``, only print the steps."""
     result = plan if dry_run else plan.run()
     print_report({"steps": result.steps, "dry_run": dry_run}, as_json, str(result))
 
@@ -160,12 +174,12 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
 @name_option
 @key_option
 def doctor(url: str, as_json: bool, **options: Any) -> None:
-    """Show all problems of an installation on one screen, and how to fix them.
+    """Check an installation, and show each problem with its fix.
 
-    Calls the cluster and the service, and has the cluster call the service. Checks versions, clocks, rights, cluster
-    settings and all installed resources. For each index with vectors, shows how many documents have a vector. (resift
-    verify checks whether the vectors match the texts.) Also shows the search settings that were chosen for an index, by
-    resift tune or automatically, with the reasons.
+    The command calls the cluster and the service, and makes the cluster call the service. It checks versions, clocks,
+    permissions, cluster settings and all installed resources. For each index with vectors, it shows how many documents
+    have a vector, and which search settings were chosen, by `resift tune` or automatically, and why. (Use `resift
+    verify` to check that the vectors match the texts.)
 
     The exit status is 3 if there is a problem.
     """
@@ -185,7 +199,11 @@ def doctor(url: str, as_json: bool, **options: Any) -> None:
 
 
 def _grouped(rows: Sequence[StatusRow]) -> Iterator[StatusRow]:
-    """Combine consecutive rows of the same kind and state into one row, so that all rows fit on a screen."""
+    """Merge consecutive rows with the same kind, state and fix, to shorten the table of ``resift doctor``.
+
+    Yields:
+        One row for each group, whose name ends with "and N more" if the group has several rows.
+    """
     for _, group in groupby(rows, lambda row: (row.kind, row.state, row.fix)):
         first, *more = group
         name = first.name.removeprefix("plugins.ml_commons.")

@@ -20,7 +20,12 @@ INDEX = PASSAGES.index
 
 
 def _run(url: str, folder: str, demo: Demo) -> list[str]:
-    """Index the documents of a demonstration and print its transcript.
+    """Index the documents of a demonstration, run example searches, and print how marks change their results.
+
+    Args:
+        url: The URL of an OpenSearch cluster, or the path of an SQLite file.
+        folder: The folder for temporary files.
+        demo: The documents and questions to use.
 
     Returns:
         Example questions for the search page.
@@ -50,7 +55,11 @@ def _run(url: str, folder: str, demo: Demo) -> list[str]:
 @port_option
 @click.option("--no-serve", is_flag=True, help="Exit after the transcript, without serving the search page.")
 def demo(what: str, engine: str, port: int, no_serve: bool) -> None:
-    """Index 447 passages or 288 shop products, show how marks change a search, and serve the search page."""
+    """Show with example documents how marks improve later searches, and serve a search page for them.
+
+    The command indexes 447 passages or 288 shop products, marks relevant hits of example searches, and prints the
+    rankings before and after the marks. Then it serves a search page for the documents until you press Ctrl-C.
+    """
     metrics = nullcontext() if no_serve else serve.shared_metrics()
     # A background thread of the service reads words for its suggestions, and may access the files until the end.
     temporary = tempfile.TemporaryDirectory(prefix="resift-demo-", ignore_cleanup_errors=True)

@@ -73,13 +73,14 @@ def index(
     model: str,
     as_json: bool,
 ) -> None:
-    """Index documents with their vectors, from JSON, CSV, TSV or plain text. The FILE '-' is stdin.
+    """Read documents from files, and index them with their vectors.
 
-    The text fields of a new index are guessed from the first documents, unless --fields names them. An existing index
-    keeps its fields. A JSON file contains one object per line, or an array of objects.
+    A FILE contains JSON, CSV, TSV or plain text; '-' stands for standard input. A JSON file contains one object per
+    line, or an array of objects. For a new index, the text fields are guessed from the first documents, unless you name
+    them with --fields. An existing index keeps its fields.
 
-    The exit status is 3 if documents were refused, or if no document has text in the index's fields. Refused documents
-    are written to a file, with the reasons.
+    Refused documents are written to a file, each with a reason. The exit status is 3 if documents were refused, or if
+    no document has any text in the text fields of the index.
     """
     if adapt:
         if "-" in files:
@@ -118,10 +119,15 @@ def index(
 
 
 def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
-    """Create the pipelines of a new index, and choose the weight of vector similarity in its searches.
+    """Create the pipelines of a new index, and choose how much vector similarity counts in its searches.
+
+    Args:
+        engine: The engine that contains the index.
+        index: The name of the index, whose documents have just been written.
+        model: The model that encoded the documents.
 
     Returns:
-        Lines of text that describe the choice.
+        Lines of text that describe the chosen weight.
     """
     _add_pipelines(engine, index)
     tuning = adaptation().weigh_index(engine, engine.info(index), model)
@@ -129,7 +135,11 @@ def _complete_index(engine: Engine, index: str, model: Model) -> list[str]:
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:
-    """Create the ingest and search pipelines of a new index, if the cluster has Resift installed for its model."""
+    """Create the ingest and search pipelines of a new index, and print a line about each.
+
+    This function does nothing for an SQLite file, or if Resift is not installed in the cluster for the model of the
+    index.
+    """
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import update_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -145,10 +155,14 @@ def _add_pipelines(engine: Engine, index: str) -> None:
 
 
 def _exit(report: Report, stop: Stop) -> None:
-    """Exit with a status other than 0 if indexing was not completely successful.
+    """Exit with a non-zero status if some documents were not indexed.
 
-    The status is that of a signal if a signal stopped the command. It is 3 if documents were refused, or if no document
-    has text in the text fields.
+    The status is 128 plus the number of the signal if a signal stopped the command. The status is 3 if documents were
+    refused, or if none of the documents has text in the text fields. Otherwise the function returns.
+
+    Args:
+        report: The result of indexing.
+        stop: The stop request, which knows whether the command received a signal.
     """
     if stop.signal is not None:
         click.echo(f"ended by {signal.Signals(stop.signal).name}; {_position(report)} and no further", err=True)
@@ -159,9 +173,13 @@ def _exit(report: Report, stop: Stop) -> None:
 
 @contextmanager
 def _reporting_failures(indexer: Indexer) -> Iterator[None]:
-    """Print a report if indexing fails inside a ``with`` block.
+    """Return a context manager that prints the progress so far if its ``with`` block fails.
 
-    The report says how far the documents were read, and where they are stored.
+    It prints the last line that was read, the number of indexed documents and the number of refused documents. Then the
+    exception continues.
+
+    Args:
+        indexer: The indexer that runs in the ``with`` block.
     """
     report = indexer.report
     try:
@@ -174,18 +192,18 @@ def _reporting_failures(indexer: Indexer) -> Iterator[None]:
 
 
 def _position(report: Report) -> str:
-    """Return a text for people that says up to which file and line the documents were read."""
+    """Return a text such as "read up to line 12 of news.jsonl", for messages to the user."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
 
 
 def _counting_ids(records: Records, counts: Counter[str]) -> Records:
-    """Yield the records unchanged, and count problems with their ids.
+    """Yield all records unchanged, and count the documents whose ids may cause problems.
 
     Args:
-        records: The records.
-        counts: The counter to update. "unnamed" counts documents that do not contain an id, and "repeated" counts
-            documents with the same id as an earlier document.
+        records: The records to yield.
+        counts: The counter to update. ``counts["unnamed"]`` is the number of documents without an id, and
+            ``counts["repeated"]`` the number of documents with the same id as an earlier document.
     """
     hashes: set[int] = set()  # hashes of ids, which take less memory
     for record in records:
@@ -198,10 +216,15 @@ def _counting_ids(records: Records, counts: Counter[str]) -> Records:
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
-    """Return the text fields of an existing index, or None if the index does not exist.
+    """Return the names of the text fields of an existing index, or None if the index does not exist.
+
+    Args:
+        engine: The engine that contains the index.
+        index: The name of the index.
+        fields: The names from the option ``--fields``, or None if the user did not use it.
 
     Raises:
-        BadInput: If the option --fields names other fields than the index has.
+        BadInput: If ``fields`` differs from the text fields of the index.
     """
     try:
         own = engine.info(index).fields

@@ -25,11 +25,11 @@ TERMINATED = 143  # by SIGTERM
 
 
 class Failure(click.ClickException):
-    """An error with a message and, on a second line, what was expected.
+    """An error that click prints to the user before the command exits.
 
     Args:
-        message: The message.
-        expected: What was expected, or None.
+        message: What went wrong.
+        expected: What the command expected instead. It is printed on a second line, unless it is None.
         status: The exit status of the command.
     """
 
@@ -40,16 +40,24 @@ class Failure(click.ClickException):
         self.exit_code = status  # type: ignore[misc]
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message to stderr. "Error:" is red on a terminal."""
+        """Print the error message, by default to stderr. The word "Error:" is red on a terminal."""
         text = f"{click.style('Error:', fg='red', bold=True)} {self.format_message()}"
         click.echo(text, file=file or sys.stderr, color=_colours())
 
 
 class Resift(LazyGroup):
-    """A command group. If a command fails, it prints the error to stderr and exits with a status of this module."""
+    """A click command group that turns Resift's exceptions into error messages and exit statuses.
+
+    If a command fails, the group prints the error to stderr. The exit status tells the user the cause of the failure.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, without colours if NO_COLOR is set (https://no-color.org).
+        """Run a command, and convert its exceptions to errors that click can print.
+
+        The output has no colours if the environment variable NO_COLOR is set (https://no-color.org).
+
+        Args:
+            ctx: The click context of the command.
 
         Raises:
             ClickException: If the command raises an error of Resift or of the operating system. click then prints the
@@ -78,15 +86,15 @@ class Resift(LazyGroup):
 
 
 def _colours() -> bool | None:
-    """Return False if NO_COLOR is set. Otherwise return None, so that click decides whether to use colours."""
+    """Return False if the environment variable NO_COLOR is set. Otherwise return None, so that click chooses."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager
 def _termination() -> Iterator[None]:
-    """Raise an exception inside a ``with`` block when the process receives SIGTERM.
+    """Return a context manager that raises SystemExit in its ``with`` block when the process receives SIGTERM.
 
-    The exception makes sure that files are closed and temporary folders are deleted before the process ends.
+    Without this exception, the process would end at once, and leave files open and temporary folders behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

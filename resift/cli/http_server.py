@@ -25,12 +25,13 @@ from resift.reranker.request_log import formatter, log_to_stderr
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
-    """A gunicorn server whose worker processes share the memory of the embedding model.
+    """A gunicorn server for the HTTP service, whose worker processes share one copy of the embedding model in memory.
 
-    The application is created when :meth:`run` is called. Its settings come from environment variables.
+    Call :meth:`run` to start the server. It then creates the Flask application, with settings from environment
+    variables.
 
     Args:
-        bound: The socket on which the server listens. It must be bound to an address.
+        bound: The socket to listen on. It must already be bound to an address.
         workers: The number of worker processes.
     """
 
@@ -73,11 +74,11 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         return app
 
     def run(self) -> None:
-        """Serve until a signal stops the server.
+        """Serve requests until a signal stops the server. This method does not return.
 
         Raises:
-            SystemExit: When the server stops, with status 130 after Ctrl-C.
-            ResiftError: If the application cannot be created.
+            SystemExit: When the server stops. The exit status is 130 after Ctrl-C.
+            ResiftError: If the application cannot be created, for example because a setting is invalid.
         """
         arbiter = _Arbiter(self)
         try:
@@ -87,20 +88,24 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
 
 class _Log(Logger):  # type: ignore[misc]
-    """gunicorn's logger, with the same line format as Resift's log."""
+    """The logger of gunicorn, with the line format of Resift's own log messages."""
 
     def setup(self, cfg: Any) -> None:
-        """Set up the log of gunicorn, to which waitress writes as well."""
+        """Configure gunicorn's log, and use Resift's line format for its messages.
+
+        Args:
+            cfg: The configuration of gunicorn.
+        """
         super().setup(cfg)
         for handler in self.error_log.handlers:
             handler.setFormatter(formatter(Config.from_environment().log))
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]
-    """The parent process of gunicorn. It records whether Ctrl-C stopped the server.
+    """The parent process of the gunicorn workers, which records whether Ctrl-C stopped the server.
 
     Attributes:
-        interrupted: Whether SIGINT was received.
+        interrupted: Whether the process has received SIGINT.
     """
 
     interrupted = False
@@ -111,10 +116,11 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().handle_int()
 
     def spawn_worker(self) -> None:
-        """Start a worker process with blocked signals. ``HttpWorker.init_signals`` unblocks them.
+        """Start a worker process in which SIGTERM, SIGINT and SIGQUIT are blocked.
 
-        Until then, the new process has the signal handlers of the parent process. These put signals into a queue that
-        the worker never reads. A signal at this moment would be lost, and stopping the server would take 30 seconds.
+        A new process first has the signal handlers of its parent, which put signals into a queue that a worker never
+        reads. A signal at this moment would be lost, and the server would take 30 seconds to stop. The worker unblocks
+        the signals in ``HttpWorker.init_signals``, when its own handlers are ready.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -124,18 +130,25 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
 
 def _location(address: str) -> str:
-    """Return an address for display: a URL without credentials, or the absolute path of a file."""
+    """Return the address of an engine or session store for a log message.
+
+    Args:
+        address: The URL of a cluster, or the path of a file.
+
+    Returns:
+        The URL without user name and password, or the absolute path of the file.
+    """
     return without_credentials(address) if is_cluster(address) else os.path.abspath(address)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound TCP socket that does not listen yet.
+    """Create a TCP socket and bind it to a host and port. The socket does not listen yet.
 
-    If the address is in use, the function fails at once. gunicorn itself would retry five times in five seconds.
+    If the port is in use, this function fails at once. gunicorn would try again for five seconds.
 
     Args:
-        host: The host name or address.
-        port: The port.
+        host: A host name or an IP address of this machine.
+        port: The port number.
 
     Raises:
         BadInput: If the address is invalid or in use.

@@ -53,17 +53,23 @@ _UNIQUE_HEADERS = (b"host", b"content-length", b"transfer-encoding")  # headers 
 
 
 class HttpWorker(Worker):  # type: ignore[misc]
-    """A worker process of ``resift serve``. Its application is created by :func:`resift.reranker.create_app`."""
+    """A worker process of ``resift serve``, which answers HTTP requests with the Flask application."""
 
     _next_check = 0.0
 
     def init_signals(self) -> None:
-        """Install signal handlers, and unblock the signals that arrived since the fork."""
+        """Install the signal handlers of the worker, and unblock signals.
+
+        The parent process blocks signals before it starts a worker. Signals that arrived since then are handled now.
+        """
         super().init_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def run(self) -> None:
-        """Serve until a signal stops this process or the parent process has exited."""
+        """Answer requests until a signal stops this process, or until the parent process has ended.
+
+        Requests in progress are completed before the method returns.
+        """
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
         config = self.wsgi.config["RESIFT"]
@@ -92,7 +98,14 @@ class HttpWorker(Worker):  # type: ignore[misc]
             self._turn(server, channels, config.deadline, stopping=True)
 
     def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
-        """Read and write available data of all connections once, and close connections that exceed a time limit."""
+        """Run one iteration of the main loop: read and send data, and close connections that exceed a time limit.
+
+        Args:
+            server: The server socket.
+            channels: The map from file descriptors to open sockets.
+            deadline: The maximum number of seconds for a request.
+            stopping: Whether the server is shutting down. Idle connections are then closed at once.
+        """
         wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
         now = time.monotonic()
         if now >= self._next_check or stopping:
@@ -103,11 +116,11 @@ class HttpWorker(Worker):  # type: ignore[misc]
 
 
 class _Limits(NamedTuple):
-    """The maximum numbers of connections.
+    """The maximum numbers of open connections of a worker process.
 
     Attributes:
-        total: The maximum number of all connections.
-        per_address: The maximum number of connections from one network address.
+        total: The maximum number of connections from all clients.
+        per_address: The maximum number of connections from the same network address.
     """
 
     total: int
@@ -144,10 +157,10 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
         )
 
     def handle_accept(self) -> None:
-        """Accept up to _ACCEPTED_AT_ONCE waiting connections.
+        """Accept the waiting connections, at most _ACCEPTED_AT_ONCE of them.
 
-        waitress accepts a single connection per iteration of the main loop, which is slow if there are many
-        connections.
+        The base class in waitress accepts a single connection per iteration of the main loop, which is slow if many
+        clients connect at the same time. If a limit is reached, a new connection replaces an older one that is idle.
         """
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
@@ -165,7 +178,17 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
                 min(waiting, key=lambda candidate: candidate.began, default=connection).give_way()
 
     def _replaceable(self, address: str) -> list[Connection] | None:
-        """Return the connections that a new connection from ``address`` may replace, or None if no limit is reached."""
+        """Return the connections that a new connection from ``address`` may replace.
+
+        These are the connections from ``address`` if this address has reached its limit. If the total limit is reached,
+        these are the connections from the address with the most connections.
+
+        Args:
+            address: The network address of the new connection.
+
+        Returns:
+            The connections, or None if no limit is reached.
+        """
         addresses = Counter(connection.address for connection in self.active_channels.values())
         if addresses[address] < self._limits.per_address:
             if addresses.total() < self._limits.total:
@@ -175,9 +198,9 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]
 
 
 def _network(address: str) -> str:
-    """Return the network of an address. Connections from the same network are counted together.
+    """Return the network that an IP address belongs to. The server limits the number of connections per network.
 
-    The network is the address itself for IPv4, and the /64 network for IPv6, because a client usually controls all
+    For IPv4, the network is the address itself. For IPv6, it is the /64 network, because a client usually controls all
     addresses of a /64 network.
 
     >>> [_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
@@ -226,16 +249,19 @@ def _answer(connection: Connection) -> None:
 
 
 class _Parser(HTTPRequestParser):  # type: ignore[misc]
-    """A parser of HTTP requests that refuses some requests that the parser of waitress accepts."""
+    """A parser for HTTP requests that is stricter than the parser of waitress, which it extends."""
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Parse the request line and the headers of a request.
+        """Parse the request line and the headers of a request, and reject ambiguous requests.
 
-        Requests that a proxy might interpret differently than this server are refused. Such requests can be used to
-        smuggle a second request in the body of the first one, or to bypass a check of the host name.
+        A request is ambiguous if a proxy could interpret it differently than this server. An attacker could use such a
+        request to hide a second request in its body, or to bypass a check of the host name.
+
+        Args:
+            header_plus: The request line and the headers, separated by line breaks.
 
         Raises:
-            ParsingError: If the request line or the headers are ambiguous or not valid HTTP.
+            ParsingError: If the request line or the headers are ambiguous or are not valid HTTP.
         """
         names = [line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")]
         repeated = [name.decode() for name in _UNIQUE_HEADERS if names.count(name) > 1]
@@ -256,9 +282,9 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
-    """The error response to a request that is too large or not valid HTTP.
+    """An error response for a request that is too large or is not valid HTTP.
 
-    It has the same JSON format as the errors of the application.
+    The response has the same JSON format as the errors of the Flask application.
     """
 
     def execute(self) -> None:
@@ -277,18 +303,18 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 
 
 class Connection(HTTPChannel):  # type: ignore[misc]
-    """A connection to a client, with a time limit for each request from its first byte to the end of its response.
+    """A connection to a client. Each request has a time limit, from its first byte to the end of its response.
 
-    All times are in seconds, as ``time.monotonic`` returns them.
+    All times are in seconds, from ``time.monotonic()``.
 
     Attributes:
-        address: The network of the client, whose connections are counted together.
+        address: The network of the client. The server limits the number of connections per network.
         began: The time at which the first byte of the current request arrived.
         used: The time of the last activity on the connection.
         response_started: Whether a part of the response has been written.
-        queued: The time at which the request began to wait for a thread that computes, or infinity if it is not
+        queued: The time at which the request began to wait for a free computing thread, or infinity if it is not
             waiting.
-        unsent: The number of bytes of the response that had not been sent when the time limit was last extended.
+        unsent: The number of bytes of the response that were still to be sent when the time limit was last extended.
     """
 
     parser_class = _Parser
@@ -304,13 +330,20 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
     @property
     def is_answering(self) -> bool:
-        """Return whether a request is being processed, or a response is not completely sent."""
+        """Whether a request is being processed, or a part of the response has not been sent yet."""
         return bool(self.requests or self.total_outbufs_len)
 
     def received(self, data: bytes) -> Any:
-        """Process data that was received from the client.
+        """Process data from the client, and start the clock of a request at its first byte.
 
-        While a request is being answered, no data is read. The data may therefore be the start of a new request.
+        No data is read while a request is being answered, so new data always belongs to the current or the next
+        request.
+
+        Args:
+            data: The bytes that were read from the socket.
+
+        Returns:
+            The result of the base class in waitress.
         """
         self.used = time.monotonic()
         if self.request is None:
@@ -323,29 +356,32 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         return super().write_soon(data)
 
     def writable(self) -> bool:
-        """Return whether the main loop must send data, because the thread that answers the request does not send it.
+        """Return whether the main loop has data to send on this connection.
 
-        The implementation of waitress also returns True while the thread is sending data. The main loop would then run
-        without a pause until the thread is done, and searches would take 20 % more time.
+        The result is False while the thread that answers the request sends the data itself. In this case the base class
+        in waitress would return True. The main loop would then run without a pause, and searches would take 20 % more
+        time.
         """
         if self.requests and self.total_outbufs_len <= self.adj.outbuf_high_watermark:
             return bool(self.will_close or self.close_when_flushed)
         return bool(super().writable())
 
     def handle_expt(self) -> None:
-        """Close a connection on which urgent (out-of-band) TCP data has arrived.
+        """Close the connection because urgent (out-of-band) TCP data has arrived.
 
-        HTTP does not use urgent data. As long as it is unread, the main loop would never wait.
+        HTTP does not use urgent data. While such data is unread, the main loop would run without a pause.
         """
         self.handle_close()
 
     def check(self, now: float, deadline: float, keep_alive: float) -> None:
         """Close the connection if the client or the application has exceeded a time limit.
 
+        If no response has been started, the client receives an error response first.
+
         Args:
-            now: The current time in seconds, as ``time.monotonic`` returns it.
-            deadline: The maximum number of seconds from the first byte of a request to the end of its response.
-            keep_alive: The number of seconds after which an unused connection is closed.
+            now: The current time in seconds, from ``time.monotonic()``.
+            deadline: The maximum time in seconds from the first byte of a request to the end of its response.
+            keep_alive: The time in seconds after which an idle connection is closed.
         """
         if not (self.requests or self.total_outbufs_len or self.request):
             if now - self.used > keep_alive:
@@ -370,9 +406,9 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
     def give_way(self) -> None:
-        """Close the connection because another client needs it.
+        """Close the connection to make room for a new connection of another client.
 
-        If the client has started to send a request, or has just connected, an error response is sent first.
+        The client receives an error response first if it has just connected or has already sent a part of a request.
         """
         if self.request or self.began == self.used:
             self.refuse(TooBusy("too many connections", expected="fewer from one address"))
@@ -380,9 +416,12 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             self.handle_close()
 
     def refuse(self, error: ResiftError) -> None:
-        """Send an error response, unless another response has been started, and close the connection.
+        """Close the connection, and send an error response first if no response has been started.
 
-        A thread that is still working on the request gets an error when it writes its response.
+        If a thread is still working on the request, the thread gets an error when it writes its response.
+
+        Args:
+            error: The error to send. Its status is the HTTP status of the response.
         """
         with self.outbuf_lock:
             if not self.response_started:
@@ -400,7 +439,11 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
 
 def _id_of(request: Any) -> str:
-    """Return the id that the client sent with a request, or a new id. The request may be incomplete."""
+    """Return the id that the client sent with a request, or a new id if there is none.
+
+    Args:
+        request: A parsed request, whose headers may be missing.
+    """
     headers = getattr(request, "headers", None) or {}
     return request_id({name.replace("_", "-").title(): value for name, value in headers.items()})
 
@@ -410,11 +453,12 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def _allowed_connections() -> int:
-    """Return the maximum number of concurrent connections.
+    """Return how many connections this process can have open at the same time.
 
-    This is CONNECTIONS, or a smaller number if the process may not open enough files. The limit on open files, which is
-    often 1,024, is first raised as far as the system allows. Without available files, the main loop would use a whole
-    CPU core while trying to accept connections.
+    The result is CONNECTIONS, or a smaller number if the process is not allowed to open enough files. This function
+    first raises the limit on open files, which is often 1,024, as far as the operating system allows.
+
+    If no file could be opened any more, the main loop would use a whole CPU core to accept connections in vain.
     """
     limit, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     sufficient = _FILES * CONNECTIONS + _OTHER_FILES
@@ -426,9 +470,12 @@ def _allowed_connections() -> int:
 
 
 def _log_like_gunicorn(log: Any) -> None:
-    """Send the log messages of waitress to the log handlers of gunicorn.
+    """Send the log messages of waitress to the log of gunicorn.
 
-    Messages about requests that wait for a thread are dropped, because they require no action.
+    Messages about requests that wait for a free thread are dropped, because nobody has to act on them.
+
+    Args:
+        log: The logger of the gunicorn worker.
     """
     logging.getLogger("waitress").handlers = log.error_log.handlers
     logging.getLogger("waitress").propagate = False

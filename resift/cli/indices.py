@@ -23,10 +23,10 @@ from resift.service import index_operations as operations
 @engine_option
 @model_option
 def indices(engine: str, model: str) -> None:
-    """List the indices of an engine with their numbers of documents, text fields and models.
+    """List all indices with their number of documents, their text fields and their model.
 
-    MODEL is "ok" if the vectors are those of --model, "other" if they belong to another model, and "none" for an index
-    without vectors.
+    The column MODEL is "ok" if the documents have vectors of --model, "other" if the vectors belong to another model,
+    and "none" if the index has no vectors.
     """
     hash = load_model(model).hash
     with engine_at(engine) as target:
@@ -38,7 +38,13 @@ def indices(engine: str, model: str) -> None:
 
 
 def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
-    """Return the row of an index in the list, or None if it was deleted meanwhile."""
+    """Return the table row that describes an index, or None if the index was deleted in the meantime.
+
+    Args:
+        engine: The engine that contains the index.
+        info: The description of the index.
+        hash: The hash of the model that the user selected.
+    """
     try:
         documents = count_documents(engine, info.name)
     except IndexNotFound:
@@ -52,9 +58,9 @@ def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
 def drop(index: str, yes: bool, engine: str) -> None:
-    """Delete INDEX with all its documents and its pipelines, after asking for confirmation.
+    """Delete INDEX with all its documents and pipelines. The command asks for confirmation first.
 
-    Only indices that `resift indices` lists can be deleted.
+    You can only delete indices that `resift indices` lists.
     """
     plan = operations.drop(engine, index, service_settings().session_index)
     require_confirmation(yes, plan.question)
@@ -70,12 +76,13 @@ def drop(index: str, yes: bool, engine: str) -> None:
 @model_option
 @json_option
 def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_json: bool) -> None:
-    """Check that every vector of --model belongs to the current text of its document.
+    """Check that each vector belongs to the current text of its document.
 
-    All texts are encoded again. INDEX is an index, an alias, a data stream or a pattern, and can be repeated. Without
-    it, all indices with vectors of the model are checked.
+    The command encodes all texts again with --model, and compares the results with the stored vectors. INDEX is the
+    name of an index, alias or data stream, or a pattern. You can pass several. If you pass none, all indices with
+    vectors of the model are checked.
 
-    The exit status is 3 if vectors are missing or stale and were not repaired.
+    The exit status is 3 if vectors are missing or out of date, and were not repaired.
     """
     stop = Stop()
     with stop.at_signals(), terminal_progress("documents") as progress:

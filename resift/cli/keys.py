@@ -14,9 +14,9 @@ from resift.reranker.access.keys import KeyFile, check_scopes
     "Without keys the service only answers requests from this machine. Running services notice changes within seconds."
 )
 def keys() -> None:
-    """Manage the API keys of the service: who may search, mark, encode and administer.
+    """Manage the API keys of the service, which control who may search, mark, encode and administer.
 
-    The keys are in the file RESIFT_KEYS, by default keys.jsonl, which contains only their hashes.
+    The keys are stored in the file RESIFT_KEYS (by default keys.jsonl), which contains only hashes of the keys.
     """
 
 
@@ -31,7 +31,7 @@ def keys() -> None:
     "admin (metrics, all sessions).",
 )
 def create(name: str, scopes: str) -> None:
-    """Create a key and print it. It cannot be displayed again."""
+    """Create an API key and print it. Note it down now, because it cannot be displayed again."""
     checked = check_scopes([scope.strip() for scope in scopes.split(",")])
     path = service_settings().keys
     key = KeyFile(path).create(name, checked)
@@ -41,7 +41,7 @@ def create(name: str, scopes: str) -> None:
 
 @keys.command("list", epilog="Example: resift keys list")
 def list_keys() -> None:
-    """List the keys with their names, scopes, times of creation, and the beginnings of their hashes."""
+    """List all API keys: their names, scopes and creation times, and the beginnings of their hashes."""
     stored_keys = KeyFile(service_settings().keys).read()
     rows = [(key.name, ",".join(key.scopes), key.created, key.hash[:12]) for key in stored_keys]
     print_table(("NAME", "SCOPES", "CREATED", "HASH"), rows)
@@ -50,9 +50,9 @@ def list_keys() -> None:
 @keys.command(epilog="Example: resift keys delete shop")
 @click.argument("name")
 def delete(name: str) -> None:
-    """Delete a key.
+    """Delete an API key. The sessions that were created with the key remain.
 
-    Its sessions are not deleted. A new key with the same name, or a key with the scope admin, can use them.
+    You can still use these sessions with a new key of the same name, or with a key that has the scope admin.
     """
     path = service_settings().keys
     KeyFile(path).delete(name)

@@ -11,11 +11,11 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group that imports its commands when they are first used.
+    """A click group that imports the module of a command when the command is first used.
 
     Args:
-        lazy: Maps a command name to its location, ``module:attribute``.
-        group: An entry point group to which other packages add commands.
+        lazy: Maps the name of each command to its location, in the form ``module:attribute``.
+        group: The name of an entry point group. Other packages use it to add commands. None allows no other commands.
     """
 
     def __init__(

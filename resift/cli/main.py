@@ -32,10 +32,15 @@ _FIRST = ("demo", "attach", "search", "serve", "doctor")  # the commands in the 
 
 
 class _Main(Resift):
-    """The group of all commands. Its help shows the first five commands, or all commands with ``--help-all``."""
+    """The group of all ``resift`` commands. Its help shows five commands, or all commands with ``--help-all``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command that is shown."""
+        """Write the name and a short description of each command to the help text.
+
+        Args:
+            ctx: The click context. ``ctx.meta["all"]`` is True after the option ``--help-all``.
+            formatter: The help text to extend.
+        """
         names = self.list_commands(ctx) if ctx.meta.get("all") else _FIRST
         commands = {name: command for name in names if (command := self.get_command(ctx, name)) is not None}
         limit = formatter.width - 6 - max(map(len, commands))
@@ -44,7 +49,7 @@ class _Main(Resift):
 
 
 def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Print the help with all commands (option callback)."""
+    """Print the help text with all commands and exit, if ``value`` is True (click option callback)."""
     if value:
         context.meta["all"] = True
         click.echo(context.get_help(), color=context.color)
@@ -63,7 +68,7 @@ def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -
 )
 @click.version_option(__version__, prog_name="resift")
 def main() -> None:
-    """Relevance feedback for OpenSearch: a session's marks and clicks improve its next searches.
+    """Relevance feedback for OpenSearch: marks and clicks in a session improve its next searches.
 
     Exit status: 0 for success, 1 if something failed, 2 for invalid arguments, 3 if the command finished but reported a
     problem, 130 after Ctrl-C.

@@ -25,10 +25,10 @@ from resift.cli.options import engine_option, library_at, model_option, store_op
 @model_option
 @store_option
 def mcp(index: str, about: str, port: int | None, engine: str, model: str, store: str) -> None:
-    """Serve tools that search INDEX and screen its reviews, by the Model Context Protocol.
+    """Give AI agents tools to search INDEX and to screen documents for reviews, over the Model Context Protocol (MCP).
 
-    The agent's host starts this command and communicates with it over standard input and output. The command exits when
-    the host closes the input.
+    The agent's host, for example a chat application, starts this command and communicates with it over standard input
+    and output. The command exits when the host closes the input.
     """
     from resift.integrations.mcp import server
 

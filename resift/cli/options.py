@@ -38,7 +38,7 @@ STORE_HINT = "(--store names another place)"
 
 
 def combine_options(*options: Decorator) -> Decorator:
-    """Return a decorator that adds several options. The help shows them in this order."""
+    """Return a decorator that adds several click options to a command. The help lists the options in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -49,15 +49,15 @@ def combine_options(*options: Decorator) -> Decorator:
 
 
 def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) -> Decorator:
-    """Return a command-line option for a field of a msgspec struct.
+    """Return a click option for a field of a msgspec struct.
 
-    The field determines the default value, the allowed range and the help text of the option.
+    The default value, the allowed range and the help text of the option come from the field.
 
     Args:
-        kind: The struct.
-        name: The name of the field. The option has the same name.
-        names: Other names of the option, which replace ``--name``.
-        attributes: Arguments of ``click.option``. They override the values from the field.
+        kind: The struct class.
+        name: The name of the field.
+        names: The names of the option. By default, this is ``--name`` with hyphens for underscores.
+        attributes: Arguments for ``click.option``. They override the values from the field.
     """
     field = fields_of(kind)[name]
     schema = schema_of(field.type)
@@ -68,12 +68,27 @@ def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) ->
 
 
 def service_option(setting: str, **attributes: Any) -> Decorator:
-    """Return a command-line option for a setting of the service, with its default and its environment variable."""
+    """Return a click option for a setting of the service.
+
+    The default value and the help text come from the declared setting. The environment variable ``RESIFT_<SETTING>``
+    also sets the option.
+
+    Args:
+        setting: The name of a field of ``Config``, for example "engine".
+        attributes: Arguments for ``click.option``. They override the values from the setting.
+    """
     return option_for(Config, setting, **{"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, **attributes})
 
 
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Check that the value of an option is the URL of a cluster or the path of a file (click option callback)."""
+    """Check that the value of an option is the URL of a cluster or the path of a file (click option callback).
+
+    Returns:
+        The unchanged value.
+
+    Raises:
+        BadInput: If the value is neither.
+    """
     is_cluster(value)
     return value
 
@@ -84,7 +99,13 @@ engine_option = service_option(
 
 
 def _chosen_store(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return the address of the session store, by default the address of the engine (click option callback)."""
+    """Return the address of the session store for the option ``--store`` (click option callback).
+
+    Args:
+        context: The click context, which contains the value of the option ``--engine``.
+        parameter: The option ``--store``.
+        value: The address from the user. If it is empty, the engine determines the session store.
+    """
     if value:
         return checked_address(context, parameter, value)
     return default_store(context.params.get("engine") or service_settings().engine)
@@ -110,7 +131,14 @@ port_option = click.option(
 
 
 def parse_field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """Parse a comma-separated list of field names (click option callback)."""
+    """Split a comma-separated list of field names (click option callback).
+
+    Returns:
+        The names without duplicates, or None if the option is not used.
+
+    Raises:
+        BadInput: If the value contains no name.
+    """
     names = list(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
     if value is not None and not names:
         raise BadInput(f"--fields {value!r} contains no name", value=value, expected="names separated by commas")
@@ -135,13 +163,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON
 
 
 def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> library.Library:
-    """Open the library for searches of an index, with the service's settings.
+    """Open the Resift library with the settings of the service, to search an index.
 
     Args:
-        engine: The address of the engine.
-        model: The folder or name of the model; see :func:`index_model`.
-        index: The name of the index.
-        store: The address of the session store.
+        engine: The URL of a cluster, or the path of an SQLite file.
+        model: The folder or the name of a model. See :func:`index_model`.
+        index: The name of the index, which helps to choose the model.
+        store: The address of the session store. By default, sessions are stored in memory.
     """
     settings = service_settings()
     with engine_at(engine) as opened_engine:
@@ -150,16 +178,17 @@ def library_at(engine: str, model: str, index: str, store: str = ":memory:") -> 
 
 
 def index_model(engine: Engine, index: str, model: str | Path | Model | None = None) -> Model:
-    """Return the model for searches of an index.
+    """Load the model that encodes the queries of an index.
 
-    If the requested model is the packaged model, but the index contains vectors of another model, the model is loaded
-    from a folder in the working directory. The name of the folder is the default name that ``resift attach`` uses, or
-    the model name that is stored in the index. If there is no such folder, the packaged model is returned.
+    Usually, this is the model that the user has selected. If the user has not selected a model, but the index contains
+    vectors of another model than the packaged model, this function looks for the index's model in the working
+    directory. It tries the folder ``<index>-model``, which ``resift attach`` creates by default, and then the model
+    name that is stored in the index. If neither folder contains the right model, the packaged model is returned.
 
     Args:
-        engine: The engine.
+        engine: The engine that contains the index.
         index: The name of the index.
-        model: A model, the folder or name of a model, or None for the model in the service's settings.
+        model: A loaded model, the folder or name of a model, or None for the model in the service's settings.
     """
     if isinstance(model, Model):
         return model
@@ -177,16 +206,32 @@ def index_model(engine: Engine, index: str, model: str | Path | Model | None = N
 
 
 def engine_at(url: str) -> AbstractContextManager[Engine]:
-    """Return a context manager that opens and closes the engine at a URL or in a file."""
+    """Return a context manager that opens a search engine, and closes it at the end of the ``with`` block.
+
+    Args:
+        url: The URL of an OpenSearch cluster, or the path of an SQLite file.
+    """
     return closing(open_engine(url))
 
 
 def session_store_at(store: str) -> AbstractContextManager[SessionStore]:
-    """Return a context manager that opens and closes the session store at a URL or in a file."""
+    """Return a context manager that opens a session store, and closes it at the end of the ``with`` block.
+
+    Args:
+        store: The URL of an OpenSearch cluster, or the path of an SQLite file.
+    """
     return closing(open_session_store(store, service_settings().session_index))
 
 
 def ubi_log_at(engine: str, store: str) -> AbstractContextManager[UbiLog]:
-    """Return a context manager that opens and closes the UBI log of an engine and a session store."""
+    """Return a context manager that opens a UBI log, and closes it at the end of the ``with`` block.
+
+    The log follows OpenSearch's standard for User Behavior Insights (UBI). It contains the queries of the users, and
+    events such as clicks.
+
+    Args:
+        engine: The address of the search engine.
+        store: The address of the session store.
+    """
     settings = service_settings()
     return closing(open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries))

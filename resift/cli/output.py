@@ -27,12 +27,13 @@ _JOINERS = "\u200c\u200d"  # invisible characters that words of Persian and Hind
 def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
     """Return a context manager that shows a progress bar on standard error.
 
-    The context manager yields a function that updates the bar. Its arguments are the number of finished steps and the
-    total number of steps.
+    The context manager yields a function ``update(done, total)`` that updates the bar. Its arguments are the number of
+    completed steps and the total number of steps.
 
     Args:
         label: The text before the bar.
-        unit: The name of a step, for the rate ("documents" shows documents per second). "" hides the rate.
+        unit: What is counted, for the display of the speed. For example, "documents" displays documents per second. If
+            the unit is empty, no speed is displayed.
     """
     started = time.perf_counter()
 
@@ -49,24 +50,27 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
 
 
 def terminal_progress(unit: str = "") -> AbstractContextManager[Progress]:
-    """Return a context manager that shows the progress of an operation on standard error.
+    """Return a context manager that shows the progress of a long operation on standard error.
 
-    Each phase of the operation has a progress bar. Remarks are printed as lines of text.
+    Each phase of the operation has its own progress bar. Messages of the operation are printed as lines of text.
 
     Args:
-        unit: The name of a step, for the rate ("documents" shows documents per second). "" hides the rate.
+        unit: What is counted, for the display of the speed. For example, "documents" displays documents per second. If
+            the unit is empty, no speed is displayed.
     """
     return as_bars(lambda label: progress_bar(label, unit), lambda text: click.echo(text, err=True))
 
 
 def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
-    """Print a plan, execute it after the user has confirmed it, print the result and exit.
+    """Show a plan, execute it if the user agrees, print the result and exit.
+
+    The exit status is 0 if everything was successful.
 
     Args:
         plan: The planned changes.
-        dry_run: Whether to print the plan without executing it.
-        yes: Whether to execute the plan without confirmation.
-        as_json: Whether to print the result as JSON.
+        dry_run: Whether to show the plan without executing it.
+        yes: Whether to execute the plan without asking the user.
+        as_json: Whether to print the result as JSON instead of text.
     """
     if dry_run:
         print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))
@@ -85,12 +89,15 @@ def execute_plan(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) ->
 
 
 def require_confirmation(yes: bool, question: str, option: str = "--yes") -> None:
-    """Ask the user for confirmation. Raise BadInput if the user does not confirm, or if there is no terminal.
+    """Ask the user a yes/no question, and raise an error unless the answer is yes.
 
     Args:
-        yes: Whether the user has already confirmed with an option. The question is then skipped.
-        question: The question.
-        option: The option that skips the question, for the error message.
+        yes: Whether the user has already agreed with a command-line option. If True, the question is not asked.
+        question: The question to ask.
+        option: The option that answers the question in advance. The error message names it.
+
+    Raises:
+        BadInput: If the answer is no, or if there is no terminal to ask on.
     """
     try:
         if yes or click.confirm(question, err=True):
@@ -101,7 +108,13 @@ def require_confirmation(yes: bool, question: str, option: str = "--yes") -> Non
 
 
 def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
-    """Print a report as a JSON object, or as lines of text."""
+    """Print a report as a JSON object, or as lines of text.
+
+    Args:
+        report: The values of the report, which are printed if ``as_json`` is True.
+        as_json: Whether to print JSON.
+        lines: The lines of text to print otherwise.
+    """
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
         return
@@ -110,12 +123,12 @@ def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    """Print a table with aligned columns. The head is bold on a terminal.
+    """Print a table with aligned columns. On a terminal, the column names are bold.
 
     Args:
         head: The names of the columns.
-        rows: The rows.
-        notes: A text for each row, which is printed on separate lines below the row.
+        rows: The rows. Each row has a text for every column.
+        notes: A note for each row, or an empty text. It is printed below the row.
     """
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
     for number, (row, note) in enumerate(zip_longest((head, *rows), ("", *notes), fillvalue="")):
@@ -127,16 +140,16 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Seque
 
 
 def display_width(text: str) -> int:
-    """Return the number of columns that a text takes on a terminal.
+    """Return how many terminal columns a text occupies.
 
-    Chinese and Japanese characters take two columns, and combining characters none.
+    Chinese and Japanese characters occupy two columns, and combining characters occupy no column.
     """
     visible = (character for character in text if unicodedata.category(character) not in _NO_WIDTH)
     return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in visible)
 
 
 def truncate(text: str, width: int) -> str:
-    """Return a text in a single line of at most ``width`` columns, with … at the end if it was shortened."""
+    """Return a text as a single line that fits into ``width`` terminal columns. A shortened line ends with "…"."""
     line = "".join(
         character if character.isprintable() or character in _JOINERS else " " for character in " ".join(text.split())
     )

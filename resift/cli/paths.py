@@ -17,12 +17,24 @@ else:  # in older versions of click, ParamType is not generic
 
 
 class NewFile(ParameterType):
-    """A parameter type for the path of a file to write. The file may exist already. Its folder must exist."""
+    """A click parameter type for the path of an output file.
+
+    The file itself may be missing or may already exist, but its folder must exist and must be writable.
+    """
 
     name = "file"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path. Fail with the reason if the file cannot be written."""
+        """Check that the file can be written, and return its path.
+
+        Args:
+            value: The path from the command line.
+            param: The parameter, for the error message.
+            ctx: The click context, for the error message.
+
+        Raises:
+            click.BadParameter: If the file cannot be written. The message says why.
+        """
         path = Path(value)
         if not value or path.is_dir():
             self.fail(f"{value!r} is a folder, expected a file.", param, ctx)
@@ -35,15 +47,24 @@ class NewFile(ParameterType):
 
 
 class NewFolder(ParameterType):
-    """A parameter type for the path of a folder to write. Parent folders are created.
+    """A click parameter type for the path of an output folder. Parent folders are created if necessary.
 
-    An existing folder may only be replaced if a Resift command has written it.
+    An existing folder is accepted only if a Resift command created it, so that no other folder is overwritten.
     """
 
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the path. Fail with the reason if the folder cannot be written."""
+        """Check that the folder can be written, and return its path.
+
+        Args:
+            value: The path from the command line.
+            param: The parameter, for the error message.
+            ctx: The click context, for the error message.
+
+        Raises:
+            click.BadParameter: If the folder cannot be written. The message says why.
+        """
         reason = folder_write_error(Path(value)) if value else "'' is a file, expected a folder"
         if reason:
             self.fail(f"{reason}.", param, ctx)

@@ -27,10 +27,13 @@ _KEYS = "y relevant · n not relevant · u undo · q quit"
 @engine_option
 @store_option
 def review(review: str, index: str | None, topic: str, format_: str | None, engine: str, store: str) -> None:
-    """Read the documents of REVIEW one at a time, likeliest first, and judge their relevance.
+    """Read the documents of a review in the terminal, and judge whether each is relevant.
 
-    Each judgement takes effect at once, is stored before the next document appears, and can be undone. The command
-    shows the estimated recall, and says when you may stop. Requires the extra 'review'.
+    The documents appear in the order of their estimated relevance, and each judgement improves the order of the
+    remaining documents. Judgements are saved immediately and can be undone. The command shows the estimated recall, and
+    tells you when you may stop.
+
+    REVIEW is the name of the review. The command requires the extra 'review'.
     """
     with engine_at(engine) as opened_engine, session_store_at(store):  # checks that the store of reviews is available
         reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
@@ -60,7 +63,10 @@ def _read(review: Review, by: str) -> None:
 
 
 def _key() -> str:
-    """Return the key that the user presses, in lower case. Without a terminal, return the first character of a line."""
+    """Wait until the user presses a key, and return its character in lower case.
+
+    Without a terminal, read a line from standard input and return its first character.
+    """
     if not sys.stdin.isatty():
         return str(click.prompt(_KEYS, prompt_suffix=" > ")).strip().lower()[:1]
     click.echo(f"{_KEYS} > ", nl=False)
@@ -78,7 +84,7 @@ def _show(review: Review, id: str) -> None:
 
 
 def _describe(progress: Progress) -> str:
-    """Return a line that describes the progress."""
+    """Return a line of text such as "12 of 340 read, 5 relevant", with an estimate of the recall."""
     counts = f"{progress.read} of {progress.total} read, {progress.relevant} relevant"
     if progress.may_stop:
         return f"{counts}; you may stop: recall of {progress.target:.0%} reached with 95 % confidence"

@@ -15,13 +15,14 @@ _INDEX_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
 def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
-    """Return the body of ``PUT _plugins/_security/api/roles/NAME``.
+    """Return a role definition for OpenSearch's security plugin, the body of ``PUT _plugins/_security/api/roles/NAME``.
 
     Args:
-        name: Name of the role, one of :data:`ROLES`, or ``aws`` for the policies of a domain of Amazon.
-        indices: Patterns of the indices that are searched and attached.
-        sessions: Name of the index of sessions.
-        ubi: Names of the indices of UBI's events and queries.
+        name: The name of the role, which is a member of :data:`ROLES`. "aws" returns the policies for an Amazon
+            OpenSearch Service domain instead.
+        indices: Name patterns of the indices that Resift may use.
+        sessions: The name of the index that stores sessions.
+        ubi: The names of the two UBI (User Behavior Insights) indices: events and queries.
     """
     from resift.plugin import read_resource
     from resift.plugin.cluster.templates import fill
@@ -41,14 +42,15 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
     help="The indices that are searched or attached, separated by commas.",
 )
 def role_command(name: str, indices: str) -> None:
-    """Print a role for OpenSearch's security plugin with the rights that Resift needs.
+    """Print a role for OpenSearch's security plugin with the permissions that Resift needs.
 
-    install: for resift install, doctor, guard and uninstall. attach: for resift attach and detach, without the right to
-    write to indices. vectors: for resift index, attach --vectors, verify and detach. serve: for resift serve. aws: the
-    policies for a domain of Amazon OpenSearch Service (resift install --managed aws).
+    Choose the role by the commands that will use it. install: `resift install`, `doctor`, `guard` and `uninstall`.
+    attach: `resift attach` and `detach`, without permission to write documents. vectors: `resift index`, `attach
+    --vectors`, `verify` and `detach`. serve: `resift serve`. aws: policies for a domain of Amazon OpenSearch Service
+    (`resift install --managed aws`).
 
-    The output is the body of PUT _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those in
-    RESIFT_SESSION_INDEX, RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES, as for resift serve.
+    The output is the body of PUT _plugins/_security/api/roles/NAME. The names of the indices for sessions and UBI come
+    from RESIFT_SESSION_INDEX, RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES, as for `resift serve`.
     """
     settings = service_settings()
     patterns = [pattern.strip() for pattern in indices.split(",")]

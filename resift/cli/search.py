@@ -60,11 +60,15 @@ def search(
     store: str,
     as_json: bool,
 ) -> None:
-    """Search INDEX for QUERY. Each hit is printed with its rank, score, id and the beginning of its text.
+    """Search INDEX for QUERY, and print the hits.
 
-    --json prints the response of POST /v1/search, or with --explain the complete search body. Without --json, --explain
-    shortens vectors and scripts. On standard error, --explain says what the session has learned, and which parts of the
-    rewriting were left out and why.
+    Each line contains the rank, the score and the id of a hit, and the beginning of its text. With --session, the
+    search uses what the session has learned from its marks.
+
+    With --explain, the command prints the rewritten search body instead of hits. It also says what the session has
+    learned, and which parts of the search were not rewritten, with the reason. Long vectors and scripts are shortened.
+
+    With --json, the command prints the response of POST /v1/search or, with --explain, the complete search body.
     """
     with library_at(engine, model, index, ":memory:" if session is None else store) as opened_library:
         # Raises IndexNotFound. The error of the library would explain how to create an index in Python.
@@ -113,9 +117,9 @@ def mark(
     model: str,
     store: str,
 ) -> None:
-    """Mark the documents of INDEX with these IDS as relevant to QUERY.
+    """Mark documents of INDEX as relevant to QUERY. IDS are the ids of the documents.
 
-    Later searches with the same --session take the marks into account.
+    Later searches in the same session (--session) rank similar documents higher.
     """
     with library_at(engine, model, index, store) as opened_library:
         opened_library.service.info(index)
@@ -125,12 +129,14 @@ def mark(
 
 
 def _print_body(opened_library: library.Library, search: Search, complete: bool) -> None:
-    """Print the rewritten body of a search. On standard error, print which parts of the rewriting were omitted and why.
+    """Print the search body that Resift sends to OpenSearch for a search.
+
+    If parts of the search were not rewritten, print the reason on standard error.
 
     Args:
-        opened_library: The library that runs the search.
+        opened_library: The library that rewrites the search.
         search: The search.
-        complete: Whether to print the body as complete JSON. Otherwise vectors and scripts are shortened.
+        complete: Whether to print the whole body. Otherwise, long vectors and scripts are shortened.
     """
     service = opened_library.service
     info = service.info(search.index)
@@ -143,7 +149,7 @@ def _print_body(opened_library: library.Library, search: Search, complete: bool)
 
 
 def _shortened(value: Any) -> Any:
-    """Return a JSON value with long lists of numbers and long texts replaced by their lengths."""
+    """Return a copy of a JSON value in which long vectors and texts are replaced by a note about their length."""
     if isinstance(value, dict):
         return {name: _shortened(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -153,7 +159,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _guess_fields(hits: library.Hits) -> list[str]:
-    """Guess the text fields of an index from its hits. This is needed if the index does not store their names."""
+    """Guess the names of the text fields from the hits of a search, for an index that does not store these names."""
     try:
         return guess_fields([hit.source for hit in hits])
     except BadInput:
@@ -178,9 +184,9 @@ def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
 
 
 def _reason(hit: library.Hit) -> str:
-    """Return a text that explains why the session changed the rank of a hit, like the text on the search page.
+    """Return a short text that says why the session moved a hit up or down, for example "▲ 3 more like “Bush fires”".
 
-    Returns "" if the session did not change the rank.
+    The result is empty if the session did not move the hit.
     """
     if (because := hit.because) is None:
         return ""
@@ -192,9 +198,14 @@ def _reason(hit: library.Hit) -> str:
 
 
 def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
-    """Return the text of a hit for display: the beginnings of its text fields, and the whole text of the last field.
+    """Return the text of a hit for display on one line.
 
-    A document without text is returned as JSON.
+    Args:
+        hit: The hit.
+        fields: The names of its text fields. All texts except the last are shortened.
+
+    Returns:
+        The texts of the fields, separated by "|". If they are all empty, the document as JSON.
     """
     texts = [text for name in fields if (text := plain_text(document_text(hit.source, [name])).strip())]
     texts = texts or [document_text(hit.source, ()).strip() or json.dumps(hit.source, ensure_ascii=False)]

@@ -37,17 +37,21 @@ from resift.errors import BadInput
 @engine_option
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
-    """Run the HTTP service. Further settings are RESIFT_* variables (see docs/settings.md)."""
+    """Run the HTTP service until you press Ctrl-C.
+
+    The environment variables RESIFT_* contain further settings (see docs/settings.md).
+    """
     with shared_metrics():
         run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
 @contextmanager
 def shared_metrics() -> Iterator[None]:
-    """Aggregate the Prometheus metrics of all worker processes inside a ``with`` block.
+    """Return a context manager that lets worker processes share their Prometheus metrics.
 
-    The block must start before prometheus_client is imported, because the name of the folder for the metrics is read
-    during the import.
+    It creates a temporary folder for the metrics, and deletes the folder at the end of the ``with`` block. Enter the
+    block before prometheus_client is imported, because prometheus_client reads the name of the folder when it is
+    imported.
     """
     folder, creator = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
@@ -61,10 +65,10 @@ def shared_metrics() -> Iterator[None]:
 
 
 def _limit_blas_to_one_thread() -> None:
-    """Limit NumPy's OpenBLAS to a single thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
+    """Make NumPy's OpenBLAS use a single thread, unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS is set.
 
-    The matrix products of a search take 0.1 ms. If other processes are using the CPU cores, waiting for a second thread
-    would take a hundred times as long.
+    The matrix products of a search take only 0.1 ms. When other processes use the CPU cores, waiting for a second
+    thread would take a hundred times as long.
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         # NumPy has no function for this, so call OpenBLAS. Other BLAS libraries, as on macOS, lack this function.
@@ -73,17 +77,17 @@ def _limit_blas_to_one_thread() -> None:
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
-    """Run the service until a signal stops it.
+    """Run the HTTP service until a signal stops it.
 
     Args:
-        settings: Names and values of RESIFT_* variables. They override the environment variables.
-        host: The address to listen on.
+        settings: Names and values of RESIFT_* variables, which override the environment variables.
+        host: The host name or IP address to listen on.
         port: The port to listen on.
-        workers: The number of processes.
+        workers: The number of worker processes.
 
     Raises:
-        BadInput: If a setting is invalid, if the address is not available, or if other machines can connect although
-            there are no API keys.
+        BadInput: If a setting is invalid, if the address is not available, or if other machines can connect although no
+            API keys are set.
         ModelNotFound: If the model does not exist.
         CorruptModel: If the model is damaged.
     """

@@ -18,15 +18,15 @@ from resift.sessions.sessions import Sessions
 
 @click.group(epilog="Example: resift sessions list")
 def sessions() -> None:
-    """Manage stored sessions: list, purge or delete them, and export or delete the data of a person."""
+    """List, export and delete stored sessions, and all data about a person."""
 
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
 @store_option
 def list_command(store: str) -> None:
-    """List the unexpired sessions, most recently used first.
+    """List the stored sessions that have not expired, most recently used first.
 
-    JUDGEMENTS is the number of documents with a judgement in force.
+    The column JUDGEMENTS contains the number of documents whose judgement currently counts.
     """
     with session_store_at(store) as session_store:
         unexpired = sorted(Sessions(session_store).all(), key=lambda session: session.expires, reverse=True)
@@ -48,7 +48,7 @@ def list_command(store: str) -> None:
 @sessions.command(epilog="Example: resift sessions purge")
 @store_option
 def purge(store: str) -> None:
-    """Delete expired sessions. The service also deletes them, a few at a time."""
+    """Delete all expired sessions now. The service also deletes expired sessions, a few at a time."""
     with session_store_at(store) as session_store:
         click.echo(f"{session_store.purge(time.time())} expired sessions deleted")
 
@@ -58,7 +58,10 @@ def purge(store: str) -> None:
 @click.option("--index", help="Delete all sessions with a judgement in this index.")
 @store_option
 def delete(session: str | None, index: str | None, store: str) -> None:
-    """Delete a session, or all sessions with a judgement in an index."""
+    """Delete a session, or all sessions that contain a judgement in an index.
+
+    Pass either SESSION or --index.
+    """
     if (session is None) == (index is None):
         raise BadInput("a session or --index is required, but not both", value=session, expected="SESSION or --index")
     with session_store_at(store) as session_store:
@@ -84,7 +87,11 @@ client_options = combine_options(
 @sessions.command(epilog="Example: resift sessions export --client anna > anna.json")
 @client_options
 def export(client: str, engine: str, store: str) -> None:
-    """Print all stored data of a person as JSON: the session, and the entries of the UBI log with the same id."""
+    """Print all stored data about a person as JSON.
+
+    The output contains the session whose id you pass with --client, and all queries and events in the UBI log with this
+    id.
+    """
     with session_store_at(store) as session_store, ubi_log_at(engine, store) as log:
         session = Sessions(session_store).peek(client) if is_session_id(client) else None
         documents = log.client_documents(client)
@@ -96,9 +103,10 @@ def export(client: str, engine: str, store: str) -> None:
 @client_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(client: str, engine: str, store: str, yes: bool) -> None:
-    """Delete all stored data of a person: the session, and the entries of the UBI log with the same id.
+    """Delete all stored data about a person. The command asks for confirmation first.
 
-    Backups, snapshots and exported data are not deleted.
+    It deletes the session whose id you pass with --client, and all queries and events in the UBI log with this id. It
+    does not delete backups, snapshots or exported data.
     """
     with session_store_at(store) as session_store, ubi_log_at(engine, store) as log:
         sessions = int(is_session_id(client) and session_store.read(client) is not None)

@@ -20,16 +20,19 @@ Records = Iterator[Record | BadLine]
 
 
 def choose_fields(files: Files, fields: Fields | None, index: str | None = None) -> tuple[Fields, Records]:
-    """Return the text fields of the documents in files, and an iterator over all records.
+    """Choose the text fields of the documents in some files, and start reading the files.
 
     Args:
-        files: The files.
+        files: The files to read.
         fields: The names of the text fields, or None to guess them from the first documents.
-        index: The name of the existing index whose text fields are passed in ``fields``, or None.
+        index: The name of the index that determines ``fields``, if it already exists. Otherwise None.
+
+    Returns:
+        The names of the text fields, and an iterator over all records of the files, including the first.
 
     Raises:
-        BadInput: If the files contain no document, or if the first documents contain no text in the fields.
-        Failure: If the first documents contain no text in the fields of the existing index. The exit status is 3.
+        BadInput: If the files contain no document, or if the first documents have no text in any of the fields.
+        Failure: The same, if the fields are those of an existing index. The exit status is 3.
     """
     documents, records = _first(files)
     if fields is None:
@@ -53,7 +56,14 @@ def choose_fields(files: Files, fields: Fields | None, index: str | None = None)
 
 
 def _first(files: Files) -> tuple[list[Source], Records]:
-    """Return the first documents, and an iterator over all records."""
+    """Read the first documents of some files.
+
+    Returns:
+        The first documents, and an iterator over all records of the files, including the first.
+
+    Raises:
+        BadInput: If there are no documents among the first records.
+    """
     head, records = sample(files)
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
@@ -62,11 +72,11 @@ def _first(files: Files) -> tuple[list[Source], Records]:
 
 
 def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
-    """Return the error for files without documents.
+    """Return an error that says that the files contain no documents.
 
     Args:
         files: The files.
-        first: The first line that is not a document, which the message quotes.
+        first: The first line that could not be read as a document. The message quotes the reason.
     """
     names, expected = " ".join(files.paths), "at least one document"
     if files.assumes_json:

@@ -25,15 +25,16 @@ _RANKINGS = ("BM25 alone", "with vectors", "in the session")  # names of Ranking
 
 @dataclass(frozen=True)
 class Demo:
-    """The data of a demonstration.
+    """The packaged data of a demonstration: documents, and questions with relevance judgements.
 
     Attributes:
-        index: The name of the index.
-        documents: The file of documents.
-        questions: The file of questions.
-        fields: The text fields.
-        judged: A text that says who judged the relevance of the documents.
-        origin: A text that says where a question comes from. It contains ``{}`` for :attr:`Question.opening`.
+        index: The name of the index for the documents.
+        documents: The name of the file with the documents.
+        questions: The name of the file with the questions.
+        fields: The names of the text fields.
+        judged: A text for the transcript that says who judged the relevance of the documents.
+        origin: A text for the transcript that says where a question comes from, with ``{}`` in the place of
+            :attr:`Question.opening`.
     """
 
     index: str
@@ -65,12 +66,12 @@ FIELDS, QUESTION = PASSAGES.fields, "How much is the filing fee?"
 
 @dataclass(frozen=True)
 class Question:
-    """A question of the demonstration, with relevance judgements.
+    """A question of the demonstration, with its relevant documents.
 
     Attributes:
         text: The question.
-        opening: The first question of the conversation or, for products, what the person wishes to buy.
-        relevant: The ids of the documents that are relevant to the question.
+        opening: The first question of the same conversation. For products, what the person wants to buy.
+        relevant: The ids of the documents that people judged relevant to the question.
     """
 
     text: str
@@ -79,12 +80,15 @@ class Question:
 
 
 def corpus_file(demo: Demo = PASSAGES) -> str:
-    """Return the path of the packaged documents, a file of JSON lines with ``_id`` and fields."""
+    """Return the path of the packaged documents of a demonstration.
+
+    The file contains a JSON object per line, with the id ``_id`` and the text fields.
+    """
     return _path(demo.documents)
 
 
 def load_questions(demo: Demo = PASSAGES) -> list[Question]:
-    """Return all packaged questions, ordered by conversation and turn."""
+    """Load the questions of a demonstration, in the order of their conversations."""
     questions, opening, conversation = [], "", None
     for record in Files([_path(demo.questions)]):
         assert isinstance(record, Record)
@@ -102,13 +106,13 @@ def _path(name: str) -> str:
 
 @dataclass
 class Rankings:
-    """Three rankings of the documents for the same question, before and after marking relevant hits.
+    """The hits for a question in three searches, which show the effect of marking relevant documents.
 
     Attributes:
         question: The question.
-        hits: The first hits of three searches: with BM25 only, with BM25 and vectors, and with BM25 and vectors in a
-            session with marks.
-        marked: The relevant hits of the second search that were marked.
+        hits: The first hits of the three searches: with BM25 only; with BM25 and vectors; and with BM25 and vectors
+            after the marks.
+        marked: The relevant hits of the second search that were marked in the session.
         learned: A description of what the session has learned from the marks.
     """
 
@@ -122,13 +126,13 @@ class Rankings:
         """Search for a question, mark the relevant documents among the first hits, and search again.
 
         Args:
-            index: The index.
+            index: The index to search.
             question: The question.
-            session: The id of the session.
+            session: The id of the session in which documents are marked.
 
         Returns:
-            The rankings. None if none of the first hits is relevant, or if all relevant documents were marked, so that
-            marks cannot improve the ranking.
+            The hits of the searches, or None if marks cannot help: if none of the first hits is relevant, or if all
+            relevant documents are among them.
         """
         size = _READ + _COUNTED  # at least _COUNTED hits remain without the marked hits
         demo_session = index.session(session)
@@ -142,24 +146,26 @@ class Rankings:
 
     @property
     def unread(self) -> list[list[Hit]]:
-        """Return the three rankings without the marked hits.
+        """The hits of the three searches without the marked documents.
 
-        Marks improve the ranks of the marked hits, but this is no advantage for a reader who already knows them.
+        Marks move the marked documents to the top. A reader who already knows these documents does not benefit from
+        that, so they are left out.
         """
         known = {hit.id for hit in self.marked}
         return [[hit for hit in hits if hit.id not in known] for hits in self.hits]
 
     @property
     def ranks(self) -> list[list[int]]:
-        """Return the ranks of the relevant hits among the first ten unmarked hits, for each of the three rankings."""
+        """The ranks of the relevant documents among the first ten unmarked hits, for each of the three searches."""
         relevant = self.question.relevant
         return [[rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit.id in relevant] for hits in self.unread]
 
     @property
     def gain(self) -> float:
-        """Return how much the marks improve the ranks of the relevant hits.
+        """How much the marks improve the ranks of the relevant documents.
 
-        This is the sum of 1 / rank over the relevant hits after marking, minus the sum before marking.
+        The value is the sum of 1 / rank over the relevant documents after the marks, minus the same sum before the
+        marks. It is negative if the ranks become worse.
         """
         _, before, after = (sum(1 / rank for rank in ranks) for ranks in self.ranks)
         return after - before
@@ -169,9 +175,9 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
     """Search for all questions of a demonstration, and print how marks change the rankings.
 
     Args:
-        index: The index of the documents.
+        index: The index that contains the documents.
         demo: The demonstration.
-        say: The function that prints a line.
+        say: A function that prints a line of text.
 
     Returns:
         The three questions whose rankings improve most, as examples for the search page.
@@ -198,7 +204,7 @@ def play(index: Index, demo: Demo, say: Callable[[str], Any]) -> list[str]:
 
 
 def _summarize(rankings: Sequence[Rankings], say: Callable[[str], Any]) -> None:
-    """Print averages over all questions."""
+    """Print the average number of relevant hits in each of the three searches, over all questions."""
     say(f"\nmean number of ✓ in these ten hits, over {len(rankings)} questions with a ✓ to mark and another ✓ to find")
     for name, column in zip(_RANKINGS, zip(*(ranking.ranks for ranking in rankings), strict=True), strict=True):
         say(f"  {name:<15} {sum(map(len, column)) / len(column):.1f}")
