@@ -85,10 +85,14 @@ def check_listed(name: str, value: Mapping[str, Any], shape: Shape = "clause", s
 
 
 class _Check:
-    """The check of a clause or a body, with counts of its contents.
+    """One pass over a search body (or a single query clause) that checks it against the allow-list.
+
+    The allow-list names the clauses, aggregations and options that callers with a restricted API key may send. An
+    instance counts clauses, characters and buckets while it walks through the JSON, and is used for a single request.
 
     Attributes:
-        max_hits: The number of hits that may be requested, which depends on what is requested for each hit.
+        max_hits: The largest number of hits that the request may ask for. The limit is lower for requests that are
+            expensive for each hit.
     """
 
     def __init__(self) -> None:
@@ -98,17 +102,18 @@ class _Check:
         self._buckets = 1  # of all aggregations around the value that is checked
 
     def value(self, value: Any, shape: Shape, path: str) -> None:
-        """Check that a value matches one of the alternatives of its shape.
+        """Check that a JSON value, and everything inside it, is allowed.
 
         Args:
-            value: The value.
-            shape: The expected shape, as the docstring of the module describes it.
+            value: A part of the request.
+            shape: The expected shape in the notation of ``allow_list.json``, for example ``"text | number <= 100"``. A
+                shape can have several alternatives, separated by ``|``. The value must match one of the alternatives.
             path: The path of the value in the request, for error messages.
 
         Raises:
-            ClauseNotAllowed: The allow-list does not contain a key or a value.
-            BadInput: A value has the wrong form.
-            TextTooLong: A text is too long, or there is too much of something.
+            ClauseNotAllowed: The value contains a key or a constant that is not in the allow-list.
+            BadInput: The value, or a value inside it, has the wrong JSON type or is out of range.
+            TextTooLong: A text is too long, or the request exceeds another bound on its size.
         """
         self._count("values", path)
         shapes, kind = _alternatives(shape), _kind(value)
@@ -170,15 +175,17 @@ class _Check:
         self._buckets = buckets
 
     def _count_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Update the counts for an object: its buckets if it is an aggregation, and the limit on the number of hits.
+        """Update the counts of clauses, aggregations and buckets for a JSON object of the request.
+
+        The limit on the number of hits (``max_hits``) is lowered if objects of this shape are expensive for each hit.
 
         Args:
             value: The object.
-            shape: The shape of the object.
+            shape: The name of the object's shape in the allow-list, for example ``clause`` or ``aggregation``.
             path: The path of the object in the request, for error messages.
 
         Raises:
-            TextTooLong: There are too many objects of this shape, or too many buckets.
+            TextTooLong: The request contains too many objects of this shape, or its aggregations make too many buckets.
         """
         if shape == "aggregation":
             self._buckets *= _bucket_count(value)
@@ -189,7 +196,16 @@ class _Check:
             self._count(f"{_COUNTED[shape]}s", path)
 
     def _check_keys(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
-        """Raise ``BadInput`` if a clause does not have exactly one key, or if a required key is missing."""
+        """Check that a clause has exactly one key, and that an object has the key that its shape requires.
+
+        Args:
+            value: The object.
+            shape: The name of the object's shape in the allow-list, for example ``clause``.
+            path: The path of the object in the request, for error messages.
+
+        Raises:
+            BadInput: The clause has no key or several keys, or the required key is missing.
+        """
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
         required = search_list()["required"].get(shape)
@@ -198,10 +214,10 @@ class _Check:
             raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=_keys(shape)[required])
 
     def _count(self, name: str, path: str, count: int = 1) -> None:
-        """Increase a count, and raise ``TextTooLong`` if the count then exceeds its bound.
+        """Add to a counter, and raise ``TextTooLong`` if the total exceeds the bound in the allow-list.
 
         Args:
-            name: The name of the count and of its bound in the allow-list.
+            name: The name of the counter, for example ``patterns``. The allow-list has bounds for some of the counters.
             path: The path of the counted value in the request, for error messages.
             count: The number to add.
         """
@@ -218,7 +234,14 @@ def _check_number(number: float, shape: Shape, path: str) -> None:
 
 
 def _bucket_count(aggregation: Mapping[str, Any]) -> int:
-    """Return the number of buckets that an aggregation can make in each bucket around it."""
+    """Return the largest number of buckets that an aggregation can return, not counting its sub-aggregations.
+
+    The number is the ``size`` or ``buckets`` of the aggregation, or a default for its type. Metric aggregations, such
+    as ``avg``, count as a single bucket.
+
+    Args:
+        aggregation: The aggregation as JSON, for example ``{"terms": {"field": "tag", "size": 5}}``.
+    """
     for kind, default in search_list()["bucket counts"].items():
         if isinstance(settings := aggregation.get(kind), dict):
             count = settings.get("size", settings.get("buckets", default))
@@ -229,7 +252,7 @@ def _bucket_count(aggregation: Mapping[str, Any]) -> int:
 
 
 def _kind(value: Any) -> str:
-    """Return the name that JSON has for the type of a value."""
+    """Return the JSON type of a value, by its name in the allow-list: ``text``, ``number``, ``object`` and so on."""
     if isinstance(value, bool):
         return "boolean"
     kinds = {str: "text", int: "number", float: "number", list: "list", dict: "object"}
@@ -237,13 +260,25 @@ def _kind(value: Any) -> str:
 
 
 def _described(shapes: Mapping[str, Shape]) -> str:
-    """Return a description of the values that a shape allows."""
+    """Describe the values that a shape allows, for error messages.
+
+    Args:
+        shapes: The alternatives of the shape, by JSON type.
+    """
     return " or ".join(shapes[kind] if kind in _SCALARS else kind for kind in shapes)
 
 
 @cache
 def _alternatives(shape: Shape) -> dict[str, Shape]:
-    """Return the alternatives of a shape, as a mapping from a JSON type (``text``, ``list``, …) to a shape."""
+    """Split a shape of the allow-list into its alternatives.
+
+    Args:
+        shape: The expected shape of a JSON value, for example ``"text | [number]"`` for a text or a list of numbers.
+
+    Returns:
+        A mapping from a JSON type (``text``, ``number``, ``list``, …) to the shape that values of this type must have.
+        For a list, this is the shape of the items.
+    """
     if shape in _TABLES or shape in _objects():
         return {"object": shape}
     shapes: dict[str, Shape] = {}
@@ -266,15 +301,23 @@ def _alternatives(shape: Shape) -> dict[str, Shape]:
 
 @cache
 def _keys(shape: Shape) -> dict[str, Shape]:
-    """Return the shape of each key that an object may have. The key ``*`` matches any other key."""
+    """Return the keys that a JSON object of a given shape may have, and the shape of the value under each key.
+
+    The key ``*`` stands for any key that is not listed.
+
+    Args:
+        shape: The name of an object's shape in the allow-list, or ``"{…}"`` for an object whose keys are free.
+    """
     return {"*": shape[1:-1]} if shape[0] == "{" else _objects()[_TABLES.get(shape, shape)]
 
 
 @cache
 def _objects() -> dict[str, dict[str, Shape]]:
-    """Return a mapping from the name of each object in the allow-list to its keys and their shapes.
+    """Return the keys of every type of JSON object in the allow-list, with the shapes of their values.
 
-    The name of an object inside another object is a path with dots.
+    Returns:
+        A mapping from the name of an object's shape to its keys. The name of an object inside another object is a path
+        with dots, for example ``body.highlight``.
     """
     content, objects = search_list(), dict[str, dict[str, Shape]]()
 

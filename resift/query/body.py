@@ -26,10 +26,10 @@ _EXT_SECTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 class TextQuery(NamedTuple):
-    """A query that searches for a text under conditions.
+    """The parts of a query that searches for a text, with optional filters.
 
     Attributes:
-        clause: The only scoring clause, which searches for the text.
+        clause: The clause that searches for the text. No other clause contributes to the score.
         filter: Clauses that every hit must match.
         must_not: Clauses that no hit may match.
     """
@@ -40,11 +40,11 @@ class TextQuery(NamedTuple):
 
 
 class Query:
-    """A parsed search body.
+    """A parsed OpenSearch search body.
 
     Attributes:
-        body: The search body as its client wrote it.
-        root: The clause under ``query``, or a ``match_all`` clause if the body has none.
+        body: The search body as JSON.
+        root: The parsed clause under ``query``, or a ``match_all`` clause if the body has no query.
     """
 
     def __init__(self, body: Body) -> None:
@@ -53,12 +53,15 @@ class Query:
 
     @cached_property
     def text(self) -> str:
-        """The text that the query searches for, or "" for a query without a text."""
+        """The text that the query searches for, or "" if the query has no text, such as a ``match_all`` query."""
         return text_of(self.root)
 
     @property
     def is_malformed(self) -> bool:
-        """Whether the query is not a clause, or is a ``hybrid`` query that contains no queries."""
+        """Whether the query is not a valid clause.
+
+        A clause is a JSON object with a single key. A ``hybrid`` clause must also contain a list of at least one query.
+        """
         raw = self.root.raw
         if not isinstance(raw, Mapping) or len(raw) != 1:
             return True
@@ -69,9 +72,10 @@ class Query:
 
     @property
     def text_query(self) -> TextQuery | None:
-        """The parts of a query whose only scoring clause searches for a text. None for any other query.
+        """The text clause and the filters of a plain text search, or None for any other query.
 
-        A text query can be widened: further documents may match, if they meet its conditions.
+        A plain text search has exactly one scoring clause, and this clause searches for a text. Only such queries can
+        be widened to match more documents, because their filters can be applied to the additional documents as well.
 
         >>> query = {"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}}
         >>> parse({"query": query}).text_query
@@ -91,11 +95,11 @@ class Query:
         return TextQuery(must[0].raw, as_list(settings.get("filter")), as_list(settings.get("must_not")))
 
     def is_sorted_by_score(self, only_first: bool = False) -> bool:
-        """Return whether hits are sorted by their scores, best first.
+        """Return whether the search sorts its hits by score, best first.
 
         Args:
-            only_first: Whether other criteria may follow for hits with equal scores. OpenSearch does not rescore a
-                search with several criteria, even if scores are the first.
+            only_first: Accept further sort criteria after the score. By default, the score must be the only criterion,
+                because OpenSearch does not rescore a search with several sort criteria.
         """
         sort = self.body.get("sort")
         criteria = sort if isinstance(sort, list) else [] if sort is None else [sort]
@@ -127,7 +131,17 @@ def parse(body: Body) -> Query:
 
 
 def _restored_ext(ext: Any) -> Body:
-    """Return ``{"ext": …}`` with the sections ``ubi`` and ``rerank`` restored, or {} if nothing has to be restored."""
+    """Restore the sections ``ubi`` and ``rerank`` of a body's ``ext`` object.
+
+    Plugins of OpenSearch move the fields of these sections up into ``ext`` itself, and OpenSearch cannot read the
+    result.
+
+    Args:
+        ext: The ``ext`` object of a search body.
+
+    Returns:
+        ``{"ext": …}`` with the restored object, or {} if nothing has to be restored.
+    """
     if not isinstance(ext, Mapping):
         return {}
     restored = dict(ext)
@@ -141,7 +155,11 @@ def _restored_ext(ext: Any) -> Body:
 
 
 def _opened_wrapper(query: Any) -> Body:
-    """Return ``{"query": …}`` with the query that a ``wrapper`` clause encodes, or {} for any other query."""
+    """Decode a query that is wrapped in a ``wrapper`` clause, which contains a query as base64 of JSON.
+
+    Returns:
+        ``{"query": …}`` with the decoded query. {} if the query is not a ``wrapper`` clause or cannot be decoded.
+    """
     wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
     if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):
         return {}

@@ -40,30 +40,35 @@ _OTHER_WILDCARDS = re.compile(r"[\[?]")
 
 
 class NestedField(str):
-    """The name of a field of nested objects. A query reaches the field only through the path of these objects.
+    """The name of a field inside nested objects, with the path that a ``nested`` query needs to reach the field.
 
     Attributes:
-        path: The path of the nested objects.
+        path: The path of the nested objects, for example ``comments`` for the field ``comments.text``.
     """
 
     path: str
 
     def __new__(cls, name: str, path: str) -> NestedField:
-        """Return the name of a field, with the path of its nested objects."""
+        """Create a field name that carries the path of its nested objects.
+
+        Args:
+            name: The full name of the field, for example ``comments.text``.
+            path: The path of the nested objects, for example ``comments``.
+        """
         field = super().__new__(cls, name)
         field.path = path
         return field
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    r"""Return the text of a document that the model encodes, with each value on a separate line.
+    r"""Return the text of a document that the embedding model encodes, with one value per line.
 
-    Lists are flattened and objects are left out.
+    Lists are flattened. Values that are objects are skipped.
 
     Args:
-        source: The document.
-        fields: The text fields, in order. A name with dots is that of an inner field. If empty, all top-level strings
-            of the document are taken.
+        source: The document's ``_source``.
+        fields: The text fields, in order. A dotted name such as ``meta.tags`` refers to a field inside an object. If
+            the list is empty, all strings at the top level of the document are used.
 
     >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
     'A\nb\nc'
@@ -76,9 +81,14 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def values_of(source: Any, name: str) -> Iterator[Any]:
-    """Yield each value of a field.
+    """Yield each value of a document's field.
 
-    Lists are flattened. A name with dots is that of an inner field, in each item of a list.
+    Lists are flattened. A dotted name such as ``a.b`` refers to the field ``b`` inside the object ``a``, or inside each
+    object of a list ``a``.
+
+    Args:
+        source: The document, as JSON.
+        name: The name of the field.
 
     >>> list(values_of({"a": [{"b": 1}, {"b": [2, None]}], "a.b": {"c": 3}}, "a.b"))
     [{'c': 3}, 1, 2, None]
@@ -97,15 +107,15 @@ def values_of(source: Any, name: str) -> Iterator[Any]:
 
 
 def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
-    """Return a query clause that searches for a text.
+    """Build an OpenSearch query clause that searches for a text in some fields.
 
-    OpenSearch indexes nested objects as separate documents. If a document has several nested objects at the same path,
-    only the object with the highest score counts.
+    The clause is a ``multi_match`` query. Fields inside nested objects are searched with a ``nested`` query for each
+    path. If a document has several nested objects at the same path, only the best-scoring object counts.
 
     Args:
-        text: The text.
-        fields: The fields that are searched. All fields if empty.
-        **settings: Further settings of ``multi_match``.
+        text: The text to search for.
+        fields: The names of the searched fields. If empty, all fields are searched.
+        **settings: Further settings of the ``multi_match`` query, for example ``boost``.
     """
     nested: dict[str, list[str]] = {}
     for field in fields:
@@ -128,12 +138,16 @@ def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) 
 
 
 def filter_source(source: Body, spec: Any) -> Body | None:
-    """Return the fields of a document that the ``_source`` of a search body includes, or None if it is False.
+    """Return the part of a document that the ``_source`` option of a search body selects.
 
     Args:
-        source: The document.
-        spec: The ``_source`` of the body: a boolean, a pattern, a list of patterns, or an object with ``includes`` and
-            ``excludes``. A pattern with dots is that of inner fields. The name of an object includes all its fields.
+        source: The whole document.
+        spec: The ``_source`` option: a boolean, a pattern, a list of patterns, or an object with ``includes`` and
+            ``excludes``. Dotted patterns such as ``meta.*`` refer to fields inside objects. The name of an object
+            selects all its fields.
+
+    Returns:
+        The selected fields, or None if ``spec`` is False.
 
     Raises:
         BadInput: ``spec`` is malformed.
@@ -149,15 +163,15 @@ def filter_source(source: Body, spec: Any) -> Body | None:
 
 
 def _filtered(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """Return the included part of a value, or {}.
+    """Return the part of a JSON value that the patterns of a ``_source`` option select, or {} if they select nothing.
 
-    Items of lists without an included part are left out, unless they were empty before.
+    List items from which nothing is selected are dropped, unless they were empty before.
 
     Args:
-        value: The value.
-        path: The path of the value: "" for the document, otherwise with a dot at the end.
-        includes: Included patterns. If empty, everything is included that is not excluded.
-        excludes: Excluded patterns.
+        value: A document, or a value inside a document.
+        path: The path of the value with a dot at the end, for example ``meta.``. Empty for the whole document.
+        includes: Patterns of the selected fields. If empty, all fields are selected.
+        excludes: Patterns of the fields to leave out, even if they are selected.
     """
     if isinstance(value, list):
         pairs = [(item, _filtered(item, path, includes, excludes)) for item in value]
@@ -186,13 +200,16 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def source_parts(spec: Any) -> tuple[list[str], list[str]]:
-    """Return the patterns that a ``_source`` includes, and the patterns that it excludes.
+    """Split the ``_source`` option of a search body into its included and its excluded patterns.
 
-    An empty list of included patterns includes all fields. Several stars in a row become one star: OpenSearch builds an
-    automaton for the pattern, and some thousand stars would exhaust its memory.
+    Repeated stars in a pattern are merged into a single star. OpenSearch builds an automaton for each pattern, and
+    thousands of stars would exhaust its memory.
 
     Args:
-        spec: The ``_source`` of a search body.
+        spec: The ``_source`` option of a search body.
+
+    Returns:
+        The included and the excluded patterns. If no pattern is included, the option selects all fields.
 
     Raises:
         BadInput: ``spec`` is malformed.
@@ -205,7 +222,15 @@ def source_parts(spec: Any) -> tuple[list[str], list[str]]:
 
 
 def _patterns(part: str, value: Any) -> list[str]:
-    """Return the patterns in the part ``includes`` or ``excludes`` of a ``_source``."""
+    """Return one half of a ``_source`` option as a list of patterns.
+
+    Args:
+        part: ``includes`` or ``excludes``, for error messages.
+        value: A pattern or a list of patterns.
+
+    Raises:
+        BadInput: ``value`` is neither a pattern nor a list of patterns.
+    """
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
         expected = "a field's name or pattern, or a list of them"
@@ -214,10 +239,15 @@ def _patterns(part: str, value: Any) -> list[str]:
 
 
 def without_vector(spec: Any) -> Any:
-    """Return a ``_source`` that excludes Resift's own fields, unless it names any of these fields.
+    """Extend the ``_source`` option of a search body so that hits do not contain the fields that Resift writes.
+
+    Nothing is excluded if the option names one of Resift's fields itself.
 
     Args:
-        spec: The ``_source`` of a search body.
+        spec: The ``_source`` option of a search body.
+
+    Returns:
+        The new ``_source`` option.
 
     Raises:
         BadInput: ``spec`` is malformed.
@@ -236,29 +266,32 @@ def without_vector(spec: Any) -> Any:
 
 
 def is_ours(field: str) -> bool:
-    """Return whether Resift, and not the client, writes a field.
+    """Return whether a field is written by Resift rather than by the user, such as a field of document vectors.
 
     Args:
-        field: The name of the field. Resift writes the vectors of a second model to ``resift_vector_HASH``.
+        field: The name of the field. The field ``resift_vector`` contains the vectors of the first model, and
+            ``resift_vector_HASH`` the vectors of a further model.
     """
     return field in HIDDEN or bool(_OWN_VECTOR_FIELD.fullmatch(field))
 
 
 def is_compact(field: str) -> bool:
-    """Return whether a field contains Resift's vectors of bytes (see :mod:`resift.vectors.compact`).
+    """Return whether a field contains Resift's document vectors in compact form, with one byte per dimension.
 
     Args:
-        field: The name of the field. Each model has a separate field for such vectors.
+        field: The name of the field, ``resift_vector_int8`` or ``resift_vector_int8_HASH``.
     """
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each scalar in a JSON value. The items of a list have the path of the list.
+    """Yield the dotted path and the value of each string, number and boolean in a JSON value.
+
+    List items have the path of their list. Nulls are skipped.
 
     Args:
         value: The JSON value.
-        path: The path of the value.
+        path: The path of the JSON value itself. All yielded paths begin with this path.
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
@@ -273,14 +306,15 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def replace_objects(
     value: Any, names: Collection[str], change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> Any:
-    """Return a JSON value in which all objects under certain names are replaced, however deep they are nested.
-
-    Lists and objects that contain no replaced objects are not copied: the result contains the same Python objects.
+    """Replace all objects that occur under certain keys of a JSON value, at any depth.
 
     Args:
-        value: The JSON value.
-        names: The names of the objects. There may be a list of objects under a name.
+        value: The JSON value. It is not modified.
+        names: The keys. If the value under a key is a list, all objects in the list are replaced.
         change: A function that takes an object and returns its replacement.
+
+    Returns:
+        The new JSON value. Parts without replacements are the same Python objects as before, not copies.
 
     >>> replace_objects({"a": {"top": {"n": 1}}, "b": [2]}, ["top"], lambda settings: {**settings, "m": 3})
     {'a': {'top': {'n': 1, 'm': 3}}, 'b': [2]}

@@ -11,15 +11,15 @@ from enum import Enum
 
 
 class Role(Enum):
-    """The role that a clause has in its query.
+    """The role that a clause plays in a query.
 
     Attributes:
         SCORING: The score of the clause is part of the score of a hit.
-        VECTOR: A scoring clause that compares the vectors in a field with a query vector.
-        SPARSE: A scoring clause that compares the token weights in a field with the token weights of a query.
-        FILTER: The clause decides which documents match. Its score does not count.
-        EXCLUDED: Documents that match the clause are left out, or lose score.
-        OPAQUE: The kind of the clause is unknown, or the clause is malformed.
+        VECTOR: A scoring clause that compares a query vector with the vectors in a field.
+        SPARSE: A scoring clause that compares the weights of query tokens with the token weights in a field.
+        FILTER: The clause only decides which documents match. Its score is ignored.
+        EXCLUDED: Documents that match the clause are left out, or get a lower score.
+        OPAQUE: The clause is malformed, or Resift does not know this type of clause.
     """
 
     SCORING = "scoring"

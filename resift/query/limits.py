@@ -26,12 +26,12 @@ _NUMBERS = frozenset({int, float})
 
 @dataclass
 class Contents:
-    """All objects and texts in a JSON value, however deep they are nested.
+    """All objects and strings in a JSON value, at any depth.
 
     Attributes:
-        objects: All objects, upper levels first.
-        texts: All values that are strings. Keys are not included.
-        value_count: The number of values in all lists and objects.
+        objects: All JSON objects, outer objects before inner objects.
+        texts: All strings, except the keys of objects.
+        value_count: The total number of values in all lists and objects.
     """
 
     objects: list[Mapping[str, Any]] = field(default_factory=list)
@@ -40,10 +40,10 @@ class Contents:
 
 
 def contents_of(name: str, value: Any) -> Contents:
-    """Return the objects and texts in a JSON value.
+    """Collect all objects and strings in a JSON value.
 
     Args:
-        name: The name of the value in error messages.
+        name: The name of the value in error messages, for example ``query``.
         value: The JSON value.
 
     Raises:
@@ -67,11 +67,14 @@ def contents_of(name: str, value: Any) -> Contents:
 
 
 def _next_level(level: list[Any], contents: Contents) -> list[Any]:
-    """Add the values in the given objects and lists to ``contents``, and return the objects and lists among them.
+    """Add the values of some JSON objects and lists to ``contents``, and return the next level of nesting.
 
     Args:
-        level: The objects and lists at the same depth.
-        contents: The contents found so far, which are extended.
+        level: The objects and lists at a certain depth.
+        contents: The contents of the upper levels. They are extended in place.
+
+    Returns:
+        The objects and lists that are direct values or items of ``level``.
     """
     inner: list[Any] = []
     for container in level:
@@ -92,16 +95,19 @@ def _next_level(level: list[Any], contents: Contents) -> list[Any]:
 
 
 def check_limits(name: str, value: Any, max_text: int) -> Contents:
-    """Check the size of a query, a filter or a search body, and return its contents.
+    """Check the size and depth of a query, a filter or a search body.
 
     Args:
-        name: The name of the value in error messages.
-        value: The JSON object.
-        max_text: The largest number of characters of a text in the value.
+        name: The name of the value in error messages, for example ``query``.
+        value: The JSON object to check.
+        max_text: The maximum length of each string in the value, in characters.
+
+    Returns:
+        All objects and strings in the value.
 
     Raises:
-        BadInput: The value or the brackets in a text are nested too deep, or the value contains too many values.
-        TextTooLong: A text or an expression in the value is too long.
+        BadInput: The value contains too many values, or its objects or the brackets in a string are nested too deep.
+        TextTooLong: A string or a script expression in the value is too long.
     """
     contents = contents_of(name, value)
     for settings in contents.objects:
@@ -117,14 +123,14 @@ def check_limits(name: str, value: Any, max_text: int) -> Contents:
 
 
 def check_brackets(name: str, text: str) -> None:
-    """Check that the brackets in a text are not nested too deep.
+    """Check that the brackets in a text are not nested so deep that OpenSearch's parsers would overflow their stack.
 
     Args:
-        name: The name of the value in error messages.
+        name: The name of the text in error messages, for example ``query``.
         text: A text in a query, for example a regular expression.
 
     Raises:
-        BadInput: More than :data:`MAX_DEPTH` brackets are open at the same place.
+        BadInput: The brackets are nested more than :data:`MAX_DEPTH` levels deep.
     """
     if len(text) <= MAX_DEPTH or sum(map(text.count, _OPENING_BRACKETS)) <= MAX_DEPTH:
         return
@@ -138,7 +144,14 @@ def check_brackets(name: str, text: str) -> None:
 
 
 def _check_expressions(settings: Mapping[str, Any]) -> None:
-    """Raise ``TextTooLong`` if the settings of a completion suggester or a script contain a long expression."""
+    """Check the length of a completion suggester's regular expression, or of a script in the ``expression`` language.
+
+    Args:
+        settings: An object of a search body, with the settings of a suggester, a script or anything else.
+
+    Raises:
+        TextTooLong: The expression is longer than :data:`MAX_EXPRESSION` characters.
+    """
     if "completion" in settings:
         _check_expression(settings.get("regex"))
     if settings.get("lang") == "expression":

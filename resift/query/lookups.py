@@ -53,11 +53,13 @@ _KEYS = frozenset({"like", "unlike", "terms", "percolate", "indexed_shape", "wra
 
 
 def _looked_up(key: str, value: Any) -> Iterator[str]:
-    """Yield the names of the indices in which a clause looks something up.
+    """Yield the names of the indices from which a clause loads documents, terms or shapes.
+
+    For example, a ``terms`` clause can load its terms from a document of another index.
 
     Args:
         key: The name of the clause or option, for example ``terms``.
-        value: Its settings.
+        value: The settings under this name.
     """
     if key in ("like", "unlike"):
         yield from _values_of("_index", value if isinstance(value, list) else [value])
@@ -80,11 +82,11 @@ def _values_of(name: str, items: Iterable[Any]) -> Iterator[str]:
 
 
 def _is_template(key: str, value: Any) -> bool:
-    """Return whether a part of a body is a template from which OpenSearch makes a query.
+    """Return whether a part of a search body is a template that OpenSearch turns into a query.
 
     Args:
         key: The name of the part: ``ml_inference``, or ``collate`` in a suggester.
-        value: The part.
+        value: The settings under this name.
     """
     if not isinstance(value, Mapping):
         return False
@@ -94,10 +96,10 @@ def _is_template(key: str, value: Any) -> bool:
 
 
 def _opened(wrapper: Mapping[str, Any]) -> Any:
-    """Return the query that a ``wrapper`` clause encodes.
+    """Decode the query in a ``wrapper`` clause, which contains a query as base64 of JSON.
 
     Args:
-        wrapper: The settings of the clause, with the key ``query``.
+        wrapper: The settings of the clause. The encoded query is under the key ``query``.
 
     Raises:
         BadInput: The query is not base64 of JSON, or its brackets are nested too deep.

@@ -22,16 +22,16 @@ _PUNCTUATION = ".,;:?!\"'()"
 
 
 def question_clause(text: str, fields: Sequence[str]) -> Body:
-    """Return the query clause for a text that a person typed.
+    """Build the OpenSearch query clause for a text that a person typed, which may be a question.
 
-    Function words ("what", "about", "is") match as usual but weigh a tenth of other words, so they only decide between
-    documents that are otherwise alike. With their full weight, the form of a question would outweigh its subject. A
-    function word in capitals among small letters is a name ("US", "IT") and keeps its weight. If several fields are
-    searched, the score is that of the best field plus :data:`TIE_BREAKER` times the scores of the other fields.
+    Function words ("what", "about", "is") get a tenth of the weight of other words. Otherwise the form of a question
+    would outweigh its subject. A function word in capitals among small letters is a name ("US", "IT") and keeps its
+    weight. If several fields are searched, the score is that of the best field plus :data:`TIE_BREAKER` times the
+    scores of the other fields.
 
     Args:
-        text: The text.
-        fields: The fields that are searched. All fields if empty.
+        text: The text to search for.
+        fields: The names of the searched fields. If empty, all fields are searched.
     """
     settings: dict[str, Any] = {"tie_breaker": TIE_BREAKER} if len(fields) > 1 else {}
     words = text.split()
@@ -53,15 +53,18 @@ def _is_function_word(word: str, may_be_name: bool) -> bool:
 
 
 def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float]) -> str:
-    """Return a text, or its most distinctive words if OpenSearch would refuse the text as too long.
+    """Shorten a text to its most distinctive words if OpenSearch would reject the whole text as too long.
 
-    The most distinctive words have the largest sqrt(count) · rarity. They are returned in the order of the text. In a
-    script without spaces, everything between two punctuation marks counts as a single word.
+    The most distinctive words are frequent in the text and rare elsewhere: they have the largest sqrt(count) · rarity.
+    In scripts without spaces, everything between two punctuation marks counts as a single word.
 
     Args:
         text: The text.
-        field_count: The number of fields that are searched. OpenSearch counts a clause for each word in each field.
+        field_count: The number of searched fields. OpenSearch limits the number of words times the number of fields.
         rarity: A function that returns how rare a word is, for example its inverse document frequency.
+
+    Returns:
+        The whole text if it is short enough, otherwise the distinctive words in the order of the text.
 
     >>> distinctive_words("bush fire", 2, len)
     'bush fire'
@@ -82,7 +85,10 @@ def distinctive_words(text: str, field_count: int, rarity: Callable[[str], float
 
 
 def _word_counts(text: str) -> Mapping[str, int]:
-    """Count the words of a text. Adjacent words without anything between them count as a single word."""
+    """Count how often each word occurs in a text.
+
+    Neighbouring words with nothing between them, as in Chinese or Japanese text, count as a single word.
+    """
     spans: list[list[int]] = []
     for start, end in word_spans(text):
         if spans and spans[-1][1] == start:

@@ -63,13 +63,13 @@ def text_of(clause: Clause, in_condition: bool = False) -> str:
 
 
 def _text_inside(value: Any, in_condition: bool) -> str:
-    """Return the first text that a clause anywhere in a JSON value searches for, or "" if there is none.
+    """Return the first text that a clause anywhere inside a JSON value searches for, or "" if there is none.
 
-    It is used for the contents of unknown and malformed clauses, which are not parsed into a tree.
+    This function reads unknown and malformed clauses, which the parser does not divide into their parts.
 
     Args:
         value: The JSON value.
-        in_condition: Whether the value belongs to a condition, such as a filter.
+        in_condition: Whether the value is part of a condition, such as a filter.
     """
     if isinstance(value, Mapping):
         for name, inner in _conditions_last(value):
@@ -85,12 +85,13 @@ def _text_inside(value: Any, in_condition: bool) -> str:
 
 
 def _text_inside_entry(name: str, value: Any, in_condition: bool) -> str:
-    """Return the first text in an entry of an object, or "" if there is none.
+    """Return the first searched text in an entry of a JSON object, or "" if there is none.
 
     Args:
-        name: The name of the entry. If it is a kind of text clause, the value is read as the settings of such a clause.
+        name: The key of the entry. If the key is the name of a text clause, such as ``match``, the value is read as the
+            settings of this clause.
         value: The value of the entry.
-        in_condition: Whether the entry belongs to a condition, such as a filter.
+        in_condition: Whether the entry is part of a condition, such as a filter.
     """
     if isinstance(value, Mapping) and (name in TEXT_KINDS or name in MODEL_KINDS):
         return _own_text(name, value, in_condition)
@@ -98,7 +99,10 @@ def _text_inside_entry(name: str, value: Any, in_condition: bool) -> str:
 
 
 def _conditions_last(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Yield the entries of an object, conditions last. Entries that exclude documents are left out."""
+    """Yield the keys and values of a clause's settings, with conditions such as ``filter`` at the end.
+
+    Keys that exclude documents, such as ``must_not``, are skipped.
+    """
     conditions = []
     for name, value in settings.items():
         if name in _CONDITIONS:
@@ -109,12 +113,12 @@ def _conditions_last(settings: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _own_text(kind: str, settings: Mapping[str, Any], in_condition: bool) -> str:
-    """Return the text in the settings of a text clause, or "" if there is none or the settings are malformed.
+    """Return the text that a text clause searches for, or "" if the clause has no text or is malformed.
 
     Args:
-        kind: The kind of the clause, for example ``match``.
+        kind: The type of the clause, for example ``match``.
         settings: The settings of the clause.
-        in_condition: Whether the clause belongs to a condition, such as a filter.
+        in_condition: Whether the clause is part of a condition, such as a filter.
     """
     if kind in MODEL_KINDS:
         options = next(iter(settings.values()), None)
@@ -128,7 +132,16 @@ def _own_text(kind: str, settings: Mapping[str, Any], in_condition: bool) -> str
 
 
 def _without_syntax(kind: str, text: str, in_condition: bool) -> str:
-    """Return the words of a query string, without its operators and without what it excludes."""
+    """Return only the words that a Lucene query string searches for.
+
+    Operators, field names, boosts and excluded words (``-word`` or ``NOT word``) are removed.
+
+    Args:
+        kind: ``query_string`` or ``simple_query_string``.
+        text: The query string.
+        in_condition: Whether the query string is part of a condition, such as a filter. Words that a condition searches
+            in a named field, as in ``state:NSW``, are removed as well.
+    """
     patterns = [_NEGATED]
     if kind == "query_string":
         patterns += [_NO_WORDS, _IN_FIELD, _SYNTAX] if in_condition else [_NO_WORDS, _SYNTAX]

@@ -66,13 +66,16 @@ class Clause:
         self.ranks_by_meaning = self.is_semantic
 
     def scoring_parts(self) -> Iterator[tuple[str, tuple[Clause, ...]]]:
-        """Yield the name and the clauses of each part whose scores are part of this clause's score."""
+        """Yield each part of a compound clause that contributes to the score, as pairs of a name and clauses.
+
+        For example, a ``bool`` clause has the scoring parts ``must`` and ``should``.
+        """
         for name, clauses in self.parts.items():
             if self.part_roles[name] is Role.SCORING:
                 yield name, clauses
 
     def walk(self) -> Iterator[Clause]:
-        """Yield this clause and all clauses inside, depth first."""
+        """Yield this clause and all clauses inside it, depth first."""
         yield self
         for clauses in self.parts.values():
             for clause in clauses:
@@ -80,18 +83,19 @@ class Clause:
 
     @property
     def is_scoring(self) -> bool:
-        """Whether the score of the clause is part of the score of a hit."""
+        """Whether this clause contributes to the scores of hits. False for filters, for example."""
         return self.role in (Role.SCORING, Role.VECTOR, Role.SPARSE)
 
     def field_clauses(self) -> list[FieldClause]:
-        """Return the scoring clauses that rank by the vectors or tokens in a field, depth first."""
+        """Return all scoring clauses that search vectors or sparse tokens, such as ``knn`` clauses, depth first."""
         return [clause for clause in self.walk() if isinstance(clause, FieldClause) and clause.is_scoring]
 
     @property
     def searched_fields(self) -> list[str] | None:
-        """The fields that the scoring text clauses inside search, with their boosts.
+        """The fields in which the scoring text clauses inside this clause search, with boosts as in ``title^2``.
 
-        The list is empty if a text clause searches all fields. None if there are no scoring text clauses.
+        The list is empty if one of the text clauses searches all fields. The value is None if there are no text
+        clauses.
 
         >>> title = {"match": {"title": {"query": "a", "boost": 2}}}
         >>> parse_clause({"bool": {"should": [title, {"match": {"text": "b"}}]}}).searched_fields
@@ -111,7 +115,10 @@ class Clause:
 
     @property
     def is_text(self) -> bool:
-        """Whether the clause searches for a text, or only combines clauses that all search for a text."""
+        """Whether the clause is a text search.
+
+        A clause that only combines other clauses, such as ``dis_max``, is a text search if all these clauses are.
+        """
         if self.kind == "bool":
             return self.settings.keys() == {"should"} and _are_texts(self.parts.get("should", ()))
         if self.kind == "dis_max":
@@ -120,11 +127,11 @@ class Clause:
 
     @property
     def is_rewritten(self) -> bool:
-        """Whether Resift has rewritten the query already.
+        """Whether the clause is a query that Resift has already rewritten.
 
-        A rewritten query is a ``bool`` clause with a filter whose ``_name`` is
-        :data:`resift.query.dsl.REWRITTEN_NAME`. Other settings of the filter are not compared, because OpenSearch adds
-        defaults to a query before a search pipeline reads it.
+        Resift marks a rewritten query with a ``match_all`` filter that has the name
+        :data:`resift.query.dsl.REWRITTEN_NAME`. Only the name is compared, because OpenSearch may add default settings
+        to the filter before a search pipeline sees the query.
         """
         conditions = self.parts.get("filter", ()) if self.kind == "bool" else ()
         return any(
@@ -133,14 +140,17 @@ class Clause:
         )
 
     def replace_scoring_clauses(self, change: Callable[[Clause], Any]) -> Any:
-        """Return the clause as JSON, with its scoring clauses replaced.
+        """Return the clause as JSON, with each scoring clause inside replaced.
 
-        The result is ``raw`` itself if no scoring clause changes. A clause with a ``min_score`` of its own never
-        changes, because the scores inside decide what it matches.
+        A clause with a ``min_score`` setting is returned unchanged: new scores inside would change which documents it
+        matches.
 
         Args:
-            change: A function that takes a scoring clause and returns the JSON of its replacement. To leave the clause
-                unchanged, it returns the ``raw`` of the clause.
+            change: A function that takes a scoring clause and returns the JSON of its replacement. It returns the
+                attribute ``raw`` of the clause to leave the clause unchanged.
+
+        Returns:
+            The JSON of the new clause, or ``raw`` itself if no scoring clause was changed.
         """
         if self.kind in _SCORE_THRESHOLD_KINDS and self.settings.get("min_score") is not None:
             return self.raw
@@ -159,9 +169,9 @@ class TextClause(Clause):
 
     @property
     def searched_fields(self) -> list[str] | None:
-        """The fields that the clause searches, with their boosts.
+        """The fields in which this clause searches, with boosts as in ``title^2``.
 
-        The list is empty if the clause searches all fields. None if the clause is malformed.
+        The list is empty if the clause searches all fields. The value is None if the clause is malformed.
         """
         if self.kind in MULTI_FIELD_TEXT_KINDS:
             fields = self.settings.get("fields") or self.settings.get("default_field")
@@ -179,7 +189,7 @@ class TextClause(Clause):
 
 
 class HybridClause(Clause):
-    """A ``hybrid`` query: OpenSearch ranks the hits of several queries separately, and combines the rankings."""
+    """A ``hybrid`` query, which runs several queries separately and merges their rankings."""
 
     __slots__ = ()
     is_semantic = True
@@ -196,7 +206,7 @@ class HybridClause(Clause):
 
 
 class FieldClause(Clause):
-    """A clause that ranks by the vectors or tokens in a field."""
+    """A clause that ranks by the dense vectors or sparse tokens in a field, such as ``knn`` or ``neural_sparse``."""
 
     __slots__ = ()
     is_semantic = True
@@ -208,7 +218,7 @@ class FieldClause(Clause):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The settings of the clause for its field. Empty if the clause is malformed."""
+        """The settings of the clause for its field, such as ``{"vector": …, "k": 10}``. Empty if malformed."""
         return self._field_and_options()[1]
 
     def _field_and_options(self) -> tuple[str | None, Mapping[str, Any]]:
@@ -220,7 +230,7 @@ class FieldClause(Clause):
 
     @property
     def is_radial(self) -> bool:
-        """Whether the clause matches all documents above a minimum score or within a maximum distance."""
+        """Whether this is a radial search: all documents above a minimum score or within a maximum distance match."""
         options = self.options
         return any(options.get(name) is not None for name in _RADIAL_OPTIONS)
 
@@ -233,13 +243,16 @@ class VectorClause(FieldClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the clause, or None if the clause contains no vector."""
+        """The query vector of the clause, or None if the clause has no vector, as a ``neural`` clause with a text."""
         vector = self.options.get("vector")
         return vector if isinstance(vector, list) else None
 
 
 class ScriptedVectorClause(VectorClause):
-    """A ``script_score`` clause whose script ``knn_score`` compares a query vector with the vectors in a field."""
+    """An exact k-NN search: a ``script_score`` clause with the script ``knn_score``.
+
+    The script compares a query vector with the vector of every matching document.
+    """
 
     __slots__ = ()
 
@@ -252,7 +265,7 @@ class ScriptedVectorClause(VectorClause):
 
     @property
     def vector(self) -> list[Any] | None:
-        """The query vector in the parameters of the script, or None if they contain no vector."""
+        """The query vector in the parameters of the script, or None if the parameters contain no vector."""
         vector = self.options.get("query_value")
         return vector if isinstance(vector, list) else None
 
@@ -265,7 +278,7 @@ class SparseClause(FieldClause):
 
     @property
     def tokens(self) -> dict[str, float] | None:
-        """The query tokens in the clause and their weights, or None if they are missing or malformed."""
+        """The query tokens of the clause and their weights, or None if the tokens are missing or malformed."""
         tokens = self.options.get("query_tokens")
         if not isinstance(tokens, Mapping) or not tokens:
             return None
@@ -285,18 +298,18 @@ _SCRIPTED_PART_ROLES: PartRoles = {"query": Role.FILTER}
 
 
 def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Clause:
-    """Parse a query clause and the clauses inside.
+    """Parse a query clause, and all clauses inside it, into a tree.
 
-    Parsing raises no errors. A malformed clause becomes a node without a kind. A clause that is nested deeper than
-    :func:`resift.query.limits.check_limits` allows gets the role ``OPAQUE``.
+    Parsing never fails. A malformed clause becomes a node without a kind, and OpenSearch reports the error. A clause
+    that is nested too deep for :func:`resift.query.limits.check_limits` gets the role ``OPAQUE``.
 
     Args:
         raw: The clause as JSON.
-        position: The role of the part that contains the clause: ``FILTER`` for a clause in a filter, for example.
-        level: The depth of the clause in its query. The whole query has the depth 1.
+        position: The role that the enclosing clause gives to this clause, for example ``FILTER`` inside a filter.
+        level: The depth of the clause in the query. The query itself has level 1.
 
     Returns:
-        The node of the clause. Its ``parts`` contain the nodes of the clauses inside.
+        The node of the clause. Its attribute ``parts`` contains the nodes of the clauses inside.
     """
     if not isinstance(raw, Mapping) or len(raw) != 1:
         return Clause(raw, None, _NOTHING, Role.OPAQUE)
@@ -315,13 +328,15 @@ def parse_clause(raw: Any, position: Role = Role.SCORING, level: int = 1) -> Cla
 
 
 def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: int) -> None:
-    """Parse the clauses inside a clause, and set its ``parts``, ``part_roles`` and ``ranks_by_meaning``.
+    """Parse the clauses inside a compound clause, and store them in the node of the compound clause.
+
+    The attributes ``parts``, ``part_roles`` and ``ranks_by_meaning`` of the node are set.
 
     Args:
-        clause: The clause.
-        part_roles: The roles of the parts that a clause of this kind can have, by the names of the parts.
-        position: The role of the part that contains the clause.
-        level: The depth of the clause in its query.
+        clause: The node of the compound clause, for example of a ``bool`` clause.
+        part_roles: The parts that a clause of this kind can have, such as ``must`` and ``filter``, and their roles.
+        position: The role that the enclosing clause gives to this clause.
+        level: The depth of the clause in the query.
     """
     parts = {}
     for name, part_role in part_roles.items():
@@ -337,7 +352,11 @@ def _parse_parts(clause: Clause, part_roles: PartRoles, position: Role, level: i
 
 
 def _compares_vectors(settings: Mapping[str, Any]) -> bool:
-    """Return whether the script of a ``script_score`` clause is ``knn_score``."""
+    """Return whether a ``script_score`` clause runs the script ``knn_score``, which compares vectors.
+
+    Args:
+        settings: The settings of the clause.
+    """
     script = settings.get("script")
     return isinstance(script, Mapping) and (script.get("lang"), script.get("source")) == ("knn", "knn_score")
 
@@ -347,10 +366,13 @@ def _are_texts(clauses: tuple[Clause, ...]) -> bool:
 
 
 def boost_of(options: Mapping[str, Any]) -> float:
-    """Return the boost in the options of a clause, by default 1.
+    """Return the boost of a clause, or 1 if the clause has no valid boost.
 
-    OpenSearch also accepts a string that contains a number. For a malformed boost, 1 is returned, and OpenSearch
-    reports the error.
+    Like OpenSearch, this function accepts a number or a string that contains a number. OpenSearch reports malformed
+    boosts.
+
+    Args:
+        options: The settings of the clause that may contain ``boost``.
     """
     try:
         return float(options.get("boost", 1.0))
@@ -359,7 +381,10 @@ def boost_of(options: Mapping[str, Any]) -> float:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the items of a value for which OpenSearch accepts both a list and a single item."""
+    """Return a value as a list, for settings that may be a list or a single item in OpenSearch.
+
+    A single item becomes a list of one item, and None becomes an empty list.
+    """
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
