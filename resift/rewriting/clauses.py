@@ -30,22 +30,32 @@ def bool_clause(
 def named_bool(
     must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
 ) -> Body:
-    """Return a ``bool`` query that is marked as rewritten.
+    """Build a ``bool`` query that can be recognised as a query that Resift has rewritten.
 
-    The mark is a filter: a ``match_all`` clause with the ``_name`` :data:`resift.query.dsl.REWRITTEN_NAME`. OpenSearch
-    tests for each hit whether it matches a named clause, and no clause is cheaper to test.
+    The query gets an additional filter, a ``match_all`` clause with the ``_name``
+    :data:`resift.query.dsl.REWRITTEN_NAME`. OpenSearch tests each hit against named clauses, and ``match_all`` is the
+    cheapest clause to test.
+
+    Args:
+        must: Clauses that every hit must match.
+        should: Optional clauses that add to the score.
+        filter: Clauses that every hit must match, without a score.
+        must_not: Clauses that no hit may match.
     """
     return bool_clause(must, should, [*filter, {"match_all": {"_name": REWRITTEN_NAME}}], must_not)
 
 
 def document_clauses(ids: Sequence[str], home_indices: Mapping[str, str]) -> list[Body]:
-    """Return clauses that match documents by their ids.
+    """Build query clauses that match documents with the given ids.
 
     Args:
         ids: The ids of the documents.
-        home_indices: A mapping from the id of a document to the name of its index, if several indices are searched.
-            Each of these indices can contain a different document with the same id. Empty if a single index is
-            searched.
+        home_indices: If several indices are searched, a mapping from the id of each document to the name of its index,
+            because documents in different indices can have the same id. If a single index is searched, an empty
+            mapping.
+
+    Returns:
+        One clause for each index that contains some of the documents. Empty if ``ids`` is empty.
     """
     if not home_indices:
         return [_ids_clause(ids)] if ids else []
@@ -63,7 +73,7 @@ def _ids_clause(ids: Sequence[str]) -> Body:
 
 
 def constant_score(documents: Body, score: float) -> Body:
-    """Return a clause that gives a fixed score to certain documents.
+    """Build a query clause that gives every matching document the same score.
 
     Args:
         documents: A clause that matches the documents.
@@ -73,11 +83,14 @@ def constant_score(documents: Body, score: float) -> Body:
 
 
 def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
-    """Return a query that matches the same documents, but multiplies the scores of some of them.
+    """Wrap a query so that the scores of some documents are multiplied by a factor.
+
+    The new query matches the same documents as before.
 
     Args:
-        query: The query.
-        documents: Clauses that match the documents whose scores are multiplied. If empty, ``query`` is returned.
+        query: The query to wrap.
+        documents: Clauses that match the documents whose scores are multiplied. If empty, the query is returned as it
+            is.
         factor: The factor, which is rounded to four decimal places.
     """
     if not documents:
@@ -87,57 +100,64 @@ def scaled(query: Body, documents: Sequence[Body], factor: float) -> Body:
 
 
 def not_widened_marker(query: Body) -> Body:
-    """Return a clause that marks the hits that a query does not match.
+    """Build a query clause that labels the hits that match only a widened query, and not the original query.
 
-    The clause itself matches no documents and adds no score. Inside, it contains a clause with the ``_name``
-    :data:`WIDENED_NAME`, and OpenSearch tests for each hit whether the hit matches this named clause. The test needs
-    only the words of the original query, which are fewer than the words that widen it.
+    A widened query also searches for related words, so it has more hits. The clause contains a named clause for
+    documents that do not match the original query. OpenSearch lists the name, :data:`WIDENED_NAME`, in the
+    ``matched_queries`` of such hits. The clause itself matches no documents and does not change any score.
 
     Args:
-        query: The original query, before it is widened.
+        query: The original query, before it was widened.
     """
     return bool_clause([{"bool": {"must_not": [query], "_name": WIDENED_NAME}}], must_not=[{"match_all": {}}])
 
 
 def rescore_stage(window_size: int, query: Body, score_mode: str) -> Body:
-    """Return a rescore stage: OpenSearch scores the top-ranked hits of each shard with a second query.
+    """Build a rescore stage for a search body.
+
+    In a rescore stage, OpenSearch scores the top hits of each shard again with a second query.
 
     Args:
-        window_size: The number of top-ranked hits on each shard that are rescored.
+        window_size: The number of top hits on each shard to rescore.
         query: The second query.
-        score_mode: How the second score is combined with the first one, for example ``total`` or ``multiply``.
+        score_mode: How the two scores are combined, for example ``total`` or ``multiply``.
     """
     return {"window_size": window_size, "query": {"rescore_query": query, "score_mode": score_mode}}
 
 
 def demotion_stage(window_size: int, documents: list[Body]) -> Body:
-    """Return a rescore stage that ranks certain documents behind all other hits that are rescored.
+    """Build a rescore stage that moves some documents behind all other hits in the rescore window.
 
     Args:
-        window_size: The number of top-ranked hits on each shard that are rescored.
-        documents: Clauses that match the documents.
+        window_size: The number of top hits on each shard to rescore.
+        documents: Clauses that match the documents to move back.
     """
     rest = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": NOT_DEMOTED_FACTOR}}
     return rescore_stage(window_size, rest, "multiply")
 
 
 def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
-    """Return the rescore stages that a search body already has, followed by further stages."""
+    """Return the rescore stages of a search body, with further stages appended.
+
+    Args:
+        body: The search body, which may already contain a rescore stage or a list of stages.
+        stages: The stages to append.
+    """
     own_stages = body.get("rescore") or []
     return [*(own_stages if isinstance(own_stages, list) else [own_stages]), *stages]
 
 
 def highlight_of(body: Body, query: Body) -> Body:
-    """Return ``{"highlight": …}`` for a search body, so that only the words of a certain query are highlighted.
+    """Return the ``highlight`` section of a search body, restricted to the words of a given query.
 
-    By default, OpenSearch would also highlight the words that were added to the query.
+    Without this restriction, OpenSearch would also highlight words that Resift has added to the query.
 
     Args:
         body: The original search body.
         query: The query whose words are highlighted, unless the ``highlight`` section names another query.
 
     Returns:
-        An object with the key ``highlight``, or an empty object if the body requests no highlights.
+        ``{"highlight": …}``, or an empty object if the body requests no highlights.
     """
     highlight = body.get("highlight")
     return {"highlight": {"highlight_query": query, **highlight}} if isinstance(highlight, Mapping) else {}

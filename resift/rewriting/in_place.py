@@ -41,15 +41,18 @@ _UNKNOWN_DISTINCTION = 0.5
 
 
 def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a query that ranks by vectors or tokens, by changing its own clauses.
+    """Rewrite a query that ranks by vectors or sparse tokens, without adding rescore stages.
+
+    Instead, the query vectors and query tokens in the clauses are moved towards the relevant documents of the session,
+    and text clauses get expansion words.
 
     Args:
         query: The parsed search body.
-        knowledge: What is known about the query, its session and its index.
-        options: The options of the rewriting.
+        knowledge: The user's relevance judgements and other knowledge for this search.
+        options: The options of the rewriting, for example how judged documents are shown.
 
     Returns:
-        The rewritten search body, with notes on the parts that could not be changed.
+        The rewritten search body, with notes on clauses that could not be changed.
     """
     rewriter = _ClauseRewriter(query, knowledge, options)
     notes = rewriter.notes
@@ -79,7 +82,15 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequence[Note]) -> Rewritten:
-    """Return the result for a query that was not changed. Its notes are dropped if no feedback concerns the query."""
+    """Return the result for a query that could not be changed or did not need a change.
+
+    Args:
+        query: The parsed search body.
+        knowledge: The knowledge about the search.
+        options: The options of the rewriting.
+        notes: The reasons why clauses were not changed. They are dropped if the session has no feedback for this query,
+            because then there was nothing to change.
+    """
     reasons = notes if knowledge.feedback is not None else ()
     return Rewritten(
         body=query.body,
@@ -93,10 +104,15 @@ def _unchanged(query: Query, knowledge: Knowledge, options: Options, notes: Sequ
 
 
 def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
-    """Return the outcome of a rewriting.
+    """Summarise the notes of a rewriting as a single outcome.
 
-    It is ``REWRITTEN`` without any notes, the outcome of the notes if all of them have the same one and ``knowledge``
-    has no notes itself, and otherwise ``IN_PART``.
+    Args:
+        notes: The reasons why parts of the query were not changed.
+        knowledge: The knowledge about the search. It can have notes, too, if something could not be loaded.
+
+    Returns:
+        ``REWRITTEN`` if there are no notes at all. If all notes have the same outcome, and ``knowledge`` has no notes,
+        this outcome. Otherwise ``IN_PART``.
     """
     outcomes = {note.outcome for note in notes}
     if not outcomes and not knowledge.notes:
@@ -105,9 +121,13 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
 
 
 def _without_vectors(clause: Clause) -> Any:
-    """Return a clause whose vector and token clauses are replaced by ``match_none``.
+    """Return a query in which all vector and sparse token clauses are replaced by ``match_none``.
 
-    The result is a query for highlights. With the original clauses, OpenSearch would encode their texts once more.
+    The result is used as the query for highlights. If it contained the ``neural`` clauses, OpenSearch would have to
+    encode their texts a second time.
+
+    Args:
+        clause: The parsed query.
     """
     if isinstance(clause, FieldClause) and clause.field is not None:
         return {"match_none": {}}
@@ -115,13 +135,13 @@ def _without_vectors(clause: Clause) -> Any:
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
-    """Return a query that is marked as rewritten, and does not match hidden documents.
+    """Mark a query as rewritten by Resift, and exclude hidden documents from its hits.
 
-    A ``hybrid`` query cannot be inside another query. So the first of its queries is marked, and hidden documents are
-    excluded from each of its queries.
+    A ``hybrid`` query cannot be wrapped in another query. Therefore its first sub-query is marked, and hidden documents
+    are excluded from each sub-query.
 
     Args:
-        query: The query.
+        query: The query to mark.
         hidden: Clauses that match the hidden documents.
     """
     hybrid = query.get(HYBRID_KIND)
@@ -134,12 +154,12 @@ def _named(query: Body, hidden: list[Body]) -> Body:
 
 
 class _ClauseRewriter:
-    """Changes the clauses of a query.
+    """Applies the user's relevance judgements to the clauses of a query that ranks by vectors or sparse tokens.
 
     Attributes:
-        notes: The changes that were not possible, with their reasons.
+        notes: The changes that were not possible, with the reasons.
         has_added_words: Whether expansion words were added to a text clause.
-        judged: Clauses that match all judged documents.
+        judged: Clauses that match all documents that the user judged.
     """
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
@@ -156,10 +176,11 @@ class _ClauseRewriter:
         self._moves = self._moved_clauses()
 
     def _moved_clauses(self) -> dict[Clause, Moved | Note]:
-        """Move the vector or tokens of each clause that ranks by them.
+        """Move the query vector or query tokens of each vector clause towards the relevant documents.
 
         Returns:
-            For each of these clauses, the moved clause, or a note with the reason why it cannot be moved.
+            A mapping from the clause to the changed clause, or to a note with the reason why the clause cannot be
+            changed.
         """
         feedback = self._knowledge.feedback
         if feedback is None:
@@ -173,9 +194,10 @@ class _ClauseRewriter:
         }
 
     def whole(self) -> Body:
-        """Return the rewritten query.
+        """Return the whole query with all clauses rewritten.
 
-        The scores of irrelevant documents are reduced, unless the query is a ``hybrid`` query or nothing else changed.
+        The scores of documents that the user marked irrelevant are reduced, except in a ``hybrid`` query and in a query
+        without any other change.
         """
         changed: Body = self._changed(self._root)
         if changed is self._root.raw or self._root.kind == HYBRID_KIND:
@@ -183,12 +205,12 @@ class _ClauseRewriter:
         return self._with_irrelevant_scaled(changed)
 
     def _changed(self, clause: Clause, is_normalised: bool = False) -> Any:
-        """Return a scoring clause with its vectors and tokens moved and expansion words added.
+        """Return a scoring clause as JSON, with moved query vectors and with expansion words.
 
         Args:
             clause: The clause.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises the scores of each of its
-                queries before it combines them.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+                each sub-query before it combines them.
         """
         if clause in self._moves:
             return self._moved(clause, is_normalised)
@@ -201,12 +223,12 @@ class _ClauseRewriter:
         return clause.replace_scoring_clauses(lambda inner: self._changed(inner, is_normalised))
 
     def _moved(self, clause: Clause, is_normalised: bool) -> Body:
-        """Return a clause with its vector or tokens moved.
+        """Return a vector or sparse token clause as JSON, with its query vector or query tokens moved.
 
         Args:
-            clause: A clause that ranks by vectors or tokens.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises scores. Relevant documents
-                that the clause finds then get a bonus.
+            clause: The clause.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+                each sub-query. In this case, relevant documents among the hits of the clause get a bonus.
         """
         moved = self._moves[clause]
         if isinstance(moved, Note):
@@ -223,14 +245,15 @@ class _ClauseRewriter:
         return bool_clause(must=[changed], should=bonuses)
 
     def _with_words(self, clause: Clause, is_normalised: bool) -> Any:
-        """Return a text clause with optional clauses for the expansion words, which find no documents by themselves.
+        """Add expansion words to a text clause, so that documents with these words score higher.
 
-        Irrelevant documents, and documents that were judged for other queries, get no score from expansion words.
+        The clause matches the same documents as before. Expansion words do not change the scores of irrelevant
+        documents and of documents that were judged for other queries.
 
         Args:
-            clause: The text clause. A clause that does not search for a text is returned unchanged.
-            is_normalised: Whether the clause is inside a ``hybrid`` query, which normalises scores. Relevant documents
-                then get only a share of the score of the expansion words.
+            clause: The clause. If the clause does not search for a text, it is returned unchanged.
+            is_normalised: Whether the clause is inside a ``hybrid`` query, where OpenSearch normalises the scores of
+                each sub-query. In this case, relevant documents get only a share of the expansion words' score.
         """
         searched_fields = clause.searched_fields
         if searched_fields is None:
@@ -256,11 +279,13 @@ class _ClauseRewriter:
         return word_clauses(knowledge.expansion_words, fields, length)[: word_room(knowledge.text, fields)]
 
     def _word_share(self) -> float:
-        """Return the share of the expansion words' score that relevant documents get in a normalised list.
+        """Return the share (0 to 1) of the expansion words' score that relevant documents get in a ``hybrid`` query.
 
-        Relevant documents contain most expansion words. With their full score they would set the largest score of the
-        list and compress the scores of all other documents, so that a list of vectors that says little would decide.
-        The share is max(0.3, g) · e / (1 + e), where g is how well the vectors beside the text distinguish documents.
+        Relevant documents contain most expansion words. With their full score, they would determine the maximum of the
+        normalised scores and compress the scores of all other documents.
+
+        The share is max(0.3, g) · e / (1 + e). Here g, from 0 to 1, measures how well the vectors of the query's other
+        clauses distinguish documents, and e is the weight of the judgements for this query.
         """
         moves = self._moves.values()
         distinctions = [move.distinction for move in moves if isinstance(move, Moved)]

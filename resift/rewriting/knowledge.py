@@ -19,13 +19,13 @@ LEXICAL_WORD_WEIGHT = 0.5
 
 
 class TextToEncode(NamedTuple):
-    """A query text that the engine encodes.
+    """A text in a query that OpenSearch must encode before the query can be rewritten.
 
     Attributes:
         text: The text.
-        model: The id of the model that encodes the text, or None if an analyzer encodes it.
-        analyzer: The name of the analyzer that encodes the text, or None.
-        tokens: Whether the result is token weights instead of a vector.
+        model: The id of the model that encodes the text, or None if an analyzer encodes the text.
+        analyzer: The name of the analyzer that encodes the text, or None if a model encodes the text.
+        tokens: Whether the text is encoded as sparse token weights. Otherwise it is encoded as a dense vector.
     """
 
     text: str
@@ -36,11 +36,11 @@ class TextToEncode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """The knowledge that a query needs before it is rewritten in place.
+    """Data that must be loaded before the vector clauses of a query can be rewritten.
 
     Attributes:
-        fields: The fields whose vectors or tokens can be moved.
-        texts: The query texts that must be encoded.
+        fields: The fields whose vectors or tokens are needed for the judged documents.
+        texts: The texts in the query that must be encoded.
     """
 
     fields: frozenset[VectorField] = frozenset()
@@ -51,11 +51,11 @@ NO_NEEDS = Needs()
 
 
 class JudgedTokens(NamedTuple):
-    """The tokens of judged documents in a field.
+    """The sparse tokens of judged documents in a field.
 
     Attributes:
-        documents: The token weights of each document.
-        grades: The grade of each document.
+        documents: For each document, a mapping from tokens to weights.
+        grades: The relevance grade of each document: positive for relevant, negative for irrelevant.
     """
 
     documents: Sequence[Tokens]
@@ -128,30 +128,34 @@ class Knowledge:
 
     @property
     def word_weight(self) -> float:
-        """Weight of the expansion words: 1, or 0.5 if there is no query vector to confirm the documents they find."""
+        """The weight of the expansion words in the score: 1 with a query vector, 0.5 without.
+
+        Without a query vector, nothing confirms that documents with the expansion words are relevant.
+        """
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
 
     @cached_property
     def unmoved_factor(self) -> float:
-        """Factor for the score of a document that should keep its rank although other hits match expansion words.
+        """A factor that compensates documents which get no score from expansion words.
 
-        It is 1 + w · ‖weights of the expansion words‖, where w is ``word_weight``. The document is scored as if it
-        contained some of these words.
+        Documents that were judged for other queries should keep their rank, although other hits gain score from
+        expansion words. Their score is multiplied by 1 + w · ‖v‖, where w is :attr:`word_weight` and v is the vector of
+        the expansion words' weights.
         """
         length: float = sum(weight**2 for weight in self.expansion_words.values()) ** 0.5
         return 1 + self.word_weight * length
 
     @property
     def irrelevant_factor(self) -> float:
-        """Factor for the scores of documents marked irrelevant for this query, used if no vectors demote them.
+        """A factor from 0 to 1 that reduces the scores of documents that the user marked irrelevant for this query.
 
-        It is 1 minus :func:`resift.feedback.field_feedback.evidence_share` of the evidence for this query, so more
-        evidence gives a smaller factor.
+        The factor is used when no vectors move these documents down. The more judgements the query has, the smaller it
+        is: it is 1 minus :func:`resift.feedback.field_feedback.evidence_share` of their total weight.
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 
     def judged_here(self, sign: int) -> list[str]:
-        """Return the ids of the documents that were judged for this query.
+        """Return the ids of the documents that the user judged relevant or irrelevant for this query.
 
         Args:
             sign: 1 for relevant documents, -1 for irrelevant documents.

@@ -29,14 +29,12 @@ _SPARSE_ENCODING_OPTIONS = {"query_text", "model_id", "analyzer"}
 
 
 class Moved(NamedTuple):
-    """A clause whose vector or tokens were moved.
+    """A vector or sparse token clause after its query vector or query tokens were moved.
 
     Attributes:
-        clause: The clause.
-        distinction: How well the vectors in the field distinguish documents by meaning, from 0 to 1. See
-            :meth:`resift.feedback.field_feedback.FieldFeedback.distinction`.
-        bonus: The score that relevant documents gain in a list that the clause ranks. See
-            :meth:`resift.feedback.field_feedback.FieldFeedback.relevant_bonus`.
+        clause: The new clause as JSON.
+        distinction: How well the vectors in the field distinguish documents by meaning, from 0 to 1.
+        bonus: The score to add to relevant documents if the clause is part of a ``hybrid`` query.
     """
 
     clause: Body
@@ -45,11 +43,14 @@ class Moved(NamedTuple):
 
 
 def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
-    """Return which fields and encoded texts are needed to rewrite the vector and token clauses of a query.
+    """Return the data that must be loaded before the vector and sparse token clauses of a query can be rewritten.
 
     Args:
-        query: The query.
+        query: The parsed search body.
         mapped: The fields of the index with vectors or tokens, by the names that queries use.
+
+    Returns:
+        The fields to load for the judged documents, and the query texts to encode.
     """
     fields, texts = set(), set()
     for clause in query.root.field_clauses():
@@ -64,17 +65,17 @@ def needs_of(query: Query, mapped: Mapping[str, VectorField]) -> Needs:
 
 
 def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note:
-    """Move the vector or the tokens of a clause by what the session learned.
+    """Move the query vector or query tokens of a clause towards the relevant documents of the session.
 
-    All other settings of the clause are kept. A ``neural`` clause is replaced by a ``knn`` clause for the same
-    documents.
+    All other settings of the clause stay the same. A ``neural`` clause becomes a ``knn`` clause, because its text is
+    replaced by a vector.
 
     Args:
         clause: A clause that ranks by the vectors or tokens in a field.
-        knowledge: The vectors and tokens of judged documents, and the encoded query texts.
+        knowledge: The vectors and tokens of the judged documents, and the encoded query texts.
 
     Returns:
-        The moved clause, or a note with the reason why its vector or tokens cannot be moved.
+        The moved clause, or a note with the reason why the clause cannot be moved.
     """
     field = _movable_field(clause, knowledge.mapped)
     if field is None:
@@ -93,10 +94,12 @@ def moved_clause(clause: FieldClause, knowledge: FieldKnowledge) -> Moved | Note
 
 
 def without_documents(clause: Body, excluded: list[Body]) -> Body:
-    """Return a ``knn`` or ``neural`` clause that finds the same number of documents, but no excluded documents.
+    """Add a filter to a ``knn`` or ``neural`` clause that excludes some documents.
+
+    Because the filter applies during the k-NN search, the clause still finds its ``k`` documents.
 
     Args:
-        clause: The clause. A clause of another kind is returned unchanged.
+        clause: The clause as JSON. A clause of another type is returned unchanged.
         excluded: Clauses that match the excluded documents.
     """
     ((kind, settings),) = clause.items()
@@ -109,21 +112,37 @@ def without_documents(clause: Body, excluded: list[Body]) -> Body:
 
 
 def _movable_field(clause: FieldClause, mapped: Mapping[str, VectorField]) -> VectorField | None:
-    """Return the field of a clause. None if the field is nested, binary or unknown, so its values cannot be moved."""
+    """Return the field that a clause searches if Resift can move a query vector or query tokens in this field.
+
+    Args:
+        clause: The vector or sparse token clause.
+        mapped: The fields of the index with vectors or tokens, by name.
+
+    Returns:
+        The field, or None if the field is nested, contains binary vectors or is not in ``mapped``.
+    """
     field = None if clause.field is None else mapped.get(clause.field)
     types = (_TOKEN_TYPE,) if isinstance(clause, SparseClause) else _VECTOR_TYPES
     return field if field is not None and not field.nested and field.kind in types else None
 
 
 def _own_start(clause: FieldClause) -> Any:
-    """Return the query vector or the query tokens that a clause contains, or None if it contains neither."""
+    """Return the query vector or query tokens that are written in the clause itself, or None if there are none."""
     if isinstance(clause, SparseClause):
         return clause.tokens
     return clause.vector if isinstance(clause, VectorClause) else None
 
 
 def _text_to_encode(clause: FieldClause, field: VectorField) -> TextToEncode | None:
-    """Return the text that the engine must encode for a clause, or None if the clause has none or is malformed."""
+    """Return the query text of a clause that OpenSearch must encode.
+
+    Args:
+        clause: A ``neural`` or ``neural_sparse`` clause, or another vector clause.
+        field: The searched field. Its mapping may name the model that encodes the text.
+
+    Returns:
+        The text and its model or analyzer, or None if the clause has no text to encode or is malformed.
+    """
     options = clause.options
     text, analyzer = options.get("query_text"), None
     model = options.get("model_id") or field.model
@@ -158,12 +177,12 @@ def _with_moved_vector(clause: FieldClause, start: Any, field: VectorField, know
 
 
 def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Body:
-    """Return a clause with its query vector replaced.
+    """Return a vector clause as JSON with a new query vector.
 
     Args:
-        clause: The clause.
-        field: The field of the clause. Its type decides whether the numbers are rounded to bytes.
-        vector: The new query vector, of shape (K,) for K dimensions.
+        clause: The original clause.
+        field: The searched field. If it contains byte vectors, the new vector is rounded to integers.
+        vector: The new query vector, of shape (n_dimensions,).
     """
     if field.kind == "byte":
         values: list[Any] = np.clip(np.rint(vector), _SMALLEST_BYTE, _LARGEST_BYTE).astype(int).tolist()
@@ -180,7 +199,7 @@ def _with_vector(clause: FieldClause, field: VectorField, vector: Floats) -> Bod
 
 
 def _numeric(vector: Any) -> Floats | None:
-    """Return a JSON value as a vector, or None if it contains anything but finite numbers."""
+    """Convert a JSON value to a 32-bit float vector, or return None if the value is not a list of finite numbers."""
     try:
         numbers = np.asarray(vector, np.float32)
     except (TypeError, ValueError):

@@ -8,12 +8,13 @@ from resift.rewriting.outcome import Outcome
 
 
 def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outcome | None:
-    """Return why a search cannot be rewritten, or None if it can be.
+    """Return the reason why a search cannot be rewritten, or None if it can be rewritten.
 
     Args:
         query: The parsed search body.
-        knowledge: What is known about the query, its session and its index.
-        in_place: True if only the clauses of the query would change. False if OpenSearch would have to rescore hits.
+        knowledge: The user's relevance judgements and other knowledge for this search.
+        in_place: Whether only the clauses of the query would be changed. Otherwise rescore stages would be added, which
+            OpenSearch does not support for every search.
     """
     body = query.body
     if not in_place and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
@@ -30,7 +31,10 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
 
 
 def rescore_obstacle(query: Query) -> Outcome | None:
-    """Return why rescoring a search would fail or have no effect in OpenSearch, or None if it would work."""
+    """Return the reason why OpenSearch cannot rescore a search, or None if it can.
+
+    For example, OpenSearch does not rescore a search that is sorted by a field.
+    """
     if "collapse" in query.body:
         return Outcome.COLLAPSED
     if "search_after" in query.body:

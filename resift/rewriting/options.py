@@ -44,16 +44,17 @@ class Options(PipelineOptions, frozen=True, kw_only=True):
 
 
 def options_in(query: Query) -> Options:
-    """Return the options that a search body states in ``ext.ml_inference``.
+    """Read Resift's options from the ``ext`` section of a search body.
 
-    If ``ext.ml_inference`` does not name the session, ``client_id`` in ``ext.ubi`` is used. If it does not name the
-    text of the query, ``user_query`` in ``ext.ubi`` is used, or else the text that the query searches for.
+    Most options are in ``ext.ml_inference``. The session and the text of the query can also come from the fields
+    ``client_id`` and ``user_query`` of ``ext.ubi`` (User Behavior Insights). If neither section contains a text, the
+    text that the query searches for is used.
 
     Args:
         query: The parsed search body.
 
     Raises:
-        BadInput: An option has a value of the wrong form.
+        BadInput: An option is unknown or malformed.
     """
     ext = query.body.get("ext")
     sections = ext if isinstance(ext, dict) else {}
@@ -67,7 +68,11 @@ def options_in(query: Query) -> Options:
 
 
 def _stated_by_ubi(ubi: Any) -> dict[str, str]:
-    """Return the options ``text``, ``client`` and ``session`` that ``ext.ubi`` states. Malformed values are ignored."""
+    """Read the options ``text``, ``client`` and ``session`` from a body's ``ext.ubi`` section (User Behavior Insights).
+
+    Args:
+        ubi: The section as JSON. Malformed values are ignored.
+    """
     fields = ubi if isinstance(ubi, dict) else {}
     client, text = fields.get("client_id"), fields.get("user_query")
     stated: dict[str, str] = {}

@@ -14,12 +14,12 @@ from resift.rewriting.options import Options
 
 
 class Outcome(Enum):
-    """The outcome of a rewriting.
+    """How the rewriting of a search ended: successfully, in part, or not at all, with the reason.
 
     Attributes:
-        code: A stable code for answers and metrics.
-        english: The reason in English, a template for ``str.format`` with at most one detail. "" if there is nothing to
-            report.
+        code: A stable code for responses and metrics.
+        english: The reason in English, or "" for success. It can contain a placeholder for a detail such as a field's
+            name, which ``str.format`` fills in.
     """
 
     REWRITTEN = "rewritten", ""
@@ -52,11 +52,11 @@ class Outcome(Enum):
 
 
 class Note(NamedTuple):
-    """A note that a part of a rewriting was not possible.
+    """A reason why a part of a query could not be rewritten.
 
     Attributes:
         outcome: The reason.
-        detail: The value to insert into the English text of the reason, such as the name of a field.
+        detail: The value for the placeholder in the reason's English text, such as the name of a field.
     """
 
     outcome: Outcome
@@ -95,7 +95,7 @@ class Rewritten:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the hits are in the order of their scores, so that a trained reranker may reorder them."""
+        """Whether hits are ordered by their scores. Only then may a trained reranker reorder them."""
         return self.is_scored or (self.outcome is Outcome.NOTHING_TO_ADD and not self.in_place)
 
     @property
@@ -105,18 +105,24 @@ class Rewritten:
 
     @property
     def moved_field(self) -> tuple[str, Feedback] | None:
-        """The first field of the index in which a query vector was moved, and the feedback that moved it."""
+        """The first of the index's own vector fields whose query vector was moved, with the feedback used for the move.
+
+        None if no query vector was moved.
+        """
         if not (self.in_place and self.is_changed):
             return None
         return next(((name, vectors.feedback) for name, vectors in self.knowledge.own_fields.vectors.items()), None)
 
     @property
     def obstacle(self) -> str:
-        """The reasons why the body was not rewritten, or only in part, in English. "" if there are none."""
+        """The reasons why the search body was not rewritten completely, in English, or "" if there are none."""
         sentences = [note.outcome.english.format(note.detail) for note in self.notes]
         return "; ".join(dict.fromkeys(sentences)) or self.outcome.english
 
     @property
     def reason(self) -> str:
-        """The obstacle, followed by the notes on knowledge that could not be loaded. "" if there are neither."""
+        """All reasons why the rewriting is incomplete, in English, or "" if there are none.
+
+        The reasons of :attr:`obstacle` are followed by notes on knowledge that could not be loaded.
+        """
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

@@ -41,15 +41,15 @@ WIDENING_WORDS = 5
 
 
 def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a query that searches for words, by adding words and rescore stages.
+    """Rewrite a text search: add expansion words to the query, and rescore stages to the search body.
 
     Args:
         query: The parsed search body.
-        knowledge: What is known about the query, its session and its index.
+        knowledge: The user's relevance judgements and other knowledge for this search.
         options: The options of the rewriting.
 
     Returns:
-        The rewritten search body. It contains the original body if there is nothing to add.
+        The rewritten search body, or the original body if there is nothing to add.
     """
     rewriter = _Rewriter(query, knowledge, options)
     obstacle = rescore_obstacle(query)
@@ -72,9 +72,10 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
 
 
 class _Rewriter:
-    """Adds knowledge to a search body.
+    """Builds the rewritten search body of a text search.
 
-    The constructor decides which words and documents are used. The two public methods build the body.
+    The constructor chooses the expansion words and the judged documents to use. The methods :meth:`with_words_in_query`
+    and :meth:`with_stages` then build the body in two different ways.
     """
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
@@ -87,10 +88,12 @@ class _Rewriter:
         self._plan_documents()
 
     def _plan_words(self, fields: Sequence[str]) -> None:
-        """Set the clauses for expansion words and related words, at most as many as OpenSearch accepts.
+        """Prepare the clauses for expansion words and related words, up to OpenSearch's limit on the number of clauses.
+
+        The clauses are stored in attributes of this object.
 
         Args:
-            fields: The fields that these clauses search. All fields if empty.
+            fields: The fields in which the words are searched. If empty, all fields are searched.
         """
         knowledge = self._knowledge
         length = knowledge.word_weight * query_length(knowledge.text)
@@ -108,7 +111,10 @@ class _Rewriter:
         self._widening_count = 0 if self._text_query is None else min(WIDENING_WORDS, self._room)
 
     def _plan_documents(self) -> None:
-        """Set which judged documents are hidden, demoted, reduced in score, or keep their rank."""
+        """Choose which judged documents are hidden, demoted, get a lower score or keep their rank.
+
+        The choice depends on the option ``judged``, and is stored in attributes of this object.
+        """
         knowledge, judged = self._knowledge, self._options.judged
         self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
         self._hidden = self._documents(knowledge.judged if judged == "hide" else ())
@@ -123,16 +129,20 @@ class _Rewriter:
 
     @property
     def widened(self) -> list[str]:
-        """The words of the index that widen the query."""
+        """The words of the index that were added to the query so that it finds more documents."""
         nearest = self._knowledge.related_words if self._related_words else {}
         return list(dict.fromkeys(word for weights in nearest.values() for word in weights))
 
     def with_words_in_query(self, is_ranked: bool, may_widen: bool = False) -> Body | None:
-        """Return the body with expansion words in its query, or None if there is nothing to add.
+        """Build the search body with the expansion words in the query itself, without rescore stages.
 
         Args:
-            is_ranked: Whether hits are ranked by their scores. Otherwise only hidden documents are left out.
-            may_widen: Whether the strongest words may find further documents.
+            is_ranked: Whether hits are ranked by their scores. If not, the expansion words would have no effect, and
+                only hidden documents are excluded.
+            may_widen: Whether documents that match only expansion words or related words may be hits, too.
+
+        Returns:
+            The new search body, or None if there is nothing to add.
         """
         widening_count = min(self._widening_count, len(self._words)) if may_widen else 0
         is_widened = may_widen and bool(widening_count or self._related_words)
@@ -152,7 +162,7 @@ class _Rewriter:
         return body if self._options.widen else body | highlight_of(self._body, self._raw)
 
     def with_stages(self) -> Body | None:
-        """Return the body with rescore stages, or None if there is nothing to add."""
+        """Build the search body with rescore stages, or return None if there is nothing to add."""
         new_stages = self._new_stages()
         if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_words):
             return None
@@ -161,9 +171,10 @@ class _Rewriter:
         return {**body, "rescore": stages} if stages else body
 
     def _widened_query(self) -> Body:
-        """Return the query, marked as rewritten and without hidden documents.
+        """Build the new query: marked as rewritten, without hidden documents and, if possible, widened.
 
-        It is widened if the options allow it and there are words or vectors that can find further documents.
+        A widened query also finds documents by related words, by expansion words or by k-NN search. The query is
+        widened if the options allow it and there is something to search for.
         """
         alternatives = [] if self._text_query is None else self._alternatives(self._text_query)
         if self._text_query is None or not alternatives:
@@ -174,7 +185,12 @@ class _Rewriter:
         return named_bool(must=[widened], filter=conditions, must_not=[*excluded, *self._hidden])
 
     def _alternatives(self, text_query: TextQuery) -> list[Body]:
-        """Return the clauses that find further documents for a widened query."""
+        """Build the clauses by which a widened query finds more documents: related words, expansion words and k-NN.
+
+        Args:
+            text_query: The text clause and the filters of the original query. The filters also apply to the k-NN
+                search.
+        """
         alternatives = [*self._related_words, *self._without_judged(self._words[: self._widening_count])]
         knowledge, count = self._knowledge, self._options.knn or 0
         if not count or knowledge.vector is None:
@@ -188,19 +204,25 @@ class _Rewriter:
         return [*alternatives, *nearest]
 
     def _without_judged(self, words: list[Body]) -> list[Body]:
-        """Return clauses for words that give no score to irrelevant documents and to documents that keep their rank.
+        """Wrap word clauses so that they add no score to some of the judged documents.
+
+        These are the irrelevant documents, and the documents that should keep their rank.
 
         Args:
-            words: The clauses for the words.
+            words: The clauses, one per word.
         """
         if not self._without_words or not words:
             return words
         return [bool_clause(should=words, must_not=self._without_words)]
 
     def _with_unmoved_scaled(self, query: Body) -> Body:
-        """Return a query that multiplies the scores of documents that keep their rank by ``unmoved_factor``.
+        """Wrap a query so that documents which should keep their rank get a higher score.
 
-        These documents get no score from expansion words themselves. The factor makes up for it.
+        These documents gain no score from expansion words. Multiplying their score by ``unmoved_factor`` compensates
+        for that.
+
+        Args:
+            query: The query to wrap.
         """
         unmoved = self._documents(self._unmoved)
         if not unmoved:
@@ -209,7 +231,7 @@ class _Rewriter:
         return {"function_score": {"query": query, "functions": functions}}
 
     def _new_stages(self) -> list[Body]:
-        """Return the rescore stages for expansion words outside the query, for the similarity and for demotion."""
+        """Build the rescore stages to add: for expansion words, for the vector similarity and for demoted documents."""
         window_size, stages = self._options.window_size, []
         words = self._without_judged(self._words[self._widening_count :])
         if words:
@@ -223,10 +245,10 @@ class _Rewriter:
         return stages
 
     def _factors(self) -> list[Body]:
-        """Return clauses whose scores multiply the scores of hits.
+        """Build the clauses of the rescore stage that multiplies the scores of hits.
 
-        The first clause scores by the similarity with the query vector, if it counts. The others give each document
-        that keeps its rank a factor of its own.
+        The first clause scores hits by their similarity to the query vector. It is left out if the similarity has no
+        weight. The other clauses give each document that should keep its rank a fixed factor.
         """
         knowledge = self._knowledge
         beta = 0.0 if knowledge.vector is None else self._options.beta
@@ -245,15 +267,16 @@ class _Rewriter:
 
 
 def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:
-    """Return the factor of the score of a judged document that keeps its rank.
+    """Return the factor by which the score of a document is multiplied so that the document keeps its rank.
 
-    The factor is the share of the expansion words times exp(beta · similarity), or exp(beta · (1 + similarity)) for
-    cosine. It is at least 1, so that no rescored hit falls behind hits beyond the window.
+    The document was judged for another query. The factor replaces the score that other hits gain from expansion words
+    and from the vector similarity. It is at least 1, so that the document does not fall behind hits that are not
+    rescored.
 
     Args:
-        knowledge: What is known about the search.
-        id: The id of the document, which is in ``knowledge.unmoved``.
-        beta: The factor of the similarity.
+        knowledge: The knowledge about the search.
+        id: The id of the document, a key of ``knowledge.unmoved``.
+        beta: The weight of the similarity: scores are multiplied by exp(beta · similarity).
     """
     similarity = knowledge.unmoved[id]
     if knowledge.similarity == "cosine":

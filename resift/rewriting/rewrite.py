@@ -24,19 +24,19 @@ from resift.rewriting.rescored import rewrite_rescored
 
 
 def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a search body.
+    """Rewrite a search body so that its hits are ranked by what the session's user judged relevant and irrelevant.
 
-    The original body is not modified. Everything in it that does not concern the order of the hits is the same in the
-    rewritten body.
+    The original body is not modified. Filters, aggregations and other parts that do not affect the ranking stay the
+    same.
 
     Args:
         query: The parsed search body.
-        knowledge: What is known about the query, its session and its index.
+        knowledge: The user's relevance judgements and other knowledge for this search.
         options: The options of the rewriting, with all defaults filled in.
 
     Returns:
-        The rewritten search body and the outcome. If an obstacle prevents the rewriting, the result contains the
-        original body, and the outcome is the obstacle.
+        The rewritten search body and the outcome. If the search cannot be rewritten, the result contains the original
+        body, and the outcome is the reason.
     """
     in_place = query.root.ranks_by_meaning or _takes_words(query, knowledge, options)
     obstacle = rewrite_obstacle(query, knowledge, in_place)
@@ -48,10 +48,15 @@ def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
 
 
 def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
-    """Return whether expansion words are added to the text clauses of the query, instead of a rescore stage.
+    """Return whether expansion words are added to the query itself rather than in a rescore stage.
 
-    That is possible if nothing but expansion words is added, and the query has text clauses. It also works for scrolls,
-    which OpenSearch cannot rescore.
+    This is possible if the query has text clauses, and only expansion words are to be added. It also works for scroll
+    searches, which OpenSearch cannot rescore.
+
+    Args:
+        query: The parsed search body.
+        knowledge: The knowledge about the search, which includes the expansion words.
+        options: The options of the rewriting.
     """
     if knowledge.vector is not None or not knowledge.expansion_words or options.widen or "min_score" in query.body:
         return False
@@ -59,8 +64,8 @@ def _takes_words(query: Query, knowledge: Knowledge, options: Options) -> bool:
 
 
 def named_query(query: Query) -> Body:
-    """Return the query of a body, marked as rewritten and otherwise unchanged.
+    """Return the query of a search body, marked as rewritten by Resift but otherwise unchanged.
 
-    A ``hybrid`` query is returned without the mark, because it cannot be inside another query.
+    A ``hybrid`` query is returned without the mark, because OpenSearch does not allow it inside another query.
     """
     return query.root.raw if "hybrid" in query.root.raw else named_bool(must=[query.root.raw])

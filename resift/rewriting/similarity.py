@@ -73,10 +73,9 @@ def nearest_clauses(
 
 @cache
 def script_source(name: str) -> str:
-    """Return the source of one of Resift's Painless scripts, without comments.
+    """Return the source code of one of Resift's Painless scripts, without comments.
 
-    Each search sends the source, and a search pipeline parses it several times. Comments would make it two thirds
-    longer.
+    Every search contains the source code of its script. Comments would make the code two thirds longer.
 
     Args:
         name: The name of the script, for example ``masked_cosine``.
@@ -88,13 +87,13 @@ def script_source(name: str) -> str:
 
 
 def json_numbers(vector: Floats) -> list[float]:
-    """Return a vector as a list of numbers for JSON.
+    """Convert a vector to a list of numbers with as few digits as possible, to keep search bodies short.
 
-    orjson writes a 32-bit float with the fewest digits that identify it. That is half as many as Python writes for the
-    same number, and a search pipeline parses a body several times.
+    The numbers are rounded to the shortest decimal numbers that identify the 32-bit floats. Python would write about
+    twice as many digits.
 
     Args:
-        vector: The vector, of shape (K,) for K dimensions.
+        vector: The vector, of shape (n_dimensions,).
     """
     values: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
     return values

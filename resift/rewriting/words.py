@@ -14,32 +14,32 @@ _UNKNOWN_FIELDS = 50
 
 
 def query_length(text: str) -> float:
-    """Return the length (l2 norm) of the word counts of a text, at least 1.
+    """Return the Euclidean norm of a text's word counts, or 1 if the text has no words.
 
-    The stop words of the analyzer ``english`` are not counted. Most words of a long question are stop words, and
-    would give too much weight to the expansion words.
+    Stop words are not counted. Long questions consist mostly of stop words, which would give the expansion words too
+    much weight.
     """
     counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
 def word_room(text: str, fields: Sequence[str]) -> int:
-    """Return how many further words may be added to a query before OpenSearch refuses it as too large.
+    """Return how many words can be added to a query before it exceeds OpenSearch's limit on the number of clauses.
 
     Args:
         text: The text that the query already searches for.
-        fields: The fields that are searched. All fields if empty.
+        fields: The searched fields. Each word counts once per field. If empty, all fields are searched.
     """
     return max(0, MAX_CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(text)))
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:
-    """Return a clause for each word, with a boost of its weight times the length of the query.
+    """Build a query clause for each word, boosted by the weight of the word times the length of the query.
 
     Args:
         weights: The words and their weights.
-        fields: The fields that are searched. All fields if empty.
-        length: The length of the query, as :func:`query_length` returns it.
+        fields: The fields in which the words are searched. If empty, all fields are searched.
+        length: The length of the query, as returned by :func:`query_length`.
     """
     boosts = {word: round(weight * length, 4) for word, weight in weights.items()}
     if len(fields) == 1 and not isinstance(fields[0], NestedField) and {"*", "^"}.isdisjoint(fields[0]):
@@ -54,15 +54,16 @@ def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: fl
 
 
 def related_word_clauses(nearest: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
-    """Return a clause for each word of a query for which the index has words of similar meaning.
+    """Build a query clause for each query word that has related words, meaning index words of similar meaning.
 
-    The clause matches documents that contain one of the similar words, but not the word itself. Only the similar word
-    with the highest score counts.
+    A clause matches documents that contain a related word but not the query word itself. If a document contains several
+    related words, only the word with the highest score counts.
 
     Args:
-        nearest: For words of the query, the nearest words of the index and their weights.
-        fields: The fields that are searched. All fields if empty.
-        room: The number of words that may be added to the query. If it is too small, no clauses are returned.
+        nearest: For each query word, its related words with their weights, best first.
+        fields: The searched fields. If empty, all fields are searched.
+        room: The maximum number of words to add to the query. If there is no room for a related word per query word,
+            the list is empty.
     """
     most = room // len(nearest) - 1 if nearest else 0
     if most < 1:
