@@ -59,9 +59,13 @@ def expansion_terms(bags: Sequence[Bag], grades: NDArray[np.float64], is_for_que
 def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str, float]:
     """Return the weight of each word of the judged documents, by Rocchio's formula.
 
+    Words of relevant documents get positive weights, and words of irrelevant documents negative weights.
+
     Args:
-        bags: Bags of words of the m documents.
-        grades: Sign and weight of each judgement, shape (m,). Documents of grade 0 are ignored.
+        bags: The bag of words of each document: a mapping from words to their weights in the document.
+        grades: The judgement of each document, as an array of shape (n_documents,): positive for relevant and negative
+            for irrelevant documents. The absolute value is the weight of the judgement. Documents with grade 0 are
+            ignored.
     """
     weights: dict[str, float] = {}
     for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
@@ -76,7 +80,14 @@ def _word_weights(bags: Sequence[Bag], grades: NDArray[np.float64]) -> dict[str,
 
 
 def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
-    """Return the ``count`` heaviest words that have a positive weight and contain a letter, with their weights."""
+    """Return the ``count`` words with the largest weights, heaviest first.
+
+    Words without a letter, such as numbers, and words with a weight of zero or less are skipped.
+
+    Args:
+        weights: A mapping from words to weights.
+        count: The maximum number of words.
+    """
     # Numbers are serial, telephone or article numbers, which do not help to find similar documents.
     words = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
     heaviest = sorted(words, key=weights.__getitem__, reverse=True)[:count]

@@ -55,13 +55,13 @@ def explain(
 
 
 def _nearest_words(model: Model, direction: Floats) -> list[str]:
-    """Return the words of a model's vocabulary whose vectors are nearest to a direction, nearest first.
+    """Return up to five words whose vectors are most similar to a direction, most similar first.
 
-    Function words such as "the" are left out.
+    Function words such as "the" are skipped.
 
     Args:
-        model: The model with K-dimensional vectors.
-        direction: Vector of shape (K,).
+        model: The embedding model, which contains the vocabulary and the word vectors.
+        direction: A vector of shape (n_dimensions,), for example the direction in which a query was moved.
     """
     nearest = model.nearest_words(direction, 3 * _WORDS)
     return [word for word in nearest if word not in FUNCTION_WORDS][:_WORDS]
@@ -85,16 +85,17 @@ def _describe_judgement(document: JudgedDocument) -> dict[str, Any]:
 
 
 def _characteristic_words(model: Model, text: str, direction: Floats) -> list[str]:
-    """Return the five words of a text that contribute most to its similarity with a direction.
+    """Return up to five words of a text that contribute most to its similarity with a direction.
+
+    The contribution of a word is the inner product of its vector and the direction, times the weight of the word.
 
     Args:
-        model: The model with K-dimensional vectors.
-        text: The text.
-        direction: Vector of shape (K,).
+        model: The embedding model, which contains the word vectors.
+        text: The text. Only the first 5000 characters are read.
+        direction: A vector of shape (n_dimensions,).
 
     Returns:
-        The words whose vectors, times the words' weights, have the largest inner products with the direction, largest
-        first.
+        The words, largest contribution first. Words with a contribution of zero or less are left out.
     """
     table = model.table
     tokens = dict.fromkeys(tokenize(text[:_READ_CHARACTERS]))
@@ -108,7 +109,7 @@ def _characteristic_words(model: Model, text: str, direction: Floats) -> list[st
 
 
 def title_of(text: str) -> str:
-    r"""Return the first line of a text. Lines of more than 80 characters are cut at the end of a word.
+    r"""Return the first line of a text, as a title. Lines of more than 80 characters are cut at the end of a word.
 
     >>> title_of("  Bush fire\nSydney")
     'Bush fire'

@@ -35,18 +35,21 @@ from resift.vectors.weights import discount_alpha
 
 @dataclass(frozen=True)
 class Feedback:
-    """The result of learning from m judged documents. Create it with :meth:`learn` or :meth:`from_judged`.
+    """What has been learned from the judged documents of a search session.
+
+    Create instances with :meth:`learn` or :meth:`from_judged`. Below, m is the number of judged documents and K the
+    number of dimensions of their vectors.
 
     Attributes:
-        vectors: Vectors of the judged documents with K dimensions, scaled to length 1, shape (m, K), float32.
-        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,). A mark by a person has
-            the weight 1.
-        mask: Weight of each dimension in similarities, shape (K,), float32.
-        bags: Bags of words of the documents. Empty if the method does not expand queries.
-        queries: Queries for which the documents were judged. Empty if they are unknown.
-        positions: Position of each document among the documents that were passed to :meth:`learn` or
+        vectors: The vectors of the judged documents, scaled to length 1, shape (m, K), float32.
+        grades: The sign (positive for relevant documents) and weight of each judgement, shape (m,). A mark by a person
+            has the weight 1.
+        mask: The weight of each dimension in similarities, shape (K,), float32.
+        bags: The bags of words of the documents. Empty if the method does not expand queries.
+        queries: The queries for which the documents were judged. Empty if the queries are unknown.
+        positions: The position of each document among the documents that were passed to :meth:`learn` or
             :meth:`from_judged`.
-        known_shares: Share of each document's words that its vector represents, from 0 to 1. Empty if vectors
+        known_shares: The share of each document's words that its vector represents, from 0 to 1. Empty if vectors
             represent all words.
         method: The method of learning.
         background: A random sample of the searched index's documents, for comparisons, or None without a sample.
@@ -77,15 +80,17 @@ class Feedback:
         """Learn from the vectors of relevant and irrelevant documents.
 
         Args:
-            relevant: Vectors of p relevant documents, shape (p, K) for K dimensions. p may be 0.
-            irrelevant: Vectors of q irrelevant documents, shape (q, K). q may be 0.
-            method: A feedback method, or the name of a method in METHODS.
-            grades: Sign and weight of the p + q judgements, relevant documents first. The default is 1 for relevant and
-                -1 for irrelevant documents.
-            bags: Bags of words of the p + q documents, relevant documents first.
+            relevant: The vectors of the relevant documents, as an array of shape (n_relevant, n_dimensions). There may
+                be no relevant documents.
+            irrelevant: The vectors of the irrelevant documents, as an array of shape (n_irrelevant, n_dimensions).
+                There may be no irrelevant documents.
+            method: A feedback method, or its name in METHODS.
+            grades: The sign and weight of each judgement, for relevant and then irrelevant documents. By default 1 for
+                relevant and -1 for irrelevant documents.
+            bags: The bags of words of the documents, in the same order.
 
         Raises:
-            BadInput: If no method has this name.
+            BadInput: There is no method of this name.
         """
         method = resolve_method(method)
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
@@ -108,18 +113,18 @@ class Feedback:
         method: str | Method = DEFAULT_METHOD,
         known_share: Callable[[str], float] | None = None,
     ) -> Feedback:
-        """Learn from the judged documents of a session.
+        """Learn from the documents that were judged in a search session.
 
         Args:
-            judged: The judged documents.
-            dim: Number of dimensions K of their vectors.
-            idf: Function that returns the inverse document frequency of a word.
-            method: A method, or the name of a method in METHODS.
-            known_share: Function that takes a text and returns the share of its words that its vector represents, from
-                0 to 1. None means that vectors represent all words.
+            judged: The judgements, with the vectors and texts of the documents.
+            dim: The number of dimensions of the vectors.
+            idf: A function that returns the inverse document frequency of a word.
+            method: A feedback method, or its name in METHODS.
+            known_share: A function that returns the share of a text's words, from 0 to 1, that the embedding model
+                knows. If None, the model knows all words.
 
         Raises:
-            BadInput: If no method has this name.
+            BadInput: There is no method of this name.
         """
         method = resolve_method(method)
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
@@ -141,14 +146,14 @@ class Feedback:
         )
 
     def with_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
-        """Return feedback from the same judgements, but with vectors of a different field of the index.
+        """Return feedback from the same judgements, but with document vectors from a different field of the index.
 
-        The returned feedback has no bags of words, so it does not expand queries.
+        The new feedback moves query vectors, but does not add expansion words to queries.
 
         Args:
-            vectors: By position of a judged document in this feedback, its vector of shape (K,). Documents without a
-                vector are left out.
-            background: Vectors that a sample of the index's documents has in the same field.
+            vectors: The vectors of the judged documents in the other field, each of shape (n_dimensions,). The keys are
+                the positions of the documents in this feedback. Documents without a vector are left out.
+            background: The vectors of a sample of the index's documents in the same field.
         """
         rows = list(vectors)
         units = unit_rows(np.stack(list(vectors.values())))
@@ -162,7 +167,11 @@ class Feedback:
         )
 
     def with_background(self, background: Background) -> Feedback:
-        """Return the same feedback with background documents, a random sample of the index's documents."""
+        """Return a copy of this feedback that compares judged documents with a random sample of the index's documents.
+
+        Args:
+            background: The vectors of the sample.
+        """
         cached: Feedback | None = vars(self).get("_with_background")
         # The last result is cached together with its own cached properties, because each search of a session needs it.
         if cached is None or cached.background is not background:
@@ -171,9 +180,9 @@ class Feedback:
 
     @property
     def evidence(self) -> float:
-        """Sum of the weights of all judgements.
+        """The total weight of all judgements.
 
-        A mark by a person has the weight 1. Clicks and other implicit judgements have smaller weights.
+        An explicit mark counts 1. Clicks and other implicit judgements count less.
         """
         return float(np.abs(self.grades).sum())
 
@@ -241,24 +250,31 @@ class Feedback:
 
     @cached_property
     def for_query(self) -> Feedback:
-        """The feedback of the judgements that were made for the current query, without those for earlier queries."""
+        """The feedback from judgements for the current query only, without judgements for earlier queries."""
         return self._weighted(np.array(self.is_for_query, float)) if self.is_for_query else self
 
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
-        """Return, for each judgement, whether it was made for this query text or for an unknown query, shape (m,)."""
+        """Return which of the judgements were made for a query.
+
+        Args:
+            text: The text of the query.
+
+        Returns:
+            A boolean array with an entry for each judgement. It is True as well for judgements whose query is unknown.
+        """
         if not self.queries:
             return np.zeros(len(self.grades), bool)
         return np.array([query in ("", text) for query in self.queries])
 
     def _weighted(self, weights: NDArray[Any], is_for_query: NDArray[np.bool_] | None = None) -> Feedback:
-        """Return the feedback with the weight of each judgement multiplied by a factor.
+        """Return a copy of this feedback in which the weight of each judgement is multiplied by a factor.
 
-        Judgements with the factor 0 are left out.
+        Judgements with the factor 0 are removed.
 
         Args:
-            weights: Factors of the m judgements, shape (m,), from 0 to 1.
-            is_for_query: For each judgement, whether it was made for the current query, shape (m,). None means that all
-                were made for the current query.
+            weights: The factor of each judgement, from 0 to 1, as an array of shape (n_judgements,).
+            is_for_query: Whether each judgement was made for the current query, as an array of shape (n_judgements,).
+                If None, all judgements were made for the current query.
         """
         if np.all(weights == 1):
             return replace(self, is_for_query=()) if self.is_for_query else self
@@ -280,10 +296,11 @@ class Feedback:
 
     @cached_property
     def shift(self) -> Floats:
-        """Direction from irrelevant to relevant documents, as a vector of shape (K,), float32.
+        """The direction from irrelevant to relevant documents, as a float32 vector of shape (n_dimensions,).
 
-        It is learned without a query and is used in explanations. :meth:`transform_query` moves a query. The direction
-        is zero if the feedback method does not move queries, or if there are no judgements.
+        Explanations use this direction to show what was learned. It does not depend on a query; :meth:`transform_query`
+        moves a query. The direction is zero if there are no judgements, or if the feedback method does not move
+        queries.
         """
         if not self.method.ridge or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
@@ -291,7 +308,10 @@ class Feedback:
 
     @cached_property
     def _shrunk(self) -> NDArray[np.float64]:
-        """Vectors of the judged documents, shape (m, K), shrunk by :meth:`Background.shrink`."""
+        """The vectors of the judged documents, with directions that are common in the index dampened.
+
+        See :meth:`Background.shrink`. The array has the shape (n_judgements, n_dimensions).
+        """
         return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
 
     @cached_property
@@ -299,17 +319,17 @@ class Feedback:
         return RidgeRegression(self.vectors, self._shrunk, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """Move a query vector towards relevant and away from irrelevant documents.
+        """Move a query vector towards relevant and away from irrelevant documents, by ridge regression.
 
-        The query is moved by a ridge regression (see :mod:`resift.feedback.ridge`). Judgements that were made for
-        earlier queries do not move it.
+        Judgements that were made for earlier queries have no effect.
 
         Args:
-            query: Query vector, shape (K,).
+            query: The query vector, of shape (n_dimensions,).
 
         Returns:
-            Array of shape (K,), float32, with the query's length (l2), or with length 1 if the query is zero. The query
-            is returned unchanged if the method does not move queries, or if no document was judged for the query.
+            The moved vector as a float32 array of shape (n_dimensions,). It has the Euclidean length of the query, or
+            length 1 if the query is zero. If no document was judged for the query, or the feedback method does not move
+            queries, the query is returned unchanged.
         """
         if self.for_query is not self:
             return self.for_query.transform_query(query)
@@ -319,8 +339,8 @@ class Feedback:
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
-        """At most 60 words that are added to the query, with their weights, heaviest first.
+        """The words to add to the query, with their weights, heaviest first. There are at most 60 words.
 
-        See :func:`resift.feedback.expansion.expansion_terms`.
+        The words are chosen by :func:`resift.feedback.expansion.expansion_terms`.
         """
         return expansion_terms(self.bags, self.grades, self.is_for_query or (True,) * len(self.grades))

@@ -33,28 +33,31 @@ Tokens = Mapping[str, float]
 
 
 def evidence_share(evidence: float, half: float = 1.0) -> float:
-    """Return the influence of judgements on a query, as a share e / (h + e) from 0 to 1.
+    """Return how much a user's judgements influence a query, from 0 (not at all) to 1.
+
+    The influence is e / (h + e), so it grows with the number of judgements.
 
     Args:
-        evidence: Sum e of the judgements' weights. A mark by a person has the weight 1.
-        half: Evidence h for which the share is one half.
+        evidence: The total weight e of the judgements. An explicit mark has the weight 1.
+        half: The evidence h at which the influence is one half.
     """
     return evidence / (half + evidence)
 
 
 def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) -> Floats:
-    """Return the weighted mean of a query and a transformed query, which are first scaled to length 1 (l2).
+    """Return a weighted mean of a query vector and a transformed query vector.
 
-    The mean is (1 - share) · query + share · transformed, scaled to the length of ``query``.
+    Both vectors are scaled to length 1, averaged as (1 - share) · query + share · transformed, and the result is scaled
+    to the Euclidean length of ``query``.
 
     Args:
-        query: Query vector with K dimensions, shape (K,). If the query is zero, the result is the transformed query at
-            length 1.
-        transformed: Transformed query vector, shape (K,).
-        share: Weight of the transformed query, from 0 to 1.
+        query: The query vector, of shape (n_dimensions,). If it is zero, the transformed vector at length 1 is
+            returned.
+        transformed: The transformed query vector, of shape (n_dimensions,).
+        share: The weight of the transformed vector, from 0 to 1.
 
     Returns:
-        Array of shape (K,), float32.
+        The mean, as a float32 array of shape (n_dimensions,).
     """
     length = float(np.linalg.norm(query))
     share = share if length else 1.0
@@ -64,11 +67,11 @@ def blend_queries(query: NDArray[Any], transformed: NDArray[Any], share: float) 
 
 @dataclass(frozen=True)
 class FieldFeedback:
-    """Feedback on the vectors that m judged documents have in a field of an index.
+    """Feedback learned from the vectors that judged documents have in a particular field of an index.
 
     Attributes:
-        feedback: Feedback learned from these vectors, scaled to length 1, and from a sample of other documents.
-        lengths: Lengths (l2) of the vectors before scaling, shape (m,).
+        feedback: The feedback, which contains these vectors scaled to length 1.
+        lengths: The original Euclidean lengths of the vectors, as an array of shape (n_documents,).
     """
 
     feedback: Feedback
@@ -81,19 +84,19 @@ class FieldFeedback:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions K."""
+        """The number of dimensions of the vectors."""
         return int(self.feedback.vectors.shape[1])
 
     def distinction(self, query: NDArray[Any]) -> float:
-        """Return how well the vectors distinguish the subject of a query, from 0 to 1.
+        """Estimate how well the vectors in the field tell documents about the query from other documents, from 0 to 1.
 
-        The judged documents, relevant or irrelevant, are hits of the query. They should therefore be more similar to
-        the query than the background documents, which are a random sample of the index. The result is
-        clip(z - 1.5, 0, 1), where z is the difference of the mean similarities of judged and background documents, in
-        standard deviations of the latter. It is 1 if there are fewer than five background documents.
+        All judged documents were hits of the query, so good vectors place them nearer to the query than a random sample
+        of the index. The estimate is clip(z - 1.5, 0, 1), where z is the difference between the mean similarities of
+        the two groups, in standard deviations of the sample. With fewer than five documents in the sample, the estimate
+        is 1.
 
         Args:
-            query: Query vector, shape (K,).
+            query: The query vector, of shape (n_dimensions,).
         """
         if len(self._background) < MIN_BACKGROUND:
             return 1.0
@@ -105,29 +108,30 @@ class FieldFeedback:
     def move_query(self, query: NDArray[Any], distinction: float) -> Floats:
         """Move a query vector towards relevant and away from irrelevant documents.
 
-        The moved query has the share distinction · e / (0.6 + e) in the result, where e is the sum of the judgements'
-        weights. The rest is the original query.
+        The result is a mean of the original query and the moved query. The moved query has the weight distinction · e /
+        (0.6 + e), where e is the total weight of the judgements.
 
         Args:
-            query: Query vector, shape (K,).
-            distinction: Result of :meth:`distinction` for the query.
+            query: The query vector, of shape (n_dimensions,).
+            distinction: The result of :meth:`distinction` for the query, from 0 to 1.
 
         Returns:
-            Array of shape (K,), float32, with the query's length (l2).
+            A float32 array of shape (n_dimensions,), with the Euclidean length of the query.
         """
         share = distinction * evidence_share(self.feedback.evidence, _HALF_EVIDENCE)
         return blend_queries(query, self.feedback.transform_query(query), share)
 
     def relevant_bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
-        """Return a bonus for the k-NN scores of documents that were marked as relevant, at least 0.
+        """Return a bonus to add to the k-NN scores of documents that the user marked relevant.
 
-        The bonus keeps these documents on the first page if the vectors distinguish subjects badly. It corresponds to
-        4 · (1 - distinction) standard deviations of the cosines between the query and the background documents.
+        The bonus keeps these documents near the top if the vectors distinguish subjects badly. It corresponds to 4 · (1
+        - distinction) standard deviations of the similarities in a random sample of the index. It is never negative.
 
         Args:
-            moved: Moved query vector, shape (K,).
-            distinction: Result of :meth:`distinction` for the query, from 0 to 1.
-            space: OpenSearch's k-NN space type of the field, which determines how scores are calculated.
+            moved: The moved query vector, of shape (n_dimensions,).
+            distinction: The result of :meth:`distinction` for the query, from 0 to 1.
+            space: The k-NN space type of the field in OpenSearch, for example ``l2``, which determines how scores are
+                computed.
         """
         relevant = self.feedback.grades > 0
         if len(self._background) < MIN_BACKGROUND or distinction >= 1 or not relevant.any():

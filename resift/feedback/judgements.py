@@ -20,11 +20,11 @@ _IMPLICIT_SOURCES = {"clicked": "click", "skipped": "skip"}
 
 
 class Mark(NamedTuple):
-    """A mark of a document as relevant or irrelevant.
+    """A judgement of a single document, as sent in a feedback request.
 
     Attributes:
-        grade: Relevance from -1 (irrelevant) to 1 (relevant).
-        source: Kind of judgement, one of SOURCES, such as ``click``.
+        grade: The relevance, from -1 (irrelevant) to 1 (relevant).
+        source: How the judgement was made: an explicit ``mark``, a ``click``, a ``skip`` or a ``model``.
     """
 
     grade: float
@@ -58,12 +58,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class JudgedDocument:
-    """A judgement together with the content of the document.
+    """A relevance judgement together with the vector and text of the judged document.
 
     Attributes:
         judgement: The judgement.
-        vector: Vector of the document with K dimensions, shape (K,), float32.
-        text: Text of the document.
+        vector: The vector of the document, as a float32 array of shape (n_dimensions,).
+        text: The text of the document.
     """
 
     judgement: Judgement
@@ -72,9 +72,12 @@ class JudgedDocument:
 
 
 def source_from_grade(grade: float) -> str:
-    """Return the source of a judgement that version 0.1 stored without a source.
+    """Infer from its grade whether an old judgement was a click, a skipped hit or an explicit mark.
 
-    In version 0.1, the grade tells whether the judgement was a click, a skipped hit or an explicit mark.
+    Version 0.1 of Resift stored judgements without their source, but used different grades for each source.
+
+    Returns:
+        ``click``, ``skip`` or ``mark``.
     """
     return {GRADES[name]: source for name, source in _IMPLICIT_SOURCES.items()}.get(grade, "mark")
 
@@ -107,13 +110,13 @@ def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, floa
 
 
 def _score_marks(scores: Any) -> dict[str, Mark]:
-    """Check a model's scores, and return a mark for each document id.
+    """Validate the relevance scores of a model, and convert them to judgements by document id.
 
     Args:
-        scores: Numbers from -1 to 1 by document id.
+        scores: A mapping from document ids to numbers from -1 (irrelevant) to 1 (relevant).
 
     Raises:
-        BadInput: If the scores have another form or are out of range.
+        BadInput: ``scores`` is not such a mapping, or a number is out of range.
     """
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
         raise BadInput("scores are not by document id", value=scores, expected="numbers by document id")

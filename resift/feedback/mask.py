@@ -81,13 +81,13 @@ def spherical_entropy(
 def adam(
     start: NDArray[Any], gradient: Callable[[NDArray[Any]], NDArray[Any]], rate: float, iterations: int
 ) -> NDArray[np.float64]:
-    """Minimise a function by Adam.
+    """Minimise a function with the Adam optimiser.
 
     Args:
-        start: Initial values, an array of any shape.
-        gradient: Function that returns the derivatives at an array of values, in the same shape.
-        rate: Learning rate.
-        iterations: Number of steps.
+        start: The initial values, an array of any shape.
+        gradient: A function that returns the gradient at an array of values, in the same shape.
+        rate: The learning rate.
+        iterations: The number of steps.
 
     Returns:
         The values after the last step, in the shape of ``start``.

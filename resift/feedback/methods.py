@@ -23,12 +23,12 @@ from resift.errors import BadInput
 
 @dataclass(frozen=True)
 class Method:
-    """A method to learn from judged documents, which combines up to three techniques.
+    """A method of learning from judged documents. Each attribute switches one technique on or off.
 
     Attributes:
-        masked: Whether the method learns a mask of the dimensions.
-        ridge: Whether the method moves the query vector by a ridge regression.
-        expands: Whether the method adds expansion words to the query.
+        masked: Learn a mask: weights of the vector dimensions that separate relevant from irrelevant documents.
+        ridge: Move the query vector by a ridge regression on the judged documents.
+        expands: Add characteristic words of relevant documents to the query (query expansion).
     """
 
     masked: bool = False
@@ -47,10 +47,13 @@ DEFAULT_METHOD = "ridge+lexical"
 
 
 def resolve_method(method: str | Method) -> Method:
-    """Return the feedback method that a name in METHODS stands for. A :class:`Method` is returned unchanged.
+    """Return the feedback method with the given name.
+
+    Args:
+        method: A name in METHODS, or a :class:`Method`, which is returned unchanged.
 
     Raises:
-        BadInput: If no method has this name.
+        BadInput: There is no method of this name.
     """
     if isinstance(method, Method):
         return method

@@ -41,11 +41,11 @@ _FULL_WEIGHT_DIMENSIONS = 256  # with fewer dimensions the weight is lower, as t
 
 
 class Background:
-    """A random sample of an index's documents, with which judged documents are compared.
+    """A random sample of an index's documents, used to find out what is special about judged documents.
 
     Args:
-        vectors: Vectors of the n documents with K dimensions, shape (n, K). They are scaled to length 1 (l2). For an
-            index without vectors, n is 0.
+        vectors: The document vectors, as an array of shape (n_documents, n_dimensions). They are scaled to length 1.
+            The sample is empty for an index without vectors.
     """
 
     def __init__(self, vectors: NDArray[Any]) -> None:
@@ -53,7 +53,11 @@ class Background:
 
     @cached_property
     def _factor(self) -> Floats:
-        """Matrix F of shape (n, K) such that x - Fᵀ · F · x is the shrunk vector of x, by Woodbury's identity."""
+        """A matrix F, with which :meth:`shrink` computes x - Fᵀ · F · x for a vector x.
+
+        F has the shape (n_documents, n_dimensions). It follows from Woodbury's identity. It avoids inverting a matrix
+        of n_dimensions rows.
+        """
         # The products of documents are used because there may be far more dimensions than documents.
         products = self.vectors.astype(np.float64) @ self.vectors.T
         weight = _BACKGROUND_WEIGHT * min(1.0, self.vectors.shape[1] / _FULL_WEIGHT_DIMENSIONS)
@@ -61,16 +65,17 @@ class Background:
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Shrink vectors along the directions that the background documents have in common.
+        """Dampen the directions of vectors that are common among the documents of the index.
 
-        Differences between documents in other directions thus get more weight.
+        Other differences between the vectors then get more weight.
 
         Args:
-            rows: The m vectors with K dimensions, shape (m, K).
+            rows: The vectors, as an array of shape (n_vectors, n_dimensions).
 
         Returns:
-            Array of shape (m, K): the rows times (I + β/λ · BᵀB)⁻¹, with the background vectors B, their weight β, and
-            the penalty λ of the ridge regression. The rows are returned unchanged if there are no background documents.
+            Array of the same shape: the rows times (I + β/λ · BᵀB)⁻¹. B contains the background vectors, β is their
+            weight and λ the penalty of the ridge regression. Without background documents, the rows are returned
+            unchanged.
         """
         return np.asarray(rows - (rows @ self._factor.T) @ self._factor) if len(self.vectors) else rows
 
@@ -80,9 +85,10 @@ class RidgeRegression:
     """A ridge regression that learns to separate relevant from irrelevant documents.
 
     Attributes:
-        vectors: Vectors of the m judged documents with K dimensions, scaled to length 1, shape (m, K).
-        shrunk: The result of :meth:`Background.shrink` for these vectors, shape (m, K).
-        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,), not 0.
+        vectors: The vectors of the judged documents, scaled to length 1, shape (n_documents, n_dimensions).
+        shrunk: The same vectors after :meth:`Background.shrink`, which dampens directions that are common in the index.
+        grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_documents,). No grade
+            is 0.
     """
 
     vectors: Floats
@@ -91,32 +97,33 @@ class RidgeRegression:
 
     @cached_property
     def _solver(self) -> NDArray[np.float64]:
-        """Matrix (X Sᵀ + λ · diag(1 / |grade|))⁻¹ of shape (m, m), for vectors X and shrunk vectors S.
+        """The inverse matrix of the regression in dual form: (X Sᵀ + λ · diag(1 / |grade|))⁻¹.
 
-        It converts the documents' target values to coefficients of their shrunk vectors. The dual form of the
-        regression is used, because there are far fewer judged documents than dimensions.
+        X contains the vectors of the n judged documents, and S their shrunk vectors. The matrix has the shape (n, n).
+        The dual form is used because there are far fewer judged documents than dimensions.
         """
         kernel = self.vectors @ self.shrunk.T
         return np.asarray(np.linalg.inv(kernel + np.diag(RIDGE_PENALTY / np.abs(self.grades))))
 
     def direction(self) -> Floats:
-        """Return the direction that separates relevant (target 1) from irrelevant documents (target -1).
+        """Return the direction that best separates relevant from irrelevant documents, without a query.
 
-        No query is involved. Use :meth:`move` to move a query.
+        The regression predicts 1 for relevant and -1 for irrelevant documents. Use :meth:`move` to move a query.
 
         Returns:
-            Array of shape (K,), float32.
+            Float32 array of shape (n_dimensions,).
         """
         return np.asarray(self.shrunk.T @ (self._solver @ np.sign(self.grades)), np.float32)
 
     def move(self, query: NDArray[Any]) -> Floats:
-        """Return a query vector that is moved towards relevant and away from irrelevant documents.
+        """Move a query vector towards relevant and away from irrelevant documents.
 
         Args:
-            query: Query vector of shape (K,).
+            query: The query vector, of shape (n_dimensions,).
 
         Returns:
-            Array of shape (K,), float32, with the query's length (l2), or with length 1 if the query is zero.
+            Float32 array of shape (n_dimensions,), with the Euclidean length of the query, or with length 1 if the
+            query is zero.
         """
         length = float(np.linalg.norm(query)) or 1.0
         prior = RIDGE_PRIOR / length * np.asarray(query, np.float32)

@@ -34,16 +34,16 @@ MIN_BACKGROUND = 5
 def nearness_by_vectors(
     vectors: NDArray[Any], query: NDArray[Any], background: NDArray[Any]
 ) -> NDArray[np.floating[Any]]:
-    """Return how much nearer judged documents are to a query than random documents of the index are.
+    """Measure how near judged documents are to a query, compared with random documents of the index.
 
     Args:
-        vectors: Vectors of the m judged documents with K dimensions, scaled to length 1, shape (m, K).
-        query: Query vector, shape (K,).
-        background: Vectors of n random documents of the index, shape (n, K).
+        vectors: The vectors of the judged documents, scaled to length 1, shape (n_judged, n_dimensions).
+        query: The query vector, shape (n_dimensions,).
+        background: The vectors of random documents of the index, shape (n_background, n_dimensions).
 
     Returns:
-        Array of shape (m,). It is (z - 1) / 2, where z is the number of standard deviations by which the similarity of
-        a document exceeds the mean similarity of the background (see :data:`SCOPE_DEVIATIONS`). It is not clipped.
+        Array of shape (n_judged,) with the values (z - 1) / 2, which can be below 0 and above 1. Here z is the number
+        of standard deviations by which the document is more similar to the query than the mean random document.
     """
     low, high = SCOPE_DEVIATIONS
     direction = unit_rows(query)
@@ -53,19 +53,19 @@ def nearness_by_vectors(
 
 
 def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequence[Bag]) -> NDArray[np.float64]:
-    """Return the share of a query's words that each judged document contains.
+    """Measure how near judged documents are to a query, as the share of the query's words that each document contains.
 
-    Words of the earlier query for which a document was judged count as words of the document. This measure replaces
-    :func:`nearness_by_vectors` in an index without vectors, and for queries whose words are all unknown to the model,
-    such as an article number.
+    If a document was judged for an earlier query, the words of that query count as words of the document. This measure
+    replaces :func:`nearness_by_vectors` if the index has no vectors, or if the embedding model knows no word of the
+    query.
 
     Args:
-        words: Words of the current query.
-        queries: The m queries for which the documents were judged.
-        bags: The m bags of words of the documents.
+        words: The words of the current query.
+        queries: For each document, the query for which it was judged.
+        bags: For each document, its bag of words.
 
     Returns:
-        Array of shape (m,), with values from 0 to 1. All values are 1 if there are no words.
+        Array of shape (n_documents,), from 0 to 1. All values are 1 if ``words`` is empty.
     """
     if not words:
         return np.ones(len(queries))
@@ -78,15 +78,15 @@ def nearness_by_words(words: Collection[str], queries: Sequence[str], bags: Sequ
 def largest_by_query(
     values: NDArray[Any], queries: Sequence[str], grades: NDArray[np.float64]
 ) -> NDArray[np.floating[Any]]:
-    """Return, for each judgement, the largest value among the relevant documents of the same query.
+    """Replace each judgement's value by the largest value among the relevant documents judged for the same query.
 
     Args:
-        values: Value of each of the m judgements, shape (m,).
-        queries: The m queries for which the documents were judged.
-        grades: Sign (positive for relevant documents) and weight of each judgement, shape (m,).
+        values: A value for each judgement, shape (n_judgements,).
+        queries: For each judgement, the query for which the document was judged.
+        grades: The sign (positive for relevant documents) and weight of each judgement, shape (n_judgements,).
 
     Returns:
-        Array of shape (m,). For queries without relevant documents it contains the original values.
+        Array of shape (n_judgements,). Values are unchanged for queries without relevant documents.
     """
     largest: dict[str, float] = {}
     for query, value, grade in zip(queries, values.tolist(), grades.tolist(), strict=True):
