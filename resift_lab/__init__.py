@@ -20,9 +20,15 @@ _MODULES = {"evaluate": "evaluation.judged_search", "prove": "commands.proving",
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import the module of a public function on first access.
+        """Import a public function of the package when it is first used.
 
-        Other commands therefore start without importing scikit-learn and matplotlib.
+        Delaying the imports keeps commands fast that need neither scikit-learn nor matplotlib.
+
+        Args:
+            name: The name of the function.
+
+        Raises:
+            AttributeError: If the package has no public function of this name.
         """
         if name in _MODULES:
             return getattr(import_module(f"resift_lab.{_MODULES[name]}"), name)

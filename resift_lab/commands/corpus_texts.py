@@ -13,7 +13,13 @@ from resift.query.dsl import document_text
 
 
 def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
-    """Yield records unchanged, and show a progress bar of the bytes that have been read from the files."""
+    """Yield records unchanged, and show a progress bar of the bytes that have been read.
+
+    Args:
+        records: The documents and the malformed lines of ``files``.
+        files: The files that are being read. They know their size and the current position.
+        label: The text in front of the progress bar.
+    """
     with progress_bar(label) as progress:
         for record in records:
             progress(files.position, files.total)
@@ -21,15 +27,15 @@ def read_with_progress(records: Iterable[Record | BadLine], files: Files, label:
 
 
 class CorpusTexts:
-    """An iterable of the texts of documents in files.
+    """The texts of the documents in one or several files, as an iterable that reads the files.
 
     Args:
         files: The files of documents.
-        fields: The text fields. None chooses them by the first documents.
-        label: The label of the progress bar. None shows no progress bar.
+        fields: The names of the text fields. None guesses the fields from the first documents.
+        label: The text in front of the progress bar. None shows no progress bar.
 
     Attributes:
-        left_out: The number of lines that contained no document.
+        left_out: The number of lines so far that contained no document.
     """
 
     def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:
@@ -45,9 +51,9 @@ class CorpusTexts:
                 yield document_text(record.source, fields)
 
     def _counted(self, records: Records) -> Records:
-        """Yield all records, and count the lines without a document.
+        """Yield all records, and count the malformed lines in :attr:`left_out`.
 
-        If there are such lines, a warning is printed after the last record.
+        If there are malformed lines, print a warning after the last record.
         """
         first = ""
         for record in records:

@@ -185,12 +185,13 @@ def retrieval(
 
 
 def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
-    """Read a folder in BEIR's layout.
+    """Read a test collection from a folder in BEIR's layout.
 
     Args:
         folder: The folder.
-        judgments: A judgement list that replaces the queries and judgements of the folder, or None.
-        shares: Shares of training, validation and test queries. If set, only the test queries are returned.
+        judgments: The path of a judgement list that replaces the queries and judgements of the folder, or None.
+        shares: Shares of training, validation and test queries, such as (60, 10, 30). If set, only the test queries are
+            returned. None returns all queries.
     """
     from resift_lab.evaluation.data import block_split, read_collection, with_queries
 
@@ -199,7 +200,12 @@ def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | 
 
 
 def _reported(report: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the metrics to print. Condensed metrics are printed only if the report contains them."""
+    """Return the names of the metrics to print.
+
+    Args:
+        report: The metrics by name. The metrics of condensed rankings, from which documents without a judgement were
+            removed, are printed only if the report contains them.
+    """
     from resift_lab.evaluation.protocol import CONDENSED
 
     return (*RETRIEVAL, *(name for name in CONDENSED if name in report))
@@ -220,11 +226,14 @@ evaluate.add_command(feedback)
 @model_option
 @json_option
 def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_json: bool) -> None:
-    """Evaluate the searches of INDEX, as the service runs them, by judgements of its documents.
+    """Measure how well searches in INDEX rank documents with known relevance.
 
-    The judgements are queries.jsonl and qrels.tsv in a folder DIR in BEIR's layout, or a judgement list of the Search
-    Relevance Workbench in FILE. They name documents by their ids in INDEX. The default model is the model that INDEX
-    was attached with, if its folder is in the working directory.
+    Every query is searched as the service would search it, without a session. Queries and relevance judgements are
+    read from a folder DIR in BEIR's layout (queries.jsonl and qrels.tsv), or from a FILE with a judgement list of the
+    Search Relevance Workbench. Both name documents by their ids in INDEX.
+
+    The searches use the model that INDEX was attached with, if its folder is in the working directory. --model selects
+    another model.
     """
     from resift_lab.evaluation.data import read_judgements
     from resift_lab.evaluation.judged_search import evaluate as measure
@@ -252,12 +261,12 @@ def index(index: str, judged: str, knn: int | None, engine: str, model: str, as_
 @click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of simulations.")
 @json_option
 def review(folder: str, batch: int, seeds: int, as_json: bool) -> None:
-    """Evaluate simulated reviews of a collection with a single query.
+    """Simulate systematic reviews of a collection, and measure how much reading the ranking saves.
 
-    DIR is a folder in BEIR's layout. A review starts with a random relevant and a random irrelevant document. All
-    metrics are in percent: the work saved over sampling at a recall of 95 and 100 % (wss@95, wss@100), the relevant
-    records among the first tenth (rrf@10), the average time to discovery (atd), and, at the point where the review may
-    stop, the recall and the share of documents read.
+    DIR is a folder in BEIR's layout with a single query. A review starts with a random relevant and a random irrelevant
+    document. All metrics are in percent: the work saved over sampling at a recall of 95 and 100 % (wss@95, wss@100),
+    the share of relevant documents among the first tenth (rrf@10), the average time to discovery (atd), and, at the
+    point where the review may stop, the recall and the share of documents read.
     """
     from resift_lab.evaluation.data import read_collection
     from resift_lab.evaluation.reviews import FIGURES, review_report

@@ -60,11 +60,14 @@ def export() -> None:
 @ubi_option
 @sourced
 def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_: str, out: str | None) -> None:
-    """Export judgements: the sum of the grades of each query and document, over all sessions or clients.
+    """Export the relevance judgements of an index.
 
-    The rating in a judgement list of the Workbench is this sum, but at least 0. In the other formats the grade is 2 for
-    a sum of 0.75 or more, 1 for a smaller sum above 0, and otherwise 0. There, queries are numbered. Their texts are in
-    topics.tsv or queries.jsonl.
+    A user may judge a document several times, and several users may judge the same document. The grades of each query
+    and document are therefore added up, over all sessions or, with --from-ubi, over all clients.
+
+    In a judgement list of the Workbench, the rating of a document is the sum of its grades, but at least 0. In the
+    other formats, the relevance is 2 for a sum of 0.75 or more, 1 for a smaller sum above 0, and otherwise 0. There,
+    queries are numbered, and topics.tsv or queries.jsonl contains their texts.
     """
     from resift_lab.evaluation.judged_collection import sum_grades
 
@@ -88,7 +91,11 @@ def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_:
 
 
 def _check_out(format_: str, out: str | None) -> None:
-    """Check the option ``--out`` before any judgement is read.
+    """Check the option ``--out``, before the command spends time on reading judgements.
+
+    Args:
+        format_: The format of the export: ``workbench``, ``trec`` or ``beir``.
+        out: The file or folder to write, or None if the option is not set.
 
     Raises:
         BadInput: If the format needs ``--out``.
@@ -147,7 +154,11 @@ def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_ses
 @file_option
 @engine_option
 def search_configuration_command(index: str, with_sessions: bool, out: str | None, engine: str) -> None:
-    """Export a search configuration of the Search Relevance Workbench, which searches through the index's pipeline."""
+    """Export a search configuration of the Search Relevance Workbench for INDEX.
+
+    The Workbench then sends its queries through the search pipeline of INDEX, so that it measures the same rankings
+    that users see.
+    """
     with engine_at(engine) as opened:
         fields = opened.info(index).fields
     if not fields:
@@ -183,13 +194,14 @@ def _write(body: Mapping[str, Any], out: str | None) -> None:
 def _write_folder(
     folder: Path, description: str, grades: Mapping[str, Mapping[str, float]], texts: Mapping[str, str] | None
 ) -> None:
-    """Write a folder in BEIR's layout, or without ``texts`` a folder with TREC's topics and qrels.
+    """Write judgements as a folder in BEIR's layout, or as a folder with TREC's topics and qrels.
 
     Args:
         folder: The folder to write.
-        description: A description for the marker file.
+        description: A description of the export, for the marker file.
         grades: The grades: ``grades[query text][document id]``.
-        texts: The text of each document, by id. None writes topics and qrels for TREC's tools.
+        texts: The text of each document, by id, for a folder in BEIR's layout. None writes a folder for TREC's tools,
+            which contains no documents.
     """
     # Only a folder with our marker file is replaced. A test collection from another source has the same other files.
     with replacing_folder(folder, _MARKER) as fresh:
@@ -212,12 +224,12 @@ def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _qrels(grades: Mapping[str, Mapping[str, float]], fits: Callable[[str], bool]) -> list[tuple[str, str, int]]:
-    """Convert grades to lines of a qrels file. Queries are numbered.
+    """Convert grades to the lines of a qrels file, in which queries have numbers.
 
     Args:
         grades: The grades: ``grades[query text][document id]``.
-        fits: A function that returns whether the format can contain a document's id. Documents with other ids are
-            skipped with a warning.
+        fits: A function that returns whether a document's id can be written in the format of the file. Documents with
+            other ids are skipped with a warning.
 
     Returns:
         A tuple for each judgement: the number of the query, the id of the document, and the relevance (0, 1 or 2).

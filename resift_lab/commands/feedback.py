@@ -122,10 +122,16 @@ def feedback(
 
 
 def _checked_methods(methods: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the methods, or the service's default method if there are none.
+    """Check the names of feedback methods, and fill in the default.
+
+    Args:
+        methods: The names from the command line.
+
+    Returns:
+        The names, or the name of the service's default method if there are none.
 
     Raises:
-        BadInput: If a method is unknown.
+        BadInput: If no feedback method has one of these names.
     """
     from resift_lab.evaluation.feedback.methods import check_method
 
@@ -140,15 +146,15 @@ def _protocol(
     """Return the evaluation protocol for a folder in BEIR's layout, or for two files of labelled documents.
 
     Args:
-        choice: The systems and the seed that were chosen on the command line.
+        choice: The retrieval system and the seed from the command line.
         folder: The folder, or None.
         train: The file of labelled documents to search, or None.
         test: The file of labelled documents that serve as queries, or None.
-        unjudged: ``skip`` or ``irrelevant``: how the simulated user treats hits without a judgement. None means the
-            default.
+        unjudged: How the simulated user treats hits without a judgement: ``skip`` ignores such hits, ``irrelevant``
+            marks them as irrelevant. None chooses by the judgements in the folder.
 
     Raises:
-        BadInput: If the source is missing or ambiguous.
+        BadInput: If there is neither a folder nor a pair of files, or if there are both.
     """
     from resift.vectors.packaged import load_vectors
     from resift_lab.evaluation.data import read_classes, read_collection

@@ -26,7 +26,9 @@ from resift.sessions.sessions import Sessions
 
 @dataclass(frozen=True)
 class JudgedSource:
-    """The addresses from which judgements can be read: of sessions, or of the log of User Behavior Insights (UBI).
+    """The addresses of the engine and of the session store, from which relevance judgements can be read.
+
+    Judgements come from the sessions in the store, or from the click log of User Behavior Insights (UBI).
 
     Attributes:
         engine: The address of the engine with the documents. A cluster also contains the UBI log.
@@ -37,15 +39,16 @@ class JudgedSource:
     store: str
 
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
-        """Return the judgements of an index's documents.
+        """Return all relevance judgements of documents in an index.
 
         Args:
             engine: The engine with the index.
             index: The name of the index.
-            from_ubi: Whether to derive judgements from the UBI log instead of reading them from sessions.
+            from_ubi: True to derive judgements from the clicks in the UBI log, False to read the judgements of
+                sessions.
 
         Returns:
-            Pairs of the id of a session (or of a client in the UBI log) and a judgement.
+            A pair for each judgement: the id of the session (or of the client in the UBI log), and the judgement.
         """
         if from_ubi:
             with ubi_log_at(self.engine, self.store) as log:
@@ -55,7 +58,13 @@ class JudgedSource:
 
 
 def sourced(command: Command) -> Command:
-    """Add options for a :class:`JudgedSource` to a command. The command receives the object as argument ``source``."""
+    """Add the options ``--engine`` and ``--store`` to a command.
+
+    The command receives both addresses as a :class:`JudgedSource`, in the argument ``source``.
+
+    Args:
+        command: The function to decorate.
+    """
 
     @wraps(command)  # copies the options that the command already has
     def run(**options: Any) -> None:
@@ -97,7 +106,15 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
 
 
 def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-    """Return the queries to which events belong, by query id. Ids that are not in the log are left out."""
+    """Look up the queries that events of a UBI log belong to.
+
+    Args:
+        log: The UBI log.
+        events: The events. Events without a query id are ignored.
+
+    Returns:
+        The queries by query id. Ids that are not in the log are left out.
+    """
     ids = sorted({event.query_id for event in events if event.query_id})
     queries: dict[str, UbiQuery] = {}
     for start in range(0, len(ids), MAX_CLIENT_EVENTS // 2):

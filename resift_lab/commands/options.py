@@ -17,10 +17,10 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 
 class WholeNumber(ParameterType):
-    """The click type of options whose value is a 32-bit integer, which libraries written in C expect.
+    """The click type of options whose value is a 32-bit integer. Some libraries written in C accept no larger numbers.
 
     Args:
-        minimum: The minimum valid number. None leaves the check of the minimum to the settings that the option is for.
+        minimum: The smallest valid number. The default accepts any 32-bit integer.
     """
 
     name = "integer"
@@ -29,7 +29,10 @@ class WholeNumber(ParameterType):
         self.minimum = minimum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Convert the value of an option to an integer. Fail if it is not an integer, or out of range."""
+        """Convert the value of an option to an integer.
+
+        Fail with an error message if the value is not an integer, below the minimum, or larger than 32 bits.
+        """
         number: int = click.IntRange(self.minimum, 2**31 - 1).convert(value, param, ctx)
         return number
 
@@ -48,13 +51,13 @@ class Fraction(ParameterType):
 
 
 def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
-    """Return a click option whose default is that of a parameter of a function or dataclass.
+    """Create a click option for a setting, with the default that a function or dataclass declares.
 
     Args:
-        settings: The function or dataclass.
-        name: The name of the parameter, which is also the name of the option.
+        settings: The function or dataclass with a parameter for the setting.
+        name: The name of this parameter, which is also the name of the option.
         help: The help text of the option.
-        **attributes: Further attributes of the click option. The default ``type`` is the type of the parameter's
+        **attributes: Further attributes of the click option. If ``type`` is missing, the option has the type of the
             default.
     """
     default = inspect.signature(settings).parameters[name].default
@@ -66,15 +69,22 @@ def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: 
 
 
 def seeded(help: str) -> Decorator:
-    """Return the click option ``--seed`` with the given help text."""
+    """Create the click option ``--seed``, which accepts 32-bit integers from 0 and defaults to 0.
+
+    Args:
+        help: The help text of the option.
+    """
     return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
 
 
 def weighted_name(text: str) -> tuple[str, float]:
     """Parse ``NAME`` or ``NAME=WEIGHT``.
 
+    Args:
+        text: The text to parse.
+
     Returns:
-        The name, and the weight, which is 1 if none is set.
+        The name and the weight. Without ``=WEIGHT``, the weight is 1.
 
     Raises:
         BadInput: If the weight is not a finite number.
@@ -90,15 +100,36 @@ def weighted_name(text: str) -> tuple[str, float]:
 
 
 def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
-    """Parse several ``NAME[=WEIGHT]`` (a callback of click options)."""
+    """Parse every value of a click option of the form ``NAME`` or ``NAME=WEIGHT``.
+
+    This is a click callback. ``context`` and ``parameter`` are required by click and not used.
+
+    Args:
+        context: The context of the command.
+        parameter: The option.
+        value: The values from the command line.
+
+    Returns:
+        Pairs of a name and its weight, see :func:`weighted_name`.
+    """
     return [weighted_name(text) for text in value]
 
 
 def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """Parse ``--split``, three numbers that are separated by commas (a callback of click options).
+    """Parse the value of ``--split``: three numbers that are separated by commas.
+
+    This is a click callback. ``context`` and ``parameter`` are required by click and not used.
+
+    Args:
+        context: The context of the command.
+        parameter: The option.
+        value: The value from the command line, such as ``60,10,30``, or None.
 
     Returns:
         The shares of training, validation and test queries, or None if the option is not set.
+
+    Raises:
+        BadInput: If the value does not consist of three finite numbers from 0.
     """
     if value is None:
         return None
@@ -112,7 +143,12 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
 
 
 def checkpoint_beside(out: str) -> Path:
-    """Return the path of the checkpoint of a training that writes to ``out``. Its parent folder is created."""
+    """Return the path of the checkpoint file of a training, and create the file's parent folder.
+
+    Args:
+        out: The folder that the training writes its result to. The checkpoint has the same path with the ending
+            ``.checkpoint``.
+    """
     checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     return checkpoint

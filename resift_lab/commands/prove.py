@@ -23,7 +23,21 @@ from resift_lab.commands.tuning import tune as choose
 
 
 def _read_body(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
-    """Read the search body in a file (a callback of click options)."""
+    """Read a JSON file with a search body.
+
+    This is a click callback. ``context`` and ``parameter`` are required by click and not used.
+
+    Args:
+        context: The context of the command.
+        parameter: The option.
+        value: The path of the file, or None if the option is not set.
+
+    Returns:
+        The search body as a dictionary, or None.
+
+    Raises:
+        BadInput: If the file cannot be read or contains no JSON object.
+    """
     if value is None:
         return None
     try:
@@ -40,15 +54,22 @@ def _read_body(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 class Live(ParameterType):
-    """The click type of ``--live``.
+    """The click type of the option ``--live``, which starts, shows or stops a trial in the service.
 
-    A value is the share of clients for a new trial (0 to 1, or a percentage such as ``10%``), ``status``, or ``stop``.
+    To start a trial, the value is the share of clients that take part: a number above 0 and at most 1, or a percentage
+    such as ``10%``. The other values are ``status`` and ``stop``.
     """
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
-        """Return the share as a number from 0 to 1, or the word. Fail if the value is neither."""
+        """Convert the value of the option.
+
+        Fail with an error message if the value is neither a share nor one of the two words.
+
+        Returns:
+            ``"status"``, ``"stop"``, or the share of clients as a number above 0 and at most 1.
+        """
         if value in ("status", "stop"):
             return str(value)
         number, percent = (value[:-1], 100) if value.endswith("%") else (value, 1)
@@ -104,9 +125,9 @@ def prove(
 ) -> None:
     """Measure what sessions would change on your own traffic, by replaying a click log.
 
-    Each search of a client with earlier clicks is repeated twice, in a session with these clicks and without a session.
-    The report compares the ranks of the documents that were clicked. Confidence intervals are bootstrapped over
-    clients. Nothing is written.
+    Each search of a client with earlier clicks is repeated twice: in a session with these clicks, and without a
+    session. The report compares the ranks of the documents that the client clicked. Confidence intervals are
+    bootstrapped over clients. Nothing is written.
 
     With --live, a trial runs in the service instead. /v1/search interleaves the results with and without the session
     for a share of the clients. The trial ends when the clicks show which results are better, or after 28 days.

@@ -136,20 +136,28 @@ def prove(
 
 
 def require_name(index: Any) -> None:
-    """Raise BadInput if ``index`` is not the name of an index, for example a :class:`resift.Index`."""
+    """Check that ``index`` is the name of an index and not, for example, a :class:`resift.Index`.
+
+    Raises:
+        BadInput: If ``index`` is not a string.
+    """
     if not isinstance(index, str):
         expected = "the name of the index, and the address of its engine as url"
         raise BadInput(f"index is {index!r}", value=index, expected=expected)
 
 
 def nothing_to_replay(replay: str | Path) -> BadInput:
-    """Return the error for a click log in which no client clicks a document after an earlier click."""
+    """Create the error for a click log in which no client clicks a document after an earlier click.
+
+    Args:
+        replay: The path of the click log, or ``ubi``, for the error message.
+    """
     expected = "clients with a click in a search, and another click in a later search"
     return BadInput(f"there is nothing to replay in {replay}", value=str(replay), expected=expected)
 
 
 def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log]:
-    """Draw a sample of clients from a click log.
+    """Draw a sample of clients from a click log, and look up the documents that they clicked.
 
     Args:
         engine: The engine with the index.
@@ -157,7 +165,7 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
         source: The click log, and the size of the sample.
 
     Returns:
-        The sample, and the queries, documents and settings that a replay needs.
+        The sample, and the queries, documents and settings that are needed to replay its searches.
 
     Raises:
         BadInput: If the log is invalid, or none of the clicked objects is a document of the index.
@@ -177,16 +185,16 @@ def read_log(engine: Engine, index: str, source: LogSource) -> tuple[Sample, Log
 
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
-    """Return the document ids in an index of the objects that events refer to.
+    """Look up the documents of an index that events of a click log refer to.
 
     Args:
         engine: The engine with the index.
         index: The name of the index.
-        objects: The objects.
+        objects: The references to documents in the events, such as the value of an id field.
         id_field: The field of the index that contains the ids of a CSV file, for the error message.
 
     Returns:
-        The ids by object. Objects that are not documents of the index are left out.
+        The document id of each object. Objects that are not documents of the index are left out.
 
     Raises:
         BadInput: If there are objects, but none of them is a document of the index.
@@ -200,15 +208,15 @@ def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) 
 
 
 def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str, UbiQuery]]:
-    """Draw a sample of clients from a click log.
+    """Draw a random sample of clients from a click log.
 
     Args:
         source: The click log, and the size of the sample.
-        actions: The grade of each action.
+        actions: The grade that each action, such as a click, gives to a document.
 
     Returns:
-        The sample, and the queries of its events by id. There are no queries for a CSV file, whose events contain the
-        text of the query.
+        The sample, and the queries of its events by query id. The queries are empty for a CSV file, whose events
+        contain the text of the query.
     """
     if str(source.replay) != UBI:
         events = read_searches(source.replay, source.id_field)
@@ -221,17 +229,17 @@ def _draw_sample(source: LogSource, actions: Actions) -> tuple[Sample, dict[str,
 def observations(
     of_client: dict[str, list[UbiEvent]], log: Log, searching: ReplayedSearch, skipped: Skipped, progress: Progress
 ) -> Iterable[Observation]:
-    """Replay the searches of clients.
+    """Replay the searches of several clients.
 
     Args:
         of_client: The events of each client, by the id of the client.
         log: The queries and documents of the log, and the settings of the replay.
         searching: The object that runs the searches.
-        skipped: The counts of clicks that are not replayed. They are increased in place.
+        skipped: Counters of clicks that cannot be replayed, which are increased in place.
         progress: A function that is called with the number of finished clients and the total number.
 
     Yields:
-        The ranks of each clicked document without and with a session.
+        For each click, the rank of the clicked document without a session and in the client's session.
     """
     for done, (client, events) in enumerate(of_client.items(), 1):
         yield from replay(client, sorted(events, key=lambda event: event.at), log, searching.rank, skipped)
@@ -272,7 +280,7 @@ def live_trial(index: str, action: str | float, url: str, store: str) -> TrialRe
 
 
 class ReplayedSearch:
-    """Searches an index as the service does, without a session and in a session with given judgements.
+    """A search of an index with and without a session, exactly as the service would run it.
 
     Args:
         engine: The engine with the index.
@@ -282,8 +290,8 @@ class ReplayedSearch:
             ``/v1/search``.
 
     Attributes:
-        tuning: The constants of the searches, such as the weight of the vectors. None means the constants that are
-            stored in the index.
+        tuning: Constants of the ranking, such as the weight of the vectors. None means the constants that are stored in
+            the index.
     """
 
     tuning: Tuning | None = None
@@ -299,10 +307,15 @@ class ReplayedSearch:
         self.service.info(index)  # raises an error if the index does not exist
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
-        """Search for a text twice: without a session, and in a session with the given judgements.
+        """Run a query twice: without a session, and in a session.
+
+        Args:
+            text: The text of the query.
+            judged: The relevance judgements of the session.
 
         Returns:
-            The ids of the first ``DEPTH`` hits without the session, and of those with the session.
+            The ids of the first ``DEPTH`` hits without the session, and the ids of the first ``DEPTH`` hits in the
+            session.
         """
         self.clicks.judged = list(judged)
         without, with_session = self._ids([self._body(text, None), self._body(text, "a client")])
@@ -311,7 +324,7 @@ class ReplayedSearch:
         return without, with_session
 
     def count_unstable(self) -> tuple[int, int]:
-        """Repeat some searches without a session, to check that the engine returns the same ranking each time.
+        """Repeat earlier searches without a session, to check that the engine returns the same ranking each time.
 
         Returns:
             The number of repeated searches, and the number of these searches that returned another ranking.
@@ -320,7 +333,12 @@ class ReplayedSearch:
         return len(again), sum(first != second for first, second in zip(self.rankings.values(), again, strict=True))
 
     def _body(self, text: str, client: str | None) -> dict[str, Any]:
-        """Return the rewritten search body, in the session of a client, or without a session if ``client`` is None."""
+        """Return the search body that the service sends to the engine for a query.
+
+        Args:
+            text: The text of the query.
+            client: The id of the client in whose session the query is run, or None for no session.
+        """
         service = self.service
         info = service.info(self.index)
         info = info if self.tuning is None else replace(info, tuning=self.tuning)
@@ -336,7 +354,17 @@ class ReplayedSearch:
         return service.rewritten(info, parsed, options).body
 
     def _query(self, text: str) -> Any:
-        """Return the search body with the query's text inserted, or the text itself if no search body is set."""
+        """Insert the text of a query into the search body of this object.
+
+        Args:
+            text: The text of the query.
+
+        Returns:
+            The search body with the text in place of ``%SearchText%``, or the text itself if there is no search body.
+
+        Raises:
+            BadInput: If the search body does not contain ``%SearchText%``.
+        """
         if self.body is None:
             return text
         template = json.dumps(self.body)
@@ -353,7 +381,7 @@ class ReplayedSearch:
 
 
 class _FixedClicks(Clicks):
-    """A source of clicks that returns the judgements in ``judged`` for every client, instead of reading a log."""
+    """A replacement for the click log in a replay: every client has the judgements in the attribute ``judged``."""
 
     def __init__(self) -> None:
         self.judged: list[Judgement] = []

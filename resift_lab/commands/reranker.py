@@ -18,9 +18,9 @@ from resift.errors import BadInput, ModelNotFound
 
 @click.group("reranker", epilog="Example: resift reranker use trained-reranker")
 def reranker_group() -> None:
-    """Put a trained reranker into service, or remove it.
+    """Put a trained reranker into service, or take it out of service.
 
-    The service reads the reranker from the folder in RESIFT_RERANKER, or by default from the folder 'reranker'.
+    The service reads the reranker from the folder in RESIFT_RERANKER. The default is the folder 'reranker'.
     """
 
 
@@ -38,7 +38,7 @@ def use_reranker(source: str, indices: tuple[str, ...]) -> None:
     """Put the trained reranker in DIR into service.
 
     The service reads the reranker when it starts. Indices are not changed. A warning is printed if the reranker was
-    evaluated with another model than RESIFT_MODEL, the model that the service searches with.
+    evaluated with another model than the service searches with (RESIFT_MODEL).
     """
     settings = service_settings()
     folder = settings.reranker
@@ -51,7 +51,7 @@ def use_reranker(source: str, indices: tuple[str, ...]) -> None:
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
 def drop_reranker() -> None:
-    """Remove the trained reranker from service. A running service uses it until it is restarted."""
+    """Take the trained reranker out of service. A running service uses it until the next restart."""
     folder = service_settings().reranker
     remove_from_service(folder)
     click.echo(f"the reranker in {folder} was removed")
@@ -62,8 +62,12 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
 
     Args:
         source: The folder with the trained reranker.
-        folder: The folder from which the service reads it. It does not change if an error is raised.
-        indices: The names of the indices to use the reranker for. If empty, the indices that it was trained on.
+        folder: The service's folder. It is left unchanged if an error is raised.
+        indices: The names of the indices whose searches are reranked. If empty, the indices that the reranker was
+            trained on.
+
+    Returns:
+        The reranker.
 
     Raises:
         ModelNotFound: If ``source`` contains no reranker.
@@ -84,11 +88,15 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
 
 
 def reranker_warnings(reranker: LateInteraction, model_hash: str) -> list[str]:
-    """Return reasons why a reranker may be less useful than in its evaluation.
+    """Return warnings about a reranker that may help less in the service than in its evaluation.
 
     Args:
         reranker: The reranker.
         model_hash: The hash of the model that the service searches with.
+
+    Returns:
+        A warning if the reranker was never evaluated, or was evaluated together with another model; otherwise an empty
+        list.
     """
     if "better" not in _training_report(reranker):
         return ["the reranker was not evaluated on held-back queries"]

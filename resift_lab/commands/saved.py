@@ -6,10 +6,26 @@ from typing import Any
 
 
 def saved_model(model: Any, out: str) -> dict[str, Any]:
-    """Return the description of a model that was saved in the folder ``out``, for a JSON report."""
+    """Describe a saved model for a JSON report.
+
+    Args:
+        model: The model or reranker.
+        out: The folder in which it was saved.
+
+    Returns:
+        A dictionary with the name, the number of dimensions, the hash and the folder.
+    """
     return {"name": model.name, "dim": model.dim, "hash": model.hash, "folder": out}
 
 
 def saved_line(model: Any, out: str) -> str:
-    """Return the description of a model that was saved in the folder ``out``, as a line of text."""
+    """Describe a saved model in a line of text.
+
+    Args:
+        model: The model or reranker.
+        out: The folder in which it was saved.
+
+    Returns:
+        The name, the number of dimensions, the hash and the folder, separated by commas.
+    """
     return f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}"

@@ -35,7 +35,7 @@ _FIELD = "text"
 
 @dataclass(frozen=True)
 class _Vectors:
-    """The properties of vectors that an engine needs to create an index."""
+    """A stand-in for a model, with the attributes that an engine reads to create an index for the model's vectors."""
 
     dim: int
     similarity: str
@@ -49,15 +49,16 @@ class _Vectors:
 
 
 class IndexSearch:
-    """Searches an index as the service does with its default settings.
+    """A search of an existing index, exactly as the service would run it with its default settings.
 
     Args:
         engine: The engine with the index.
-        info: The index. The attribute ``info`` may be replaced later to change settings such as the tuning.
+        info: A description of the index. The attribute ``info`` may be replaced later, for example to change the
+            tuning.
         similarity: The similarity of the index's vectors, ``cosine`` or ``jaccard``.
         idf: A function that returns the inverse document frequency of a word.
-        positions: Maps document ids to positions in the test collection. Documents with other ids are removed from the
-            hits.
+        positions: The position of each document of the test collection, by document id. Documents with other ids are
+            removed from the hits.
     """
 
     def __init__(
@@ -73,13 +74,13 @@ class IndexSearch:
         self._samples, self._word_selector = Samples(engine), WordSelector(engine)
 
     def hits(self, search: SimulatedSearch) -> Hits:
-        """Run a search, in a session with the given judgements.
+        """Run a search, in a session if the search has relevance judgements.
 
         Args:
-            search: The query, the judgements and the weights.
+            search: The query, the judgements and the weights of the vectors.
 
         Returns:
-            The hits, best first. At least the first 1000 hits are requested from the engine.
+            The hits, best first. At least 1,000 hits are requested from the engine.
         """
         judged = [_with_stored_query(document) for document in search.judged]
         # A model that was trained on the documents knows all of their words; see Model.document_known_share.
@@ -104,7 +105,12 @@ class IndexSearch:
         return Hits(positions, np.array([hit["_score"] for hit in hits], np.float64), options.window_size)
 
     def _options(self, search: SimulatedSearch, feedback: Feedback | None) -> Options:
-        """Return the weight of the vectors and the rescore window of a search."""
+        """Choose the weight of the vectors and the rescore window of a search.
+
+        Args:
+            search: The search.
+            feedback: The feedback of the session, or None for a search without a session.
+        """
         known = None if search.known_share is None else search.known_share(search.text)
         if feedback is None:
             alpha, window = discount_alpha(search.alpha, known), self.defaults.window
@@ -116,14 +122,16 @@ class IndexSearch:
 
 
 class ServedSearch(IndexSearch):
-    """Indexes documents in a temporary embedded engine, and searches them as the service does.
+    """A search of a new, temporary index, exactly as the service would run it.
+
+    Creating the object indexes the documents in an embedded engine in memory.
 
     Args:
-        documents: The texts of the documents.
-        vectors: The vectors of the documents, shape (N, K).
+        documents: The texts of the N documents.
+        vectors: The vectors of the documents, shape (N, K) for K dimensions.
         similarity: The similarity of the vectors, ``cosine`` or ``jaccard``.
         idf: A function that returns the inverse document frequency of a word.
-        analyzer: The analyser of the texts.
+        analyzer: The name of the analyser that splits the texts into words.
     """
 
     def __init__(
@@ -144,5 +152,5 @@ class ServedSearch(IndexSearch):
 
 
 def _with_stored_query(judged: JudgedDocument) -> JudgedDocument:
-    """Shorten the query of a judgement, as sessions do when they store it."""
+    """Return a judged document whose query is shortened to the length that sessions store."""
     return replace(judged, judgement=replace(judged.judgement, query=judged.judgement.query[:MAX_QUERY]))

@@ -17,14 +17,14 @@ _EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", st
 
 
 def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
-    """Return the click option ``--set NAME=VALUE``, which sets parameters of a function or dataclass.
+    """Create the click option ``--set NAME=VALUE``, which sets parameters of a function or dataclass.
 
-    Parameters without a default cannot be set. The command receives a dictionary of the parsed values as argument
-    ``settings``.
+    The option may be repeated. The command receives a dictionary of the parsed values as argument ``settings``.
+    Parameters without a default cannot be set.
 
     Args:
         owner: The function or dataclass.
-        *excluded: Parameters that cannot be set, because the command has separate options for them.
+        *excluded: Names of parameters that cannot be set, because the command has separate options for them.
     """
     defaults = {
         name: parameter.default
@@ -48,7 +48,7 @@ def set_option(owner: Callable[..., Any], *excluded: str) -> Decorator:
 
 
 def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tuple[str, Any]:
-    """Parse ``NAME=VALUE``.
+    """Parse a setting of the form ``NAME=VALUE``.
 
     Args:
         text: The text to parse.
@@ -59,7 +59,7 @@ def _setting(text: str, defaults: dict[str, Any], hints: dict[str, Any]) -> tupl
         The name and the converted value.
 
     Raises:
-        BadInput: If the name is unknown, or the value has another type.
+        BadInput: If the name is unknown, or the value cannot be converted to the type of the setting.
     """
     name, equals, value = text.partition("=")
     if name not in defaults or not equals:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SystemChoice:
-    """The systems chosen on the command line, and the form of the output.
+    """The retrieval systems to evaluate, as chosen on the command line, and the form of the output.
+
+    A system is an encoder, a baseline such as BM25, or a saved model.
 
     Attributes:
         encoder: The name of an encoder or a baseline, or None for the default encoder.
@@ -41,7 +43,7 @@ class SystemChoice:
 
     @property
     def name(self) -> str:
-        """The name of the first system.
+        """The name of the first system, or the folder of its model.
 
         Raises:
             BadInput: If both ``--encoder`` and ``--model`` are set.
@@ -66,7 +68,7 @@ class SystemChoice:
         return self.named(self.compare) if self.compare else None
 
     def named(self, name: str) -> System:
-        """Return a system by its name, with the chosen word vectors and seed."""
+        """Build the retrieval system of a given name, with the word vectors and the seed from the command line."""
         from resift_lab.evaluation.registry import build_system
         from resift_lab.training.systems import LEARNERS, Adapted
 
@@ -75,11 +77,11 @@ class SystemChoice:
         return build_system(name, self.vectors, self.seed, None, learners)
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
-        """Print a report.
+        """Print a report, as JSON with ``--json`` and otherwise as a table.
 
         Args:
-            report: The report. With ``--json``, it is printed as JSON.
-            metrics: The names of the metrics in the table that is printed without ``--json``.
+            report: The report.
+            metrics: The names of the metrics to show in the table.
             summary: A line to print above the table.
         """
         from resift_lab.evaluation.report import as_json, as_table
@@ -88,19 +90,23 @@ class SystemChoice:
 
 
 def warn_unadapted(*systems: System | None) -> None:
-    """Print a warning for each system that was not adapted to the documents, with the reason. None is ignored."""
+    """Warn about systems whose word vectors could not be adapted to the documents.
+
+    Args:
+        *systems: The systems. For each of them that has a note, the note is printed as a warning. None is ignored.
+    """
     for system in systems:
         if note := getattr(system, "note", ""):
             click.echo(f"warning: {note}; the vectors are not adapted", err=True)
 
 
 def system_options(*optional: Decorator) -> Decorator:
-    """Return a decorator that adds options for a :class:`SystemChoice` to a command.
+    """Return a decorator that adds the options of a :class:`SystemChoice` to a command.
 
     The command receives the object as argument ``choice``.
 
     Args:
-        *optional: Further click options for attributes of the :class:`SystemChoice`.
+        *optional: Click options of further attributes, which only some commands offer, such as ``--compare``.
     """
 
     def decorate(command: Command) -> Command:

@@ -34,8 +34,8 @@ _COMMANDS = {
 def train() -> None:
     """Train encoders and rerankers on your own documents.
 
-    The same command continues an interrupted training. 'ro-boew', 'rn-bof' and 'word2doc' save their state in
-    OUT.checkpoint, and 'queries' saves the teacher's vectors in OUT.teacher.
+    Run the same command again to continue an interrupted training. 'ro-boew', 'rn-bof' and 'word2doc' save their state
+    in OUT.checkpoint, and 'queries' saves the teacher's vectors in OUT.teacher.
 
     Needs the extra 'lab'.
     """

@@ -123,7 +123,7 @@ def reranker_command(
 
 @dataclass(frozen=True)
 class _QuerySource:
-    """The options of ``resift train reranker`` that determine the judged queries."""
+    """The options of ``resift train reranker`` that say where the judged queries come from and how to divide them."""
 
     folder: str | None
     of_sessions: str | None
@@ -133,11 +133,15 @@ class _QuerySource:
 
     @property
     def index(self) -> str | None:
-        """The index with judgements, or None for a folder of judged queries."""
+        """The name of the index with the judgements, or None if the judged queries are in a folder."""
         return self.of_ubi or self.of_sessions
 
     def check(self) -> None:
-        """Raise BadInput unless exactly one source of judged queries is set."""
+        """Check that the options name exactly one source of judged queries.
+
+        Raises:
+            BadInput: If there is no source, or more than one.
+        """
         if sum(source is not None for source in (self.folder, self.of_sessions, self.of_ubi)) != 1:
             raise BadInput(
                 "the source of the judged queries is missing or ambiguous",
@@ -146,10 +150,10 @@ class _QuerySource:
 
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
-    """Print the report, and save the reranker if it improves searches. If not, exit with status 3.
+    """Print the report of a training, and save the reranker if it improves searches. Otherwise exit with status 3.
 
     Args:
-        reranker: The reranker.
+        reranker: The trained reranker.
         report: The report of :func:`resift_lab.training.late_interaction_selection.train_reranker`.
         out: The folder to save the reranker in.
         as_json: Whether to print JSON instead of text.
@@ -176,7 +180,15 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 
 
 def _served(model: Model, documents: list[str]) -> Served:
-    """Return a function that searches documents with a model, as the service would."""
+    """Index documents in a temporary engine, and return a function that searches them as the service would.
+
+    Args:
+        model: The model that encodes documents and queries.
+        documents: The texts of the documents.
+
+    Returns:
+        A function that takes the text of a query and returns its hits.
+    """
     from resift_lab.commands.served_search import ServedSearch
     from resift_lab.evaluation.registry import as_system
     from resift_lab.training.systems import LEARNERS
@@ -185,13 +197,16 @@ def _served(model: Model, documents: list[str]) -> Served:
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
-    """Return a function that searches an index with a model, as the service would.
+    """Return a function that searches an index as the service would.
 
     Args:
         engine: The engine with the index.
-        info: The index.
-        model: The model that the index is searched with.
+        info: A description of the index.
+        model: The model that encodes the queries.
         ids: The ids of the documents in the test collection. A hit is returned as a position in this list.
+
+    Returns:
+        A function that takes the text of a query and returns its hits.
     """
     from resift_lab.commands.served_search import IndexSearch
 
@@ -203,17 +218,17 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
 
 
 def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tuple[SplitCollection, list[Any]]:
-    """Read the judgements of an index, and print the number of queries.
+    """Read the relevance judgements of an index, divide the queries, and print their number.
 
     Args:
         source: The source of the judgements, and the shares of training, validation and test queries.
         engine: The engine with the index.
         index: The name of the index.
-        pool: The number of the engine's best hits that become candidates of each query.
+        pool: The number of hits per query that become candidates: documents from which the training draws negatives.
 
     Returns:
         The judged queries, divided into training, validation and test queries, and the positions of each query's
-        candidate documents.
+        candidates.
     """
     from resift_lab.evaluation.judged_collection import judged_collection
 
@@ -230,12 +245,16 @@ def _judged(source: _QuerySource, engine: Engine, index: str, pool: int) -> tupl
 
 
 def _mixed(vectors: WeightedVectors, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
-    """Combine tables of word vectors for the words of documents, see :func:`resift_lab.vectors.mixture.mix_vectors`.
+    """Combine several tables of word vectors into a table of the words of documents.
 
     Args:
         vectors: Pairs of a folder of word vectors and its weight.
         documents: The texts of the documents. Each word is weighted by its inverse document frequency in them.
-        spelling: The number of dimensions and the weight of vectors that are computed from the spelling of words.
+        spelling: The number of dimensions and the weight of additional vectors, which are computed from the spelling of
+            words.
+
+    Returns:
+        The table, see :func:`resift_lab.vectors.mixture.mix_vectors`.
     """
     tables = [load_vectors(name) for name, _ in vectors]
     idf = DocumentFrequencies.from_texts(documents)
@@ -274,15 +293,16 @@ def emboost_command(
     vectors: WeightedVectors,
     settings: dict[str, Any],
 ) -> None:
-    """Train an encoder on judged queries: EmBoost's residual network.
+    """Train EmBoost, an encoder with a residual network, on judged queries.
 
     '--set network=NAME' chooses between 'fcrr' (fully connected) and 'convrr' (convolutional). The paper uses
     rate=0.001 and scale=0.05.
 
-    Documents must be indexed with the new encoder (resift index --model). Queries are divided as for 'resift train
-    reranker'. The test queries are never used for training. The epoch with the best recall@1 on the validation queries
-    is written. If the untrained mixture of word vectors is best, nothing is written, and the exit status is 3. Needs
-    the extra 'lab'.
+    Queries are divided as for 'resift train reranker', and the test queries are never used for training. The epoch with
+    the best recall@1 on the validation queries is written. If the untrained mixture of word vectors is best, nothing is
+    written, and the exit status is 3. Index documents with the new encoder to use it (resift index --model).
+
+    Needs the extra 'lab'.
     """
     with needs_extra("lab", "training"):
         import resift_lab.training.emboost  # noqa: F401

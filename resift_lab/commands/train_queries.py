@@ -107,7 +107,7 @@ def queries_command(out: str, as_json: bool, **options: Any) -> None:
 
 @dataclass(frozen=True)
 class _Options:
-    """The options of ``resift train queries`` that determine the training."""
+    """The options of ``resift train queries``: the documents, the teacher model and the settings of the training."""
 
     files: tuple[str, ...]
     index: str | None
@@ -121,7 +121,11 @@ class _Options:
     settings: dict[str, Any]
 
     def check(self) -> None:
-        """Raise BadInput if the source of the documents is missing, incomplete or ambiguous."""
+        """Check that the options name either files or an index with a vector field as the source of the documents.
+
+        Raises:
+            BadInput: If the source is missing, incomplete or ambiguous.
+        """
         if bool(self.files) == bool(self.index):
             problem = f"--corpus and --index {self.index} are both set" if self.index else "there are no documents"
             raise BadInput(problem, expected="--corpus FILE, or --index INDEX")
@@ -158,13 +162,16 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
 def _encoder(
     name: str, engine: OpenSearchEngine | None, model: str | None
 ) -> tuple[Callable[[Sequence[str]], Floats], str]:
-    """Return a function that encodes texts with a teacher, and the teacher's name.
+    """Return a function that encodes texts with the teacher, the model whose vectors are imitated.
 
     Args:
         name: The value of ``--teacher``: the folder of a model, the URL of an endpoint, or a model that is deployed in
             a cluster.
         engine: The cluster, or None if the teacher is not deployed in a cluster.
         model: The name of the model at the endpoint, or None.
+
+    Returns:
+        The function, and a name of the teacher without credentials.
     """
     if name.startswith(DEPLOYED) and engine is not None:
         return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
@@ -183,7 +190,7 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
         engine: The cluster.
         index: The name of the index.
         field: The ``knn_vector`` field with the vectors.
-        fields: The text fields. None guesses them from some documents, and prints them.
+        fields: The names of the text fields. None guesses them from some documents, and prints them.
 
     Raises:
         BadInput: If ``field`` is not a ``knn_vector`` field, or no document has a vector in it.
@@ -210,10 +217,10 @@ def _indexed(engine: OpenSearchEngine, index: str, field: str, fields: Sequence[
 
 
 def _report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
-    """Return a description of a training as lines of text.
+    """Describe the result of a training in lines of text.
 
     Args:
-        evaluation: The ``info["taught"]`` of the model's table.
+        evaluation: The evaluation that the training has stored in ``info["taught"]`` of the word vectors.
         seconds: The duration of the training.
     """
     heads = ("untrained", "trained", "teacher")

@@ -44,12 +44,12 @@ def self_command(
 ) -> None:
     """Adapt word vectors and their weights to your documents, without labels.
 
-    With '--set codewords=K' the result is a bag-of-embedded-words model (BoEW), otherwise a model that averages word
-    vectors. A higher '--set temperature=T' suits documents on broader subjects.
+    The result is a model that averages word vectors or, with '--set codewords=K', a bag-of-embedded-words model (BoEW).
+    A higher '--set temperature=T' suits documents on broader subjects.
 
-    A part of the documents is held back to evaluate the result and to choose the weight of the vectors. The model is
-    written only if searches with the adapted vectors find these documents better than searches by the text alone and
-    searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
+    Some documents are excluded from training. They serve to evaluate the result, and to choose the weight of the
+    vectors. The model is written only if searches with the adapted vectors find these documents better than searches by
+    the text alone and searches with the original vectors. Otherwise the exit status is 3. Needs the extra 'lab'.
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()
@@ -69,16 +69,16 @@ def self_command(
 
 
 def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT_MODEL) -> Model:
-    """Adapt word vectors to documents, and save the model to index the documents with.
+    """Adapt word vectors to documents, and save a model with these vectors.
 
-    If the adapted model is not better than the original word vectors, a warning is printed, and a model with the
-    original word vectors is saved instead.
+    If the adapted vectors are not better than the original vectors, a warning is printed, and a model with the original
+    vectors is saved instead.
 
     Args:
-        files: The files of documents. They can be read again afterwards.
-        fields: The text fields of the documents.
+        files: The files of documents. They can be read again afterwards, for example to index the documents.
+        fields: The names of the text fields.
         out: The folder to write the model to.
-        vectors: The word vectors to adapt.
+        vectors: The name or folder of the word vectors to adapt.
 
     Returns:
         The saved model.

@@ -39,7 +39,7 @@ _MARKS = 5
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The result of :func:`tune`.
+    """The result of :func:`tune`, which chooses constants of the ranking for an index.
 
     Attributes:
         tuning: The constants that are now stored in the index.
@@ -110,7 +110,13 @@ def tune(
 
 
 def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
-    """Choose the weight of the vectors in searches without a session, and store it in the index."""
+    """Choose the weight of the vectors in searches without a session, and store it in the index.
+
+    Args:
+        engine: The engine with the index.
+        info: A description of the index.
+        model: The model of the index.
+    """
     tuning = weigh_index(engine, info, model)
     if tuning is None:
         reason = "there are too few documents to choose a weight, or the extra 'lab' is not installed"
@@ -119,18 +125,19 @@ def _tune_weight(engine: Engine, info: IndexInfo, model: Model) -> TuningResult:
 
 
 def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, model: Model) -> tuple[Values, str]:
-    """Return a function that evaluates constants of sessions.
+    """Return a function that measures how good searches are with given session constants.
 
     Args:
         engine: The engine with the index.
-        info: The index.
-        source: ``ubi``, or the path of a CSV file of searches or of a folder in BEIR's layout.
+        info: A description of the index.
+        source: The data to measure with: ``ubi`` for the click log, the path of a CSV file of clicks, or the path of a
+            folder in BEIR's layout.
         url: The address of the cluster, or the file of the embedded engine.
         model: The model of the index.
 
     Returns:
-        A function that returns a value for each client or query, and a description of these values, such as "queries,
-        residual nDCG@10".
+        A function that takes constants and returns a value for each client or query, and a description of these values,
+        such as "queries, residual nDCG@10".
     """
     if Path(source).is_dir():
         return _by_judged_queries(Path(source), model, info.tuning)
@@ -150,10 +157,10 @@ def _values_of(engine: Engine, info: IndexInfo, source: str | Path, url: str, mo
 
 
 def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Values, str]:
-    """Return a function that evaluates constants of sessions by judged queries or conversations.
+    """Return a function that measures with judged queries how good searches are with given session constants.
 
     The documents are indexed in an embedded engine. If the folder contains conversations (``turns.jsonl``), their
-    judgements are used. Otherwise, a simulated user judges hits of the queries.
+    judgements are used. Otherwise, a simulated user judges some hits of each query.
 
     Args:
         folder: A folder in BEIR's layout.
@@ -161,7 +168,8 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
         start: The present constants, which determine the weight of the vectors.
 
     Returns:
-        A function that returns a value for each query or turn of a conversation, and a description of these values.
+        A function that takes constants and returns a value for each query or turn of a conversation, and a description
+        of these values.
     """
     from resift_lab.evaluation.data import read_collection, read_conversations
     from resift_lab.evaluation.feedback.bench import FeedbackBench
@@ -191,7 +199,12 @@ def _by_judged_queries(folder: Path, model: Model, start: Tuning) -> tuple[Value
 
 
 def _with_progress(values: Values, progress: Progress) -> Values:
-    """Wrap a function that evaluates constants, so that each call reports the number of finished trials."""
+    """Wrap a function that evaluates constants, so that each call reports progress.
+
+    Args:
+        values: The function to wrap.
+        progress: A function that is called with the number of finished evaluations and the total number.
+    """
     done = iter(range(1, TRIALS + 1))
 
     def values_with_progress(tuning: Tuning) -> Numbers:
@@ -203,13 +216,13 @@ def _with_progress(values: Values, progress: Progress) -> Values:
 
 
 def _store(engine: Engine, info: IndexInfo, choice: Choice, units: str) -> TuningResult:
-    """Store the chosen constants in the index if they are significantly better.
+    """Store the chosen constants in the index, if they are significantly better than the present constants.
 
     Args:
         engine: The engine with the index.
-        info: The index.
+        info: A description of the index.
         choice: The chosen constants and their evaluation.
-        units: A description of the evaluated values, for the explanation.
+        units: A description of the values that were compared, for the explanation.
     """
     means = f"{choice.before:.4f} before, {choice.held_out:.4f} with constants chosen by the other half"
     reason = f"{choice.units} {units}: {means}, p {choice.p:.4f}"

@@ -44,11 +44,18 @@ _SENTENCES = 100_000
 
 @click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
 def vectors() -> None:
-    """Create tables of word vectors: train, convert, distil, mix, refine or export them."""
+    """Create tables of word vectors: train, convert, distil, mix, refine or export word vectors."""
 
 
 def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
-    """Return the document frequencies of the words in files of documents, or None if there are no files."""
+    """Count in how many documents each word occurs.
+
+    Args:
+        files: The paths of files of documents.
+
+    Returns:
+        The document frequencies, or None if there are no files.
+    """
     return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
 
 
@@ -63,9 +70,11 @@ def _save(table: WordVectors, out: str) -> None:
 @set_option(train_word2vec)
 @out_option
 def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
-    """Train word2vec on the texts of the documents in FILE. Needs the extra 'lab'.
+    """Train word2vec on the texts of the documents in FILE.
 
-    Use 'resift train self' instead to adapt existing word vectors, which needs fewer documents.
+    If you have few documents, use 'resift train self' instead, which adapts existing word vectors.
+
+    Needs the extra 'lab'.
     """
     texts = CorpusTexts(Files(files), fields, "reading")
     _save(train_word2vec(texts, **settings), out)
@@ -85,11 +94,11 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, se
 def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
     """Convert a file of word vectors, or the folder of a static model, to a table of word vectors.
 
-    FILE is in word2vec's, GloVe's or fastText's format. With --corpus, every word of the documents gets a vector. This
-    needs the subwords in fastText's .bin format.
+    FILE is in the format of word2vec, GloVe or fastText. DIR is a folder of model2vec, or of sentence-transformers with
+    a StaticEmbedding, whose vectors belong to word pieces.
 
-    DIR is a folder of model2vec, or of sentence-transformers with a StaticEmbedding. Its vectors belong to word pieces.
-    With --corpus, every word of the documents gets a vector. Words that are a single piece always get a vector.
+    With --corpus, every word of the documents gets a vector: from fastText's subwords, which only its .bin format
+    contains, or from the pieces of the word. Words that are a single piece of DIR always get a vector.
 
     Needs the extra 'lab'.
     """
@@ -150,7 +159,18 @@ def distill_command(
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
-    """Parse ``DIM`` or ``DIM=WEIGHT`` (a callback of click options)."""
+    """Parse the value of ``--spelling``: ``DIM`` or ``DIM=WEIGHT``.
+
+    This is a click callback. ``context`` and ``parameter`` are required by click and not used.
+
+    Args:
+        context: The context of the command.
+        parameter: The option.
+        value: The value from the command line, or None.
+
+    Returns:
+        The number of dimensions and the weight, or None if the option is not set.
+    """
     if value is None:
         return None
     dim, weight = weighted_name(value)
@@ -204,11 +224,11 @@ def refine_command(
     fields: list[str] | None,
     out: str,
 ) -> None:
-    """Refine word vectors on sentences that the sentence-transformers model in FOLDER encodes.
+    """Refine word vectors by the sentence vectors of the sentence-transformers model in FOLDER.
 
     Vectors and weights of words are trained so that the weighted mean of a sentence's words is close to the model's
     vector of the sentence. Up to 100,000 sentences are drawn from the documents in FILE. If there are several files,
-    each contributes the same number, as far as it has enough sentences. Needs the extra 'lab'.
+    the same number is drawn from each of them, as far as it has enough sentences. Needs the extra 'lab'.
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:

@@ -45,11 +45,11 @@ def train_command(
     seed: int,
     settings: dict[str, Any],
 ) -> None:
-    """Train word2doc, which predicts the document that a few keywords mean.
+    """Train word2doc, a model that predicts which document a few keywords refer to.
 
     Training needs nothing but the documents: their titles and keywords serve as queries. Two keywords of each document
-    are held back. The printed table shows how often a held-back keyword finds its document, without and with typing
-    errors, compared with a plain retriever. Needs the extra 'lab'.
+    are excluded from training. The printed table shows how often word2doc and a plain retriever find the right document
+    for an excluded keyword, without and with typing errors. Needs the extra 'lab'.
     """
     with needs_extra("lab", "training"):
         from resift_lab.training.word2doc import train
@@ -79,12 +79,12 @@ def train_command(
 )
 @json_option
 def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
-    """Evaluate the word2doc model in DIR on its held-back keywords.
+    """Evaluate the word2doc model in DIR on keywords that were excluded from its training.
 
-    The table shows how often a keyword finds its document, without and with typing errors, for word2doc, for its
-    retriever alone ('retriever'), for the retriever after spelling correction ('read'), and for the network without
-    the retriever's scores ('network'). 'wins' and 'losses' count the queries that only word2doc, or only the
-    retriever, answers correctly.
+    The table shows how often the right document is found for a keyword, without and with typing errors. It compares
+    word2doc with its retriever alone ('retriever'), with the retriever after spelling correction ('read'), and with the
+    network without the retriever's scores ('network'). 'wins' and 'losses' count the queries that only word2doc, or
+    only the retriever, answers correctly.
     """
     model = Word2Doc.load(folder)
     if queries:
