@@ -34,12 +34,12 @@ HitKey = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedSearch:
-    """A search, its index and its parsed body.
+    """A search request together with the searched index and the parsed search body.
 
     Attributes:
-        search: The search.
-        info: The index.
-        query: The parsed body of the search.
+        search: The request as the caller sent it.
+        info: The names, fields and settings of the searched index.
+        query: The parsed search body.
     """
 
     search: Search
@@ -48,15 +48,15 @@ class ParsedSearch:
 
 
 class ServedReranker:
-    """The trained reranker that the service uses, if there is one.
+    """The trained reranker that the service uses to reorder hits, if there is one.
 
-    The reranker is read into memory, so later changes of its files do not affect the service.
+    The reranker is loaded into memory once. Later changes of its files have no effect.
 
     Args:
-        folder: The folder of the reranker. If the folder is missing, there is no reranker.
+        folder: The folder of the reranker. If it contains no reranker, none is used.
 
     Raises:
-        CorruptModel: The model is damaged.
+        CorruptModel: The files of the reranker are damaged.
     """
 
     def __init__(self, folder: str) -> None:
@@ -64,12 +64,12 @@ class ServedReranker:
         self._reranker = LateInteraction.load(folder) if (self.folder / RERANKER_FILE).is_file() else None
 
     def get(self, method: str = "auto", info: IndexInfo | None = None) -> LateInteraction | None:
-        """Return the reranker for a search, or None if no reranker is used.
+        """Return the reranker to use for a search, or None if the hits should not be reranked.
 
         Args:
-            method: The method of the search. ``late`` requires a reranker. ``auto`` uses a reranker that was trained
-                for the index. Other methods use none.
-            info: The searched index. If None, a reranker for any index is returned.
+            method: The ranking method that the search requests. ``late`` always uses the reranker. ``auto`` uses the
+                reranker only if it was trained for the index. Other methods do not use a reranker.
+            info: The searched index. If None, ``auto`` uses any reranker.
 
         Raises:
             ModelNotFound: The method is ``late``, and there is no reranker.
@@ -84,9 +84,14 @@ class ServedReranker:
 
 
 def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
-    """Return whether a reranker was trained for the searched index or alias, or for all indices behind the alias.
+    """Return whether a reranker was trained for an index.
 
-    A reranker that names no indices is for all indices.
+    For an alias, the reranker must have been trained for the alias itself or for all indices behind the alias. A
+    reranker that names no indices is valid for every index.
+
+    Args:
+        reranker: The trained reranker.
+        info: The index or alias.
     """
     indices = set(reranker.indices)
     return not indices or info.name in indices or indices.issuperset(info.indices)
@@ -95,18 +100,18 @@ def _is_trained_for(reranker: LateInteraction, info: IndexInfo) -> bool:
 def reranked_page(
     engine: Engine, late: LateInteraction, parsed: ParsedSearch, rewritten: Rewritten, result: SearchResult
 ) -> SearchResult:
-    """Return the requested page of a search after a trained reranker has reordered the hits.
+    """Reorder the top hits of a search with a trained reranker, and return the requested page.
 
-    The reranker reorders the top-ranked hits, as many as the window size in the options of ``rewritten``. It multiplies
-    their scores by factors. Each of these hits gets the reranker's own score, from 0 to 1, as ``reranker`` in
-    ``resift``.
+    The score of each reranked hit is multiplied by a factor. The reranker's own score, from 0 to 1, is added to the hit
+    as ``resift.reranker``.
 
     Args:
-        engine: The engine.
-        late: The reranker.
-        parsed: The search. Its body states the page.
-        rewritten: The rewritten search.
-        result: All hits from rank 1 to the end of the window or of the page, whichever is later.
+        engine: The search engine.
+        late: The trained reranker.
+        parsed: The search. Its body contains ``from`` and ``size`` of the page.
+        rewritten: The rewritten search. Its options contain the number of hits to rerank.
+        result: The hits of the rewritten search, from the first hit to at least the end of the page and of the hits to
+            rerank.
     """
     body, window_size = parsed.query.body, rewritten.options.window_size
     hits = result.hits[:window_size]
@@ -128,7 +133,15 @@ def _reranked_hit(hit: dict[str, Any], score: float, support: float) -> dict[str
 
 
 def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the texts of hits. If the search may leave fields out of its hits, the documents are fetched."""
+    """Return the texts of hits, which the reranker reads.
+
+    If the search body restricts the fields in its hits, for example with ``_source``, the whole documents are fetched.
+
+    Args:
+        engine: The search engine.
+        parsed: The search.
+        hits: The hits.
+    """
     info = parsed.info
     if parsed.query.body.keys().isdisjoint(("_source", "stored_fields")):
         return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
@@ -141,10 +154,16 @@ def _texts(engine: Engine, parsed: ParsedSearch, hits: Sequence[dict[str, Any]])
 
 
 def _demoted(rewritten: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
-    """Return which hits are demoted, as booleans of shape (n_hits,).
+    """Return which hits must stay behind all others because the user has already judged them.
 
-    A hit is demoted if the session judged its document and the search asks to rank judged documents last. The reranker
-    must not raise such hits.
+    This applies only to searches with the option ``judged`` set to ``demote``. The reranker must not raise such hits.
+
+    Args:
+        rewritten: The rewritten search, with its options and the user's judgements.
+        hits: The hits.
+
+    Returns:
+        Boolean array of shape (n_hits,).
     """
     judged = set(rewritten.knowledge.judged) if rewritten.options.judged == "demote" else set()
     return np.array([hit["_id"] in judged for hit in hits], bool)
@@ -157,11 +176,11 @@ def hit_key(hit: Mapping[str, Any]) -> HitKey:
 
 @dataclass
 class Answer:
-    """The answer to a search.
+    """The response to a search.
 
     Attributes:
-        result: The result of the engine.
-        resift: How Resift ranked the hits, and reasons. The answer contains it under the key ``resift``.
+        result: The hits and the other results of the engine.
+        resift: Details about Resift's ranking, which the response contains under the key ``resift``.
     """
 
     result: SearchResult
@@ -173,7 +192,11 @@ class Answer:
         return {**self.result.response, "resift": self.resift}
 
     def json(self) -> bytes | None:
-        """Return the body as JSON, made from the unparsed response of the engine. None if the response is parsed."""
+        """Return the response as JSON bytes, if the engine's response has not been parsed yet.
+
+        The details about the ranking are inserted without parsing the JSON, which is faster. If the engine's response
+        has been parsed, None is returned.
+        """
         text = self.result.text
         if text is None:
             return None
@@ -182,16 +205,16 @@ class Answer:
 
 
 def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
-    """Add to each hit its similarity with the query vector, as ``similarity`` in ``resift``.
+    """Add the similarity to the query vector to each hit, as ``resift.similarity``.
 
-    The query vector is the one that the session moved. The similarity is None for a hit without a vector, and for all
-    hits if the query ranks by vectors that the index had before Resift.
+    The query vector is used as the session's judgements have moved it. The value is None for a hit without a vector. It
+    is also None for all hits if the query itself ranks by the index's own vectors.
 
     Args:
-        model: The model of the vectors.
-        rewritten: The rewritten search.
-        hits: The hits, which are modified.
-        vectors: The vector of each hit, of shape (K,) for K dimensions, or None for a hit without a vector.
+        model: The embedding model of the vectors.
+        rewritten: The rewritten search, which contains the query vector.
+        hits: The hits. They are modified in place.
+        vectors: The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
     """
     vectors_by_row = {row: vector for row, vector in enumerate(vectors) if vector is not None}
     if rewritten.in_place:
@@ -212,16 +235,16 @@ def _similarities(model: Model, rewritten: Rewritten, vectors: Sequence[Floats])
 def add_reasons(
     rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain_hits: Hits
 ) -> None:
-    """Add to each hit the judgement that changed its rank, as ``because`` in ``resift``.
+    """Add to each hit the relevance judgement that changed its rank, as ``resift.because``.
 
     The value is None if no judgement changed the rank of the hit.
 
     Args:
         rewritten: The rewritten search.
-        hits: The hits, which are modified. Each must have the key ``resift``.
-        vectors: The vector of each hit, of shape (K,) for K dimensions, or None for a hit without a vector.
-        start: The number of hits before the first of ``hits``.
-        plain_hits: The top-ranked hits of the same search without rewriting.
+        hits: The hits of the requested page. They are modified in place, and must already have the key ``resift``.
+        vectors: The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
+        start: The number of hits before the page.
+        plain_hits: The top hits of the same search without rewriting, for comparison.
     """
     for hit in hits:
         hit["resift"]["because"] = None
@@ -246,11 +269,11 @@ def add_reasons(
 
 
 def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
-    """Replace the ``_source`` of each hit by a card, a short form of the document, as ``card`` in ``resift``.
+    """Replace the ``_source`` of each hit by a short summary for display, as ``resift.card``.
 
     Args:
-        hits: The hits, which are modified.
-        card_fields: The fields that cards show.
+        hits: The hits. They are modified in place.
+        card_fields: The fields to display, for example the field with the title.
         fields: The text fields of the index.
     """
     for hit in hits:

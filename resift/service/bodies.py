@@ -26,11 +26,11 @@ _KEYS_WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from"
 
 
 class Search(SearchRequest, frozen=True, kw_only=True):
-    """A search and the rights of its caller.
+    """A search request, with the access rights of its caller.
 
     Attributes:
-        listed_only: Whether clauses and bodies may contain only what :mod:`resift.query.allow_list` lists.
-        headers: The HTTP headers of the caller, which the engine gets as well.
+        listed_only: Whether the caller may only send queries from the allow-list (see :mod:`resift.query.allow_list`).
+        headers: The caller's HTTP headers, which are passed on to the search engine.
     """
 
     listed_only: bool = False
@@ -38,26 +38,26 @@ class Search(SearchRequest, frozen=True, kw_only=True):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the search may be sent to another node if a node fails while it runs.
+        """Whether the search may be sent to another node of the cluster if a node fails.
 
-        That is safe only if the search is limited, so that it is unlikely to end another node: a text without a filter,
-        or a search that is checked against the allow-list.
+        A search that made a node fail could make the next node fail, too. Therefore only harmless searches are
+        repeated: a text without a filter, or a search that was checked against the allow-list.
         """
         return self.listed_only or (isinstance(self.query, str) and self.filter is None)
 
 
 def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
-    """Return the search body of a search.
+    """Return the OpenSearch search body for a search request.
 
     Args:
-        search: The search.
-        info: The index.
-        rarity: A function that returns how rare a word is. If a text is too long for the engine, only its rarest words
-            are searched. See :func:`resift.query.questions.distinctive_words`.
+        search: The request. Its query can be a text, a query clause or a whole search body.
+        info: The names and fields of the searched index.
+        rarity: A function that returns how rare a word is. It is used to shorten a text that is too long for the
+            engine. See :func:`resift.query.questions.distinctive_words`.
 
     Raises:
-        BadInput: The ``query`` of a body is no clause, its ``size`` or ``from`` is no whole number, or ``documents`` is
-            stated for a clause or a body.
+        BadInput: The query is malformed, ``size`` or ``from`` is not a whole number, or ``documents`` is set although
+            the query is not a text.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
@@ -78,7 +78,14 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
 
 
 def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str], float]) -> Body:
-    """Return the search body for a text, without ``from`` and ``size``."""
+    """Return the OpenSearch search body for a text query, without ``from`` and ``size``.
+
+    Args:
+        search: The request, with its filter and options for highlights and documents.
+        text: The query text.
+        info: The names and fields of the searched index.
+        rarity: A function that returns how rare a word is, used to shorten very long texts.
+    """
     query = question_clause(distinctive_words(text, len(info.fields), rarity), info.fields)
     if search.filter:
         query = {"bool": {"must": [query], "filter": [search.filter]}}
@@ -92,14 +99,14 @@ def _text_body(search: Search, text: str, info: IndexInfo, rarity: Callable[[str
 
 
 def filtered(query: Body, condition: Body) -> Body:
-    """Return a query that finds only documents that match a condition.
+    """Add a filter to a query.
 
-    The result is a ``bool`` query, except for a ``hybrid`` query: OpenSearch does not allow it inside another query, so
-    the condition is added to the ``filter`` of the ``hybrid`` query.
+    The result is a ``bool`` query. OpenSearch does not allow a ``hybrid`` query inside another query, so for a
+    ``hybrid`` query the condition is added to its own ``filter``.
 
     Args:
         query: The query.
-        condition: The clause that documents must match.
+        condition: A clause that every hit must match.
     """
     hybrid = query.get("hybrid")
     if not isinstance(hybrid, dict):
@@ -110,7 +117,7 @@ def filtered(query: Body, condition: Body) -> Body:
 
 
 def is_clause(query: Body) -> bool:
-    """Return whether an object is a query clause. Otherwise it is a whole search body."""
+    """Return whether a JSON object is a query clause, such as ``{"match": …}``, rather than a whole search body."""
     return len(query) == 1 and query.keys().isdisjoint(("query", *_KEYS_WITHOUT_QUERY))
 
 
@@ -144,14 +151,16 @@ def check_search(search: Search, max_text: int, listed_only: bool) -> list[str]:
 
 
 def options_of(search: Search, query: Query) -> Options:
-    """Return the options of a search: those that the search states, and otherwise those in its body.
+    """Return the rewriting options of a search request.
+
+    Options can be set in the request and in ``ext.ml_inference`` of its search body. The request takes precedence.
 
     Args:
-        search: The search.
-        query: The parsed body of the search.
+        search: The request.
+        query: The parsed search body.
 
     Raises:
-        BadInput: The body has a malformed ``ext.ml_inference``.
+        BadInput: ``ext.ml_inference`` is malformed.
     """
     options = structs.replace(options_in(query), through_cluster=False)
     stated: dict[str, Any] = {}

@@ -148,10 +148,10 @@ def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
         settings: Items of the form ``ROLE=FIELD``, or ``ROLE=`` to leave a role empty.
 
     Returns:
-        Role → field names.
+        A mapping from roles to the names of their fields.
 
     Raises:
-        BadInput: An item has another form, or names a second field for a role that has only one.
+        BadInput: An item is malformed, or assigns a second field to a role that allows only one field.
     """
     parsed: dict[str, tuple[str, ...]] = {}
     for setting in settings:
@@ -206,17 +206,17 @@ def choose_card_fields(
 
 
 def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Field], exact: Sequence[str]) -> Facets:
-    """Combine configured and guessed facets.
+    """Combine the facets from the settings with automatically chosen facets.
 
     Args:
-        configured: Names of the facet fields in the settings.
-        guessed: The facets that were guessed, with their ranges.
-        short: Fields with short values, from which the ranges of configured facets are calculated.
-        exact: Names of the keyword fields.
+        configured: The names of the facet fields in the settings.
+        guessed: The automatically chosen facets.
+        short: Fields with short values. They are used to calculate the value ranges of configured facets.
+        exact: The names of the keyword fields.
 
     Returns:
-        The names of the facet fields, configured fields first, up to the maximum number; and the lower bounds of the
-        ranges of numeric and date fields, by field.
+        The names of the facet fields, configured fields first, and a mapping from numeric and date fields to the lower
+        bounds of their value ranges. The number of facets is limited.
     """
     first = [_exact_name(name, exact) for name in configured]
     guessed_names, ranges = guessed
@@ -226,13 +226,13 @@ def _all_facets(configured: Sequence[str], guessed: Facets, short: Sequence[Fiel
 
 
 def _exact_name(name: str, exact: Sequence[str]) -> str:
-    """Return the keyword subfield of a text field, or the field itself if it has no keyword subfield.
+    """Return the keyword subfield of a text field, such as ``title.keyword``, or the field itself if it has none.
 
-    The engine can count the values of keyword fields, but not of text fields.
+    OpenSearch can count the values of keyword fields, but not of text fields.
 
     Args:
-        name: The field's name.
-        exact: Names of the keyword fields.
+        name: The name of the field.
+        exact: The names of all keyword fields.
     """
     return next((exact_name for exact_name in exact if _stem(exact_name) == name and name not in exact), name)
 
@@ -242,14 +242,14 @@ def _configured_or(configured: Mapping[str, tuple[str, ...]], role: str, guess: 
 
 
 def _texts_by_field(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the fields that contain strings only.
+    """Yield the fields that contain only strings, with their values.
 
     Args:
-        sources: ``_source`` of the documents.
-        fields: The index's text fields, which are examined in addition to the top-level fields of the documents.
+        sources: The ``_source`` of some documents.
+        fields: The text fields of the index. They are examined in addition to the top-level fields of the documents.
 
     Yields:
-        The name of each such field, and its values, cut to a maximum length.
+        The name of a field and the list of its values. Long values are cut.
     """
     top_level = [name for source in sources for name in source if not is_ours(name)]
     for name in dict.fromkeys([*top_level, *fields]):
@@ -264,7 +264,7 @@ def _mean_length(texts: Sequence[str]) -> float:
 
 
 def title_field(fields: Sequence[str]) -> str | None:
-    """Return the first field whose name suggests a title, such as ``headline``, or None if no name does."""
+    """Return the first field whose name suggests a title, such as ``headline``, or None if there is no such field."""
     return _by_name("title", fields)
 
 
@@ -274,9 +274,16 @@ def _guess_title(names: Sequence[str], fields: Sequence[str], values: Mapping[st
 
 
 def _by_name(role: str, names: Sequence[str]) -> str | None:
-    """Return the first field whose name contains a word for the role, or None if no name contains such a word.
+    """Return the first field whose name suggests that it can play a role on the search page.
 
-    For the role ``image``, ``image_url`` and ``coverImage`` are such names.
+    For example, ``image_url`` and ``coverImage`` suggest the role ``image``.
+
+    Args:
+        role: The role.
+        names: The names of the fields.
+
+    Returns:
+        The name of the field, or None if no name suggests the role.
     """
     for word in _NAMES_BY_ROLE[role]:
         for name in names:
@@ -294,19 +301,24 @@ def _stem(name: str) -> str:
 
 
 def _first(source: Mapping[str, Any], name: str | None) -> str:
-    """Return the first string or number in a field of a document, as a string, or "" if the field has no value."""
+    """Return the first string or number in a field of a document, as a string, or "" if the field has no value.
+
+    Args:
+        source: The ``_source`` of the document.
+        name: The name of the field, or None for no field.
+    """
     values = values_of(source, name) if name else ()
     return next((str(value).strip() for value in values if isinstance(value, (str, int, float))), "")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field and its values in a sample of documents.
+    """A field of an index, with its values in a sample of documents.
 
     Attributes:
-        name: The field's name.
-        coverage: Share of the documents that have a value, 0 to 1.
-        counts: Number of occurrences of each value.
+        name: The name of the field.
+        coverage: The share of the documents that have a value, from 0 to 1.
+        counts: How often each value occurs.
     """
 
     name: str
@@ -325,7 +337,7 @@ class Field:
 
     @property
     def is_short(self) -> bool:
-        """Whether most documents have a value, the values are short, and they are neither URLs nor identifiers."""
+        """Whether the field can be a facet: most documents have a short value that is not a URL or an identifier."""
         texts = [str(value) for value in self.counts]
         if any(map(_URL.match, texts)) or _IDENTIFIER_NAME.search(_stem(self.name).lower()):
             return False
@@ -333,7 +345,7 @@ class Field:
 
     @property
     def usefulness(self) -> float:
-        """Score from 0 to 1 that tells how useful the field is as a facet, by which users narrow down hits.
+        """How useful the field is as a facet for narrowing down hits, from 0 to 1.
 
         The score is the product of the coverage, the evenness of the values (their entropy divided by the maximum
         entropy of n values), and a penalty of 8 / n if there are n > 8 distinct values.
@@ -344,7 +356,7 @@ class Field:
 
     @property
     def bounds(self) -> list[Bound]:
-        """Rounded quantiles of the field's numbers or dates, which divide them into ranges.
+        """Bounds that divide the field's numbers or dates into a few ranges of similar size, rounded to simple values.
 
         The list is empty if the field has few distinct values, or contains neither numbers nor dates.
         """
@@ -357,9 +369,9 @@ class Field:
 
 
 def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
-    """Round dates to the first day of their year, or of their month if all dates are within three years.
+    """Round dates down to the first day of their year, or of their month if all dates are within three years.
 
-    The rounded dates keep the format of the field's values, since the index may reject other date formats.
+    The rounded dates keep the date format of the field, since the index may reject other formats.
 
     Args:
         values: All dates of the field, in ascending order.
@@ -370,13 +382,13 @@ def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
 
 
 def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
-    """Round each number to a multiple of 1, 2 or 5 times a power of ten.
+    """Round numbers to simple values: multiples of 1, 2 or 5 times a power of ten.
 
-    The multiple is at most the distance of the number from its predecessor. Integers beyond the range of floats are
-    left out.
+    The step of the rounding is at most the distance of a number from the number before. Integers that are too large for
+    floats are left out.
 
     Args:
-        minimum: The predecessor of the first number.
+        minimum: The number before the first number in ``cuts``.
         cuts: The numbers to round, in ascending order.
     """
     previous = minimum
@@ -391,12 +403,13 @@ def _round_numbers(minimum: float, cuts: Sequence[float]) -> Iterator[float]:
 
 
 def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], texts: Iterable[str]) -> list[Field]:
-    """Return the fields of sampled documents that have short values.
+    """Return the fields that have short values in a sample of documents.
 
     Args:
-        sources: ``_source`` of the documents.
-        exact: Names of keyword fields. Fields of other types are only returned if they contain numbers or dates.
-        texts: Names of the text fields, which are not returned.
+        sources: The ``_source`` of the sampled documents.
+        exact: The names of the keyword fields. Fields of other types are returned only if they contain numbers or
+            dates.
+        texts: The names of the text fields, which are never returned.
     """
     stems = {_stem(name) for name in exact}
     top_level = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
@@ -406,17 +419,28 @@ def short_fields(sources: Sequence[Mapping[str, Any]], exact: Sequence[str], tex
 
 
 def _field(sources: Sequence[Mapping[str, Any]], name: str) -> Field | None:
-    """Return a field with its values in the documents, or None if no document has a value."""
+    """Return a field with its values in some documents, or None if no document has a value in the field.
+
+    Args:
+        sources: The ``_source`` of the documents.
+        name: The name of the field.
+    """
     values = [list(values_of(source, _stem(name))) for source in sources]
     counts = Counter(value for listed in values for value in listed if isinstance(value, (str, int, float)))
     return Field(name, sum(map(bool, values)) / len(values), counts) if counts else None
 
 
 def choose_facets(fields: Sequence[Field]) -> Facets:
-    """Choose the most useful facets, and divide facets with many numbers or dates into ranges.
+    """Choose the fields that are most useful for narrowing down hits.
+
+    Fields with many different numbers or dates are divided into ranges.
+
+    Args:
+        fields: Fields with short values.
 
     Returns:
-        The names of the facet fields, most useful first, and the lower bounds of the ranges, by field.
+        The names of the chosen fields, most useful first, and a mapping from divided fields to the lower bounds of
+        their ranges.
     """
     many = [field for field in fields if len(field.counts) > _MAX_LISTED_VALUES // 2]
     ranges = {field.name: tuple(field.bounds) for field in many if field.bounds}
@@ -438,8 +462,11 @@ def choose_facts(fields: Sequence[Field]) -> tuple[str, ...]:
     the same value in all documents are left out. Booleans are left out too, since "true" is meaningless without the
     field's name.
 
+    Args:
+        fields: Fields with short values.
+
     Returns:
-        The names of the fields.
+        The names of the chosen fields.
     """
 
     def has_booleans(field: Field) -> bool:

@@ -44,14 +44,15 @@ _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 
 
 class Catalogue:
-    """Lists indices, and chooses the fields and example queries with which the search page shows an index.
+    """Lists the searchable indices, and chooses how the search page shows the documents of each index.
 
-    All requests use the caller's rights. The result for an index is cached for ten minutes per caller's headers.
+    All requests to the engine use the caller's rights. Results are cached for ten minutes, separately for each set of
+    caller's headers.
 
     Args:
         engine: The search engine.
         served: The indices that the service may search.
-        settings: Items of ``RESIFT_PAGE_FIELDS`` (see :func:`resift.service.cards.parse_page_fields`).
+        settings: The items of the setting ``RESIFT_PAGE_FIELDS`` (see :func:`resift.service.cards.parse_page_fields`).
     """
 
     def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
@@ -59,11 +60,11 @@ class Catalogue:
         self._fields: TtlCache[CardFields] = TtlCache(_CACHE_SIZE, _CACHE_SECONDS)
 
     def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
-        """List the indices that can be searched with a model, up to ``MAX_INDICES``.
+        """List the indices that can be searched with an embedding model, up to ``MAX_INDICES``.
 
         Args:
-            model: The model that the service uses.
-            headers: The caller's HTTP headers.
+            model: A description of the model that the service uses.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
             A dictionary for each index, with its name (``index``) and the number of ``documents`` that the caller may
@@ -85,10 +86,14 @@ class Catalogue:
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
         """Describe an index for the search page, in the format of ``GET /v1/indices/{index}``.
 
+        Args:
+            info: The names, fields and settings of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
         Returns:
             A dictionary with the number of documents, the text fields, and the fields that the search page shows (see
-            :class:`CardFields`). ``indices`` are the concrete indices behind the name. If ``vectors`` is false, the
-            index has no vectors and searches are lexical only.
+            :class:`CardFields`). ``indices`` lists the indices behind an alias. If ``vectors`` is false, the index has
+            no vectors, and searches only use BM25.
         """
         fields = self.fields(info, headers)
         return {
@@ -105,7 +110,12 @@ class Catalogue:
         }
 
     def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
-        """Return the fields and example queries with which the search page shows an index."""
+        """Return the fields that the search page shows for an index, with some example queries.
+
+        Args:
+            info: The names, fields and settings of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
         key = (info.name, str(headers))
         cached = self._fields.get(key)
         if cached is not None:
@@ -125,13 +135,13 @@ class Catalogue:
         return self._fields.put(key, fields) if sources else fields
 
     def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Return whether range queries on a field match documents.
+        """Return whether range queries work on a field, by running one for each range.
 
         Args:
-            info: The index.
-            name: The field's name.
+            info: The names, fields and settings of the index.
+            name: The name of the field.
             bounds: The lower bounds of the ranges.
-            headers: The caller's HTTP headers.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Raises:
             EngineUnavailable: The engine does not answer.
@@ -146,9 +156,16 @@ class Catalogue:
     def _example_queries(
         self, info: IndexInfo, fields: CardFields, sources: Sequence[Mapping[str, Any]], headers: Headers
     ) -> tuple[str, ...]:
-        """Return example queries for the search page.
+        """Choose example queries for the search page.
 
-        The first words of sampled titles and texts are candidates. The candidates with the most hits are returned.
+        The candidates are the first words of titles and texts in a sample of documents. The candidates with the most
+        hits are returned.
+
+        Args:
+            info: The names, fields and settings of the index.
+            fields: The fields that the search page shows.
+            sources: The ``_source`` of the sampled documents.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title_of(text) for source, text in zip(sources, texts, strict=True)]
@@ -162,9 +179,14 @@ class Catalogue:
         return tuple(distinct)[:MAX_EXAMPLES]
 
     def _count(self, index: str, headers: Headers) -> int | None:
-        """Return the number of documents that the caller may read, or None if the index cannot be searched.
+        """Return the number of documents in an index that the caller may read.
 
-        For example, a closed index cannot be searched.
+        Args:
+            index: The name of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Returns:
+            The number, or None if the index cannot be searched, for example because it is closed.
 
         Raises:
             EngineUnavailable: The engine does not answer.
@@ -187,7 +209,7 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
 
 
 def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
-    """Return whether an index can be searched with a model: it has vectors of this model, or no vectors at all."""
+    """Return whether an index can be searched: it has vectors of the service's model, or no vectors at all."""
     try:
         info.for_search(model)
     except ModelMismatch:
@@ -196,7 +218,7 @@ def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
 
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return the first content words of some titles and texts, which are candidates for example queries.
+    """Return candidates for example queries: the first content words of each title and text.
 
     >>> example_queries(["  The <b>bush</b> fires of Sydney"], ["As seen"])
     ['bush fires Sydney', 'seen']
@@ -210,7 +232,7 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 def _first_words(text: str) -> str:
     """Return the first three content words of a text, joined by spaces, or fewer words if they are long.
 
-    Long words are cut, so that the result is also short for scripts without spaces between words.
+    Very long words are cut. Otherwise a sentence in a script without spaces would count as a single long word.
     """
     visible = plain_text(text[:5000])[:200]  # 5,000 characters, since most of them may be HTML tags
     words = [word for word in _WORD.findall(visible) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
@@ -219,15 +241,16 @@ def _first_words(text: str) -> str:
 
 
 def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bound | None], Body]]:
-    """Return the ranges into which bounds divide the values of a field, with a query clause for each range.
+    """Divide the values of a field into ranges, and build a query clause for each range.
 
     Args:
-        name: The field's name.
-        bounds: Bounds in ascending order. A range includes its lower and excludes its upper bound.
+        name: The name of the field.
+        bounds: The bounds between the ranges, in ascending order. A range includes its lower and excludes its upper
+            bound.
 
     Returns:
-        For each range a dictionary with its ends ``from`` and ``to``, where None means unbounded, and the query clause
-        that matches the range.
+        For each range, a dictionary with the bounds ``from`` and ``to`` (None if unbounded), and a clause that matches
+        the range.
     """
     ends: list[Bound | None] = [None, *bounds, None]
     clauses: list[tuple[dict[str, Bound | None], Body]] = []
@@ -245,20 +268,20 @@ def count_facets(
     ranges: Mapping[str, Sequence[Bound]],
     headers: Headers = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Count the values, or ranges, of facet fields among all documents that match a query.
+    """Count the values or value ranges of facet fields among all hits of a query.
 
     Args:
         engine: The search engine.
-        index: The searched index.
+        index: The name of the searched index.
         query: The query clause.
-        names: Names of the facet fields.
-        ranges: By field, the bounds of ranges into which its values are divided. For fields without ranges, the
+        names: The names of the facet fields.
+        ranges: For fields that are divided into ranges, the bounds of the ranges. For all other fields, the
             ``MAX_VALUES_OF_FACET`` most frequent values are counted.
-        headers: The caller's HTTP headers.
+        headers: The caller's HTTP headers, which are passed on to the engine.
 
     Returns:
-        By field, a list of dictionaries with a ``value``, or the ends ``from`` and ``to`` of a range, and the number
-        of matching documents (``count``).
+        For each field, a list of dictionaries with a ``value`` (or the bounds ``from`` and ``to`` of a range) and the
+        number of matching documents, ``count``.
     """
     parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
     counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)

@@ -31,10 +31,10 @@ Quota = Annotated[int, Meta(ge=0, le=10**15)]
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Settings of the service.
+    """Settings of the search service.
 
-    Each setting has an environment variable ``RESIFT_<NAME>``. Lists are separated by commas. ``engine`` is also read
-    from ``OPENSEARCH_URL``.
+    Each setting can be given as an environment variable ``RESIFT_<NAME>``. Lists are separated by commas. The address
+    of the search engine, ``engine``, is also read from ``OPENSEARCH_URL``.
 
     Raises:
         BadInput: A value is out of range or malformed.
@@ -157,7 +157,10 @@ class Config(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
-        """Return the settings in ``RESIFT_*`` variables. Empty variables count as not set.
+        """Read the settings from ``RESIFT_*`` environment variables. Empty variables count as not set.
+
+        Args:
+            environment: The environment variables.
 
         Raises:
             BadInput: A value is out of range or malformed.

@@ -19,12 +19,12 @@ SESSIONS_FILE = "sessions.db"
 
 
 def open_engine(url: str) -> Engine:
-    """Open OpenSearch or the embedded engine.
+    """Open the search engine: an OpenSearch cluster or the embedded engine.
 
-    No request is sent to a cluster before it is first used.
+    A cluster is not contacted until the first request.
 
     Args:
-        url: URL of a cluster (several URLs are separated by commas), or path of the embedded engine's file.
+        url: The URL of a cluster (several nodes are separated by commas), or the path of the embedded engine's file.
 
     Raises:
         BadInput: The address is neither a URL nor a file.
@@ -42,15 +42,14 @@ def open_engine(url: str) -> Engine:
 
 
 def default_store(engine: str) -> str:
-    """Return the path of the file that stores sessions by default.
+    """Return the default path of the file in which search sessions are stored.
 
-    For the embedded engine, sessions are stored in the engine's own file, so that sessions of different engines are not
-    mixed. For a cluster, or if the engine's file is not writable, they are stored in ``SESSIONS_FILE``. Sessions are
-    not stored in the cluster by default, because each search would need an additional request, and the service would
-    need write permissions.
+    The embedded engine stores sessions in its own file, so that sessions of different engines are not mixed. With a
+    cluster, or if the engine's file is not writable, sessions are stored in ``SESSIONS_FILE``. Storing them in the
+    cluster must be requested, because it needs write permission and an additional request per search.
 
     Args:
-        engine: The engine's address.
+        engine: The address of the search engine.
     """
     if is_cluster(engine):
         return SESSIONS_FILE
@@ -58,11 +57,11 @@ def default_store(engine: str) -> str:
 
 
 def open_session_store(url: str, index: str) -> SessionStore:
-    """Open the store of sessions.
+    """Open the store of search sessions, which contain users' relevance judgements.
 
     Args:
-        url: URL of a cluster, or path of an SQLite file.
-        index: Name of the sessions' index, if ``url`` is a cluster.
+        url: The URL of a cluster, or the path of an SQLite file.
+        index: The name of the index for sessions, if ``url`` is a cluster.
 
     Raises:
         BadInput: The address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
@@ -77,17 +76,17 @@ def open_session_store(url: str, index: str) -> SessionStore:
 
 
 def open_review_store(url: str, index: str) -> SessionStore:
-    """Open the store of reviews, next to the store of sessions.
+    """Open the store of document reviews, which is separate from the store of sessions.
 
-    The store is the index ``<index>-reviews`` of a cluster, or a file whose name ends with ``-reviews.db``. Writes to
-    the file survive a power failure.
+    Reviews are stored in the index ``<index>-reviews`` of a cluster, or in a file whose name ends with ``-reviews.db``.
+    Writes to the file survive a power failure.
 
     Args:
-        url: The address of the store of sessions.
-        index: The name of the sessions' index, if ``url`` is a cluster.
+        url: The address of the store of sessions: the URL of a cluster, or the path of an SQLite file.
+        index: The name of the index for sessions, if ``url`` is a cluster.
 
     Raises:
-        BadInput: As for :func:`open_session_store`.
+        BadInput: The address is neither a URL nor a file, the file cannot be opened, or the index name is invalid.
     """
     if is_cluster(url):
         return open_session_store(url, f"{index}-reviews")
@@ -98,12 +97,12 @@ def open_review_store(url: str, index: str) -> SessionStore:
 
 
 def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
-    """Open the log of UBI (User Behavior Insights) events and queries.
+    """Open the log of user events and queries (UBI, User Behavior Insights).
 
     Args:
-        url: URL of a cluster, or path of an SQLite file.
-        events: Name of the events' index, if ``url`` is a cluster.
-        queries: Name of the queries' index, if ``url`` is a cluster.
+        url: The URL of a cluster, or the path of an SQLite file.
+        events: The name of the index for events, if ``url`` is a cluster.
+        queries: The name of the index for queries, if ``url`` is a cluster.
 
     Raises:
         BadInput: The address is neither a URL nor a file, or an index name is invalid.
@@ -119,13 +118,13 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
 
 
 def ubi_address(engine: str, store: str) -> str:
-    """Return the address of the log of UBI (User Behavior Insights) events and queries.
+    """Return the address of the log of user events and queries (UBI, User Behavior Insights).
 
-    For a cluster, it is the cluster's URL, because other collectors of events write their log to the cluster too. For
-    the embedded engine, it is the address of the store of sessions.
+    With a cluster, the log is in the cluster, where other collectors of events write it, too. With the embedded engine,
+    the log is in the store of sessions.
 
     Args:
-        engine: The engine's address.
+        engine: The address of the search engine.
         store: The address of the store of sessions.
     """
     return engine if is_cluster(engine) else store

@@ -110,12 +110,12 @@ def _report_lines(report: Verification, repaired: bool) -> list[str]:
 
 
 class DropPlan(Plan):
-    """The plan to delete an index and its pipelines.
+    """A plan to delete an index and its pipelines, which users can inspect before it is carried out.
 
     Args:
         engine: The search engine.
-        index: The index's name.
-        session_index: The name of the sessions' index, which is not deleted.
+        index: The name of the index.
+        session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
         IndexNotFound: The index does not exist.
@@ -145,14 +145,14 @@ class DropPlan(Plan):
 
 
 def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPlan:
-    """Plan to delete an index with all its documents and the pipelines that Resift created for it.
+    """Plan to delete an index with all its documents, and the pipelines that Resift created for it.
 
     Nothing is deleted until the method ``run`` of the plan is called.
 
     Args:
-        url: URL of a cluster, or path of the embedded engine's file.
-        index: The index's name, as ``resift indices`` lists it.
-        session_index: The name of the sessions' index, which is not deleted.
+        url: The URL of a cluster, or the path of the embedded engine's file.
+        index: The name of the index, as ``resift indices`` lists it.
+        session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
         IndexNotFound: The index does not exist.
@@ -162,13 +162,18 @@ def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPl
 
 
 def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str, str]:
-    """Remove the pipelines that Resift created for a deleted index.
+    """Remove the pipelines that Resift created for an index, after the index was deleted.
 
-    A pipeline is not removed if a setting, an index template or another index still refers to it, because requests
-    through a missing pipeline fail.
+    A pipeline stays if a setting, an index template or another index still refers to it, because requests through a
+    missing pipeline fail.
+
+    Args:
+        engine: The search engine.
+        index: The name of the deleted index.
+        progress: A function that is called to report each step.
 
     Returns:
-        Kind of pipeline (``search`` or ``ingest``) → what was done.
+        A mapping from ``search`` and ``ingest`` to a description of what was done with the pipeline.
     """
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.index_pipelines import ingest_pipeline_owners, remove_ingest_pipeline
@@ -201,6 +206,11 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
 
 def _require_listed(engine: Engine, index: str, session_index: str) -> None:
     """Check that an index exists and that users may delete it.
+
+    Args:
+        engine: The search engine.
+        index: The name of the index.
+        session_index: The name of the index that stores sessions. It cannot be deleted.
 
     Raises:
         IndexNotFound: The index does not exist.

@@ -35,15 +35,15 @@ _NOT_INTERLEAVED = {"sort", "collapse", "ext", "pit", "search_after"}
 
 
 class Interleaved:
-    """Runs searches of clients who take part in a trial.
+    """Runs the searches of users who take part in an online experiment (a "trial").
 
-    A trial is an online experiment: the hits with and without the session's feedback are interleaved in a single list,
-    and clicks show which ranking is better. A background thread writes to the UBI (User Behavior Insights) log and
-    evaluates trials. Instances are thread-safe.
+    In a trial, hits ranked with and without the user's feedback are interleaved in a single list. Clicks then show
+    which ranking is better. A background thread writes the lists to the UBI (User Behavior Insights) log and evaluates
+    the trial. Instances are thread-safe.
 
     Args:
         trials: The store of trials.
-        clicks: The UBI log, and the grade of each type of user action in the log.
+        clicks: The UBI log, and the relevance grade of each type of user action in the log.
     """
 
     def __init__(self, trials: Trials, clicks: Clicks) -> None:
@@ -53,16 +53,13 @@ class Interleaved:
         self.background = ThreadPoolExecutor(1)
 
     def answer(self, search: Search, run: Callable[[Search], Answer]) -> Answer:
-        """Run a search, and interleave its hits if the client takes part in a trial.
+        """Run a search, and interleave its hits with the hits of the plain ranking if the user takes part in a trial.
 
-        Hits are not interleaved if the session does not change the ranking, or if interleaving fails.
+        The hits are not interleaved if the user's feedback does not change the ranking, or if interleaving fails.
 
         Args:
             search: The search.
             run: A function that runs a search without interleaving.
-
-        Returns:
-            The search's answer.
         """
         trial, answer = self._trial(search), run(search)
         if trial is None or answer.resift.get("session") is None:
@@ -78,7 +75,7 @@ class Interleaved:
             return answer
 
     def _trial(self, search: Search) -> Trial | None:
-        """Return the trial in which the search's session takes part, or None if it takes part in no trial."""
+        """Return the trial in which the user of a search takes part, or None."""
         if search.session is None or self._failed.get("any"):
             return None
         running = self._running.get(search.index)
@@ -110,11 +107,11 @@ class Interleaved:
         return answer
 
     def _record(self, trial: Trial, query: dict[str, Any]) -> None:
-        """Write a page of interleaved hits to the UBI log, and evaluate the trial once an hour.
+        """Write a page of interleaved hits to the UBI log. Once an hour, evaluate the trial as well.
 
         Args:
             trial: The trial.
-            query: The page as a UBI query, with the ranking from which each hit was taken.
+            query: The page as a UBI query. It states for each hit which of the two rankings contributed the hit.
         """
         try:
             self.clicks.log.add(QUERIES, [query])
@@ -137,7 +134,10 @@ class Interleaved:
 
 
 def _page(search: Search) -> slice | None:
-    """Return the positions of the hits on the requested page, or None if the search cannot be interleaved."""
+    """Return the range of hits on the requested page, as a slice of the ranking.
+
+    None is returned if the search cannot be interleaved, for example because it is sorted by a field.
+    """
     body = {} if isinstance(search.query, str) or is_clause(search.query) else search.query
     start, size = body.get("from", search.start), body.get("size", search.size)
     if not 0 < size <= MAX_RESULTS - start or _NOT_INTERLEAVED & body.keys():
@@ -146,7 +146,7 @@ def _page(search: Search) -> slice | None:
 
 
 def _first_page(search: Search, size: int) -> Search:
-    """Return a search for the ``size`` top-ranked hits of the same query."""
+    """Return a copy of a search that requests the ``size`` top hits instead of a later page."""
     query = search.query
     if not isinstance(query, str) and not is_clause(query):
         query = {**query, "from": 0, "size": size}

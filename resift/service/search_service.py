@@ -70,17 +70,17 @@ _RANKING_KEYS = ("post_filter", "min_score", "rescore", "indices_boost")
 
 
 class SearchService:
-    """Searches with a model and sessions. Thread-safe.
+    """Runs searches whose ranking follows the user's relevance feedback. Instances are thread-safe.
 
-    All methods with an argument ``headers`` send these HTTP headers of the caller to the engine, and use cached values
-    only for callers with the same headers.
+    Methods with an argument ``headers`` pass these HTTP headers of the caller on to the search engine. Cached values
+    are shared only between callers with the same headers.
 
     Args:
-        engine: The engine.
-        model: The model that encodes queries and documents.
-        sessions: The sessions.
-        config: The configuration.
-        clicks: The clicks in UBI's log, or None to ignore the log.
+        engine: The search engine.
+        model: The embedding model that encodes queries and documents.
+        sessions: The search sessions, which contain relevance judgements.
+        config: The settings of the service.
+        clicks: The clicks in the log of user events, or None to ignore the log.
     """
 
     def __init__(
@@ -98,31 +98,31 @@ class SearchService:
         self.knowledge = KnowledgeLoader(engine, model, sessions, self.info, config.feedback, clicks)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the names, fields and settings of an index for searches with the model, cached for five seconds.
+        """Return the names, fields and settings of an index. They are cached for five seconds.
 
-        An index without vectors may be searched.
+        The index may have no vectors.
 
         Args:
             index: The name of the index or alias.
-            headers: The HTTP headers of the caller, or None.
+            headers: The caller's HTTP headers, or None.
 
         Raises:
             IndexNotFound: The index does not exist.
-            IndexNotServed: The index is not served.
-            ModelMismatch: The index has vectors of another model.
+            IndexNotServed: The settings of the service do not allow searching the index.
+            ModelMismatch: The vectors in the index were made by another model.
         """
         return self.served(index, headers).searched
 
     def served(self, index: str, headers: Headers = None) -> ServedIndex:
-        """Return the index behind a name, cached for five seconds.
+        """Look up an index that the service may search. The result is cached for five seconds.
 
         Args:
             index: The name of the index or alias.
-            headers: The HTTP headers of the caller, or None.
+            headers: The caller's HTTP headers, or None.
 
         Raises:
-            IndexNotServed: The index, or an index behind the name, is not served.
-            ResiftError: The engine failed, or the index does not exist.
+            IndexNotServed: The settings of the service do not allow searching the index, or an index behind the alias.
+            ResiftError: The index does not exist, or the engine failed.
         """
         cached = self._infos.get((index, str(headers)))
         if cached is not None:
@@ -141,7 +141,7 @@ class SearchService:
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
 
     def warm_up(self) -> None:
-        """Fill the caches that the first search of the configured index needs. Errors are ignored."""
+        """Load data about the configured index into the caches to make the first search fast. Errors are ignored."""
         with suppress(ResiftError):
             info = self.info(self.config.index)
             self.words.get(info)
@@ -190,16 +190,16 @@ class SearchService:
         return self.sessions.add(session, query, existing_judgements)
 
     def describe(self, session: StoredSession, headers: Headers = None) -> dict[str, Any]:
-        """Return everything that is stored about a session, and an explanation of what it learned.
+        """Return all stored judgements of a search session, with an explanation of what was learned from them.
 
         Args:
             session: The session.
-            headers: The HTTP headers of the caller. Only judgements of documents that this caller may read are
-                returned. If None, all judgements are returned.
+            headers: The caller's HTTP headers. Only judgements of documents that this caller may read are returned. If
+                None, all judgements are returned.
 
         Returns:
-            The values of :func:`session_summary`, the list ``judgements``, and ``learned``: an explanation of the
-            feedback, or None if nothing was learned.
+            The values of :func:`session_summary`, the list ``judgements``, and the explanation ``learned``. The
+            explanation is None if nothing was learned.
         """
         effective = session.effective_judgements
         documents = self.knowledge.read(effective if headers is None else session.judgements, headers)
@@ -222,11 +222,14 @@ class SearchService:
         }
 
     def search(self, search: Search) -> Answer:
-        """Rewrite a search, run it, and return the answer.
+        """Rewrite a search by the user's feedback, run it, and return the response.
 
-        The section ``resift`` of the answer states whether Resift decided the order of the hits, and if not, the
-        ``reason``. If words of a query text are misspelt, the section contains a corrected text as ``did_you_mean``. If
-        the rewriting fails, the hits are in the order of the engine.
+        The section ``resift`` of the response states whether Resift changed the order of the hits, or the ``reason``
+        why not. If words of a query text are misspelt, the section contains a correction as ``did_you_mean``. If the
+        rewriting fails, the hits have the engine's own order.
+
+        Args:
+            search: The search request.
 
         Raises:
             ResiftError: The search is malformed or not allowed, or the engine failed.
@@ -239,16 +242,20 @@ class SearchService:
             return self.interleaved.answer(search, lambda search: self._search(search, info))
 
     def require_allowed(self, search: Search) -> None:
-        """Check that a search asks only for data that its caller may see, and is not too large.
+        """Check that the caller may run a search, and that the search is not too large.
 
-        If an index is served only through an alias, the search is checked against the allow-list. The alias may have a
-        filter, and lookups, scripts and suggesters would ignore the filter.
+        If an index may be searched only through an alias, the search must match the allow-list of query clauses. The
+        alias may have a filter, which lookups, scripts and suggesters would ignore.
+
+        Args:
+            search: The search request.
 
         Raises:
             BadInput: The query or the filter is malformed or too large.
             TextTooLong: A text is too long.
             ClauseNotAllowed: The query or the filter contains something that is not in the allow-list.
-            IndexNotServed: The index, or an index in which a clause looks something up, is not served.
+            IndexNotServed: The settings of the service do not allow searching the index, or an index that a clause
+                looks up.
         """
         looked_up = check_search(search, self.config.max_text, search.listed_only)
         served = self.served(search.index, search.headers)
@@ -261,7 +268,15 @@ class SearchService:
                 raise index_not_served(index)
 
     def _search(self, search: Search, info: IndexInfo) -> Answer:
-        """Return the answer to a search that was checked, with cards if requested and a spelling correction if any."""
+        """Run a search that has passed all checks.
+
+        If the caller requested it, each hit contains a short summary ("card") of its document. For a text with misspelt
+        words, a correction is added to the response.
+
+        Args:
+            search: The search request.
+            info: The names, fields and settings of the searched index.
+        """
         query = parse(search_body(search, info, self.model.table.idf))
         answer = self._rewritten_answer(ParsedSearch(search=search, info=info, query=query))
         if search.documents == "card":
@@ -273,7 +288,7 @@ class SearchService:
         return answer
 
     def _rewritten_answer(self, parsed: ParsedSearch) -> Answer:
-        """Return the answer to the rewritten search, or to the search itself if the rewriting fails."""
+        """Rewrite and run a search. If the rewriting fails, run the original search instead."""
         search, info, query = parsed.search, parsed.info, parsed.query
         options = options_of(search, query)
         late = self.served_reranker.get(search.method, info) if options.text else None
@@ -293,21 +308,23 @@ class SearchService:
         return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
     def rewrite_for_pipeline(self, index: str, body: Body, headers: Headers = None) -> tuple[Body, Outcome, str]:
-        """Rewrite the search body of a search pipeline. A failure leaves the body unchanged.
+        """Rewrite a search body that an OpenSearch search pipeline sends to this service.
+
+        If the rewriting fails, the original body is returned, with the reason.
 
         Args:
             index: The name that is searched.
-            body: The search body. Its ``ext.ml_inference`` states the options of the rewriting.
-            headers: The HTTP headers of the caller.
+            body: The search body. Its section ``ext.ml_inference`` contains Resift's options.
+            headers: The caller's HTTP headers.
 
         Returns:
-            The rewritten body, or ``body`` itself if nothing changed; the outcome; and in English the reason why
-            something was left out, or "".
+            The rewritten body (or ``body`` itself if nothing changed), the outcome, and the reason in English if
+            something was not rewritten, otherwise "".
 
         Raises:
             IndexNotFound: The index does not exist.
-            IndexNotServed: The index is not served.
-            ModelMismatch: The index has vectors of another model.
+            IndexNotServed: The settings of the service do not allow searching the index.
+            ModelMismatch: The vectors in the index were made by another model.
         """
         info = self.info(index, headers)
         try:
@@ -323,23 +340,30 @@ class SearchService:
         return body if is_unchanged else rewritten.body, rewritten.outcome, rewritten.reason
 
     def rewritten(self, info: IndexInfo, query: Query, options: Options, headers: Headers = None) -> Rewritten:
-        """Rewrite a search by the judgements of its session and the clicks of its client.
+        """Rewrite a search by the judgements in its session and the clicks of its user.
 
         Args:
-            info: The index.
-            query: The parsed body of the search.
-            options: The options that the search states.
-            headers: The HTTP headers of the caller.
+            info: The names, fields and settings of the searched index.
+            query: The parsed search body.
+            options: The rewriting options that the search sets.
+            headers: The caller's HTTP headers.
 
         Raises:
-            BadInput: The id of the session is malformed.
+            BadInput: The session id is malformed.
             ResiftError: The engine failed.
         """
         knowledge = self._knowledge(info, query, options, headers)
         return rewrite(query, knowledge, self._with_defaults(info, options, knowledge))
 
     def _knowledge(self, info: IndexInfo, query: Query, options: Options, headers: Headers) -> Knowledge:
-        """Load the knowledge about the query of a search, its session and its index."""
+        """Load everything that the rewriting of a search needs, such as judgements, document vectors and related words.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            query: The parsed search body.
+            options: The rewriting options that the search sets.
+            headers: The caller's HTTP headers.
+        """
         needs = needs_of(query, info.vector_fields) if query.root.ranks_by_meaning else NO_NEEDS
         knowledge = self.knowledge.load(info, options, needs, headers)
         text, notes = options.text or "", list(knowledge.notes)
@@ -364,7 +388,15 @@ class SearchService:
         )
 
     def _with_defaults(self, info: IndexInfo, options: Options, knowledge: Knowledge) -> Options:
-        """Return the options of a search, with defaults for the options that the search does not state."""
+        """Fill in defaults for the rewriting options that a search does not set.
+
+        The defaults depend on the settings of the service, on the index, and on what is known about the query.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            options: The options that the search sets.
+            knowledge: The user's judgements and other knowledge for this search.
+        """
         config, is_widened = self.config, bool(knowledge.related_words)
         window, knn = options.window, options.knn
         if window is None:
@@ -377,11 +409,16 @@ class SearchService:
         return structs.replace(options, alpha=alpha, window=window, knn=knn if info.has_hnsw else 0)
 
     def _alpha(self, info: IndexInfo, options: Options, feedback: Feedback | None) -> float:
-        """Return the weight of the similarity, from 0 to 1.
+        """Return alpha, the weight of the vector similarity in the score of a hit, from 0 to 1.
 
-        It is the weight that the search or the configuration states, or else the weight of the index or of the model.
-        In the second case, it is reduced if the model lacks words of the query or of the judged documents. If feedback
-        concerns the query, it adjusts the weight in both cases.
+        By default, the weight comes from the index or the model. It is then reduced if the model does not know all
+        words of the query and of the judged documents. The search or the settings of the service can override this
+        default. In both cases, relevance feedback for the query increases the weight.
+
+        Args:
+            info: The names, fields and settings of the searched index.
+            options: The options that the search sets.
+            feedback: The feedback for the query, or None.
         """
         model, tuning = self.model, info.tuning
         stated = self.config.alpha if options.alpha is None else options.alpha
@@ -394,10 +431,12 @@ class SearchService:
         return feedback.adjusted_alpha(alpha, model.max_alpha, known, tuning.strength)
 
     def _answer(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Answer:
-        """Run a rewritten search, and add details to its hits.
+        """Run a rewritten search, and build the response.
+
+        If the caller requested them, facets and the reasons for the rank of each hit are added.
 
         Args:
-            parsed: The search.
+            parsed: The search request and its parsed body.
             rewritten: The rewritten search.
             late: The trained reranker that reorders the hits, or None.
         """
@@ -423,9 +462,14 @@ class SearchService:
         return Answer(result, {**ranking, **_outcome_details(rewritten), **facets})
 
     def _run_body(self, parsed: ParsedSearch, rewritten: Rewritten, late: LateInteraction | None) -> Body:
-        """Return the body that the engine runs.
+        """Return the search body to send to the engine.
 
-        If a trained reranker is used, the body asks for all hits that the reranker may reorder, from the first one.
+        If a trained reranker will reorder the hits, the body requests all hits to rerank instead of a single page.
+
+        Args:
+            parsed: The search request and its parsed body.
+            rewritten: The rewritten search.
+            late: The trained reranker, or None.
         """
         body = rewritten.body
         if rewritten.outcome is Outcome.NOTHING_TO_ADD and not rewritten.in_place:
@@ -436,9 +480,13 @@ class SearchService:
         return {**body, "from": 0, "size": max(rewritten.options.window_size, body["from"] + body["size"])}
 
     def _plain_body(self, parsed: ParsedSearch, rewritten: Rewritten) -> Body:
-        """Return the body of the search without rewriting.
+        """Return a body for the same search without rewriting, used to find out how feedback changed the ranks of hits.
 
-        It asks only for the ids of hits: at least as many as the rewritten search rescores.
+        The body requests only the ids of the hits. It requests at least as many hits as the rewritten search rescores.
+
+        Args:
+            parsed: The search request and its parsed body.
+            rewritten: The rewritten search.
         """
         body = parsed.query.body
         # The scores of a hybrid query depend on the number of hits.
@@ -454,10 +502,14 @@ class SearchService:
         return [self.engine.search(search.index, bodies[0], vector_field, headers=search.headers)]
 
     def _facets(self, parsed: ParsedSearch, body: Body) -> dict[str, Any]:
-        """Count the values of the requested facet fields among all documents that the search finds.
+        """Count the values of the requested facet fields among all hits of a search.
+
+        Args:
+            parsed: The search request, which names the facet fields.
+            body: The search body that the engine ran.
 
         Returns:
-            An object with the key ``facets``, or an empty object if the search requests no facets.
+            ``{"facets": …}``, or an empty dictionary if the search requests no facets.
         """
         search = parsed.search
         if not search.facets:
@@ -467,7 +519,12 @@ class SearchService:
         return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _ranking(self, rewritten: Rewritten, late: LateInteraction | None) -> dict[str, Any]:
-        """Return the details of the ranking for the answer: model, method, weight, window size and session."""
+        """Return details about the ranking for the response, such as the model, the ranking method and the session.
+
+        Args:
+            rewritten: The rewritten search.
+            late: The trained reranker that reordered the hits, or None.
+        """
         options, has_feedback = rewritten.options, rewritten.knowledge.feedback is not None
         return {
             "reranked": True,
@@ -480,9 +537,9 @@ class SearchService:
 
 
 def session_summary(session: StoredSession) -> dict[str, Any]:
-    """Return a session's id, creation and expiry times (Unix seconds) and number of steps.
+    """Return the id, the creation and expiry times (Unix seconds) and the number of feedback steps of a session.
 
-    Unlike :meth:`SearchService.describe`, this needs no request to the engine.
+    :meth:`SearchService.describe` returns more details, but needs requests to the engine.
     """
     return {
         "session": session.id,
@@ -498,7 +555,10 @@ def _judgement_details(judgement: Judgement) -> dict[str, Any]:
 
 
 def _outcome_details(rewritten: Rewritten) -> dict[str, Any]:
-    """Return ``outcome``, ``reason`` and ``widened`` of a rewriting for the answer, without empty values."""
+    """Return the outcome of a rewriting for the response: its code, the reason, and the words that widened the query.
+
+    Empty values are left out.
+    """
     details = {
         "outcome": rewritten.outcome.code,
         "reason": rewritten.reason,

@@ -21,13 +21,13 @@ _BACKING_INDEX = re.compile(r"\.ds-(.+)-\d+")
 
 @dataclass(frozen=True)
 class ServedIndex:
-    """An index that requests may search.
+    """An index that the service may search.
 
     Attributes:
-        info: The index's fields and vectors.
-        by_own_names: Whether the allow-list of indices contains the index's own name. If false, it only contains an
-            alias for the index.
-        model: The model that the service uses.
+        info: The fields, vectors and settings of the index.
+        by_own_names: Whether the settings of the service name the index itself. If False, they only name an alias of
+            the index.
+        model: The embedding model that the service uses.
     """
 
     info: IndexInfo
@@ -36,24 +36,24 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The index's record of the vectors that searches use.
+        """The index, described with the vectors that the service's model can search.
 
         Raises:
-            ModelMismatch: The index has vectors, but none of the service's model.
+            ModelMismatch: The index has vectors, but all of them were made by other models.
         """
         return self.info.for_search(self.model)
 
 
 class ServedIndices:
-    """The allow-list of indices that requests may search ("served" indices).
+    """The indices that the service may search, as given in its settings.
 
-    An index is served if its own name matches a pattern. For a backing index of a data stream (``.ds-logs-000001``),
-    the stream's name (``logs``) must match. An alias is served if the list contains its exact name. Names that begin
-    with a dot, which OpenSearch reserves for itself, are never served.
+    An index is allowed if its name matches a pattern. For a backing index of a data stream (``.ds-logs-000001``), the
+    stream's name (``logs``) must match. An alias is allowed if the settings contain its exact name. Names that begin
+    with a dot are never allowed, because OpenSearch reserves them for itself.
 
     Args:
-        patterns: Names and patterns, in which * matches any characters.
-        *internal: Names of indices that are never served, such as the sessions' index.
+        patterns: Names and patterns, in which ``*`` matches any characters.
+        *internal: Names of indices that are never allowed, such as the index that stores sessions.
     """
 
     def __init__(self, patterns: Sequence[str], *internal: str) -> None:
@@ -67,27 +67,25 @@ class ServedIndices:
 
     @staticmethod
     def own_name(index: str) -> str:
-        """Return the name that is compared with the allow-list.
+        """Return the name of an index that is compared with the allowed patterns.
 
-        It is the name of the data stream for a backing index of a data stream, and the index's name otherwise.
+        For a backing index of a data stream, this is the name of the data stream.
         """
         match = _BACKING_INDEX.fullmatch(index)
         return match[1] if match else index
 
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
-        """Check that requests may search all indices that a name refers to.
+        """Check that the service may search all indices that a name refers to.
 
         Args:
             index: The name, alias, pattern or comma-separated list in a request.
-            resolve: A function that takes a name, alias, pattern or list, and returns the concrete names of the indices
-                that it refers to.
+            resolve: A function that returns the names of the indices to which a name, alias, pattern or list refers.
 
         Returns:
-            True if the allow-list contains the names of all these indices. False if it only contains an alias for some
-            of them.
+            True if the settings name all of these indices. False if they only name an alias for some of the indices.
 
         Raises:
-            IndexNotServed: An index is not on the allow-list, or does not exist.
+            IndexNotServed: An index is not allowed, or does not exist.
         """
         parts = [self.own_name(part) for part in index.split(",")]
         if any(map(self._is_internal, parts)):
@@ -109,7 +107,7 @@ class ServedIndices:
 
 
 def index_not_served(index: str) -> IndexNotServed:
-    """Return the error for an index that requests may not search.
+    """Build the error for an index that the service may not search.
 
     The message does not reveal whether the index exists.
     """

@@ -63,13 +63,13 @@ _MAX_COMPLETIONS = 4
 
 
 class IndexWords(NamedTuple):
-    """Words in a sample of an index's documents.
+    """The words in a random sample of an index's documents, for spelling corrections and completions.
 
     Attributes:
         speller: A spelling corrector that knows the words of the sample.
-        vocabulary: The words of the sample with their vectors, to find related words. None if sampling failed.
-        sampled_at: The time when the sample was read, in seconds of the clock.
-        titles: Titles of the sampled documents.
+        vocabulary: The words of the sample with their vectors. None if the documents could not be read.
+        sampled_at: When the sample was read, in seconds of the clock.
+        titles: The titles of the sampled documents.
     """
 
     speller: Speller
@@ -106,10 +106,14 @@ class SampledWords:
         self._packaged: WordVectors | None = None
 
     def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
-        """Return the words of an index, or None if there is no sample yet.
+        """Return the words of an index, or None if no documents have been sampled yet.
 
-        If there is no sample, or if it is old, start a background thread that reads a new sample. Only one index is
+        If there is no sample, or the sample is old, a background thread starts to read a new sample. Only one index is
         sampled at a time.
+
+        Args:
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
         key = (info.name, str(headers))
         cached = self._cache.get(key)
@@ -126,14 +130,15 @@ class SampledWords:
         """Return words of the index that are related to the words of a query text, such as synonyms.
 
         Args:
-            info: The searched index.
+            info: The names and fields of the searched index.
             text: The query text.
             query: The query clause for the text.
-            headers: The caller's HTTP headers.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            By word of the text, its related words with their weights (see :meth:`Vocabulary.related_words`). Empty if
-            the query already has enough hits, if there is no sample yet, or if :attr:`enabled` is false.
+            For each word of the text, its related words with their weights (see :meth:`Vocabulary.related_words`).
+            Empty if the query already has enough hits, if no documents have been sampled yet, or if :attr:`enabled` is
+            False.
         """
         if not self.enabled:
             return {}
@@ -186,16 +191,18 @@ class SampledWords:
         return _replaced(query, corrections) if corrections else None
 
     def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
-        """Return completions of a text that a user is typing.
+        """Return completions for a text that a user is typing.
+
+        Up to four completions replace the last word by frequent words of the index that begin with it. Up to four
+        further completions are titles of documents that contain the text at the beginning of a word.
 
         Args:
-            text: The text, whose last word may be incomplete.
-            info: The searched index.
-            headers: The caller's HTTP headers.
+            text: The text. Its last word may be incomplete.
+            info: The names and fields of the searched index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            At most four texts in which the last word is replaced by frequent words that begin with it, followed by at
-            most four titles that contain the text at the beginning of a word. Empty if there is no sample yet.
+            The completed texts. Empty if no documents have been sampled yet.
         """
         sampled, words = self.get(info, headers), tokenize(text)
         if sampled is None or not words or not text[-1:].isalnum():
@@ -209,13 +216,15 @@ class SampledWords:
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
     ) -> list[str]:
-        """Return the words that occur in a document of the index, as compared by the index's analyzer.
+        """Return the words that occur in the documents of an index, by running a search for each word.
+
+        Words are compared by the analyzer of the index, so inflected forms may count as the same word.
 
         Args:
             words: The words to look up.
-            info: The searched index.
-            headers: The caller's HTTP headers.
-            filter: A query clause. Only documents that match it are considered. None considers all documents.
+            info: The names and fields of the searched index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+            filter: A query clause that restricts the documents, or None for all documents.
         """
         # zero_terms_query: a stop word is correct, although the analyzer removes it.
         conditions = [filter] if filter else []
@@ -244,9 +253,14 @@ class SampledWords:
             self._sampling.release()
 
     def _sources(self, info: IndexInfo, headers: Headers) -> list[Mapping[str, Any]]:
-        """Return ``_source`` of random documents.
+        """Return the ``_source`` of some random documents of an index.
 
-        Their number is chosen by the mean length of a few documents, so that the total length is limited.
+        A few documents are read first to estimate the mean length. The number of documents is then chosen so that their
+        total length is limited.
+
+        Args:
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
         fields = list(info.fields) or True
         hits = self.engine.sample(info.name, _FIRST_DOCUMENTS, fields, headers=headers).hits
@@ -257,15 +271,15 @@ class SampledWords:
         return [hit.get("_source", {}) for hit in hits]
 
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
-        """Return the vocabulary of the sampled documents.
+        """Build a vocabulary of the words in the sampled documents, with their vectors.
 
-        The index's analyzer is assumed to stem words if most pairs of inflected forms, such as "charge" and "charged",
-        have the same number of hits.
+        Pairs of inflected forms, such as "charge" and "charged", are searched in the index. If most pairs have equal
+        numbers of hits, the index's analyzer is assumed to stem words.
 
         Args:
             documents: The distinct words of each sampled document.
-            info: The searched index.
-            headers: The caller's HTTP headers.
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
         pairs = inflected_pairs(documents)
         clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
@@ -274,9 +288,10 @@ class SampledWords:
         return Vocabulary(documents, total, 2 * equal > len(pairs), self._table())
 
     def _table(self) -> WordVectors:
-        """Return word vectors in which nearby words have a similar meaning.
+        """Return word vectors in which words of similar meaning are near each other.
 
-        These are the model's word vectors if they were not adapted to documents, and the packaged vectors otherwise.
+        These are the vectors of the service's model, unless they were trained on the documents of an index. In that
+        case, the vectors that come with Resift are returned.
         """
         model = self.model
         # what was learned from documents is near for other reasons, and memberships are no words
@@ -295,7 +310,10 @@ def _titles(sources: Sequence[Mapping[str, Any]], info: IndexInfo) -> list[str]:
 
 
 def _release_memory() -> None:
-    """Return freed memory to the operating system. After sampling, glibc would otherwise keep 30 MB of it."""
+    """Return unused memory to the operating system.
+
+    After documents were sampled, the C library (glibc) would otherwise keep about 30 MB.
+    """
     with suppress(AttributeError, OSError, TypeError):  # malloc_trim only exists in glibc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -306,7 +324,14 @@ def _may_be_misspelt(word: str) -> bool:
 
 
 def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each unknown word with its correction, which consists of two words if a space is missing."""
+    """Yield pairs of a misspelt word and its correction.
+
+    If a space is missing, the correction consists of two words. Words without a correction are skipped.
+
+    Args:
+        speller: A spelling corrector that knows the words of the index.
+        words: The words to correct, in lower case.
+    """
     for word in words:
         corrected = " ".join(speller.correct(word))
         if corrected != word:
@@ -314,7 +339,7 @@ def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def _replaced(query: str, corrections: Mapping[str, str]) -> str:
-    """Return a query with misspelt words replaced by their corrections. Other characters stay unchanged.
+    """Replace the misspelt words in a query by their corrections, and leave all other characters unchanged.
 
     >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
     '"Bush" fire, 2001'
