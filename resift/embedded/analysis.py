@@ -38,10 +38,10 @@ _LATIN = re.compile(
 
 
 def terms_of(text: str, analyzer: str) -> list[str]:
-    """Return the terms under which a text is indexed, in order.
+    """Split a text into the terms that an OpenSearch analyzer would index, in the order of the text.
 
     Args:
-        text: The text.
+        text: The text to analyze.
         analyzer: The name of the analyzer, such as "english" or "standard".
 
     >>> terms_of("The dog's 3.14 covid19 runs", "english")
@@ -58,11 +58,15 @@ def terms_of(text: str, analyzer: str) -> list[str]:
 
 
 def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the terms and positions of all words of a text.
+    """Split a text into words, and return the indexed term and the position of each word.
+
+    Args:
+        text: The text to analyze.
+        analyzer: The name of the analyzer, such as "english" or "standard".
 
     Returns:
-        Two lists of the same length. The first contains the term of each word, which is "" for a stop word. The second
-        contains the position of the first character of each word, and the position after its last character.
+        Two lists of the same length. The first list contains the term of each word, or "" for a stop word. The second
+        list contains the start and end of each word in the text, so that ``text[start:end]`` is the word.
     """
     parts = [""]  # separators and words, alternating
     for pattern, part in _parts(text):
@@ -81,11 +85,17 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
 
 
 def _parts(text: str) -> Iterator[tuple[Any, str]]:
-    """Split a text into ASCII parts and other parts. Yield pairs of a pattern that matches the words, and the part.
+    """Split a text into ASCII parts and parts with other characters, because words in ASCII text can be found faster.
 
-    The pattern for ASCII text takes a tenth of the time of the pattern for all scripts. Parts end at blanks, because
-    words of all scripts end at blanks. In parts that are not ASCII, the separators inside compound names, such as the
-    dot of ``os.path``, are already replaced by blanks.
+    The pattern for ASCII text takes a tenth of the time of the pattern for all scripts. The text is split at blanks
+    only, so that no word is cut. In parts that are not ASCII, blanks replace the separators inside compound names, such
+    as the dot of ``os.path``.
+
+    Args:
+        text: The text to split.
+
+    Yields:
+        Pairs of a compiled pattern that matches the words of a part, and the part.
     """
     position, split_text = 0, ""
     while foreign := _FOREIGN.search(text, position):
@@ -102,7 +112,10 @@ def _parts(text: str) -> Iterator[tuple[Any, str]]:
 
 @cache
 def _unicode_patterns() -> tuple[Any, Any]:
-    """Return two compiled patterns. They match a word of any script, and the place where a compound name is split.
+    """Return the compiled patterns that split a text in any script into words.
+
+    Returns:
+        A pattern that matches a word, and a pattern that matches the separators at which a compound name is split.
 
     Source: the grammar of Lucene's tokenizer (``StandardTokenizerImpl.jflex``), rule by rule.
     """
@@ -130,9 +143,9 @@ def _unicode_patterns() -> tuple[Any, Any]:
 
 @lru_cache(1 << 17)
 def _lowered(word: str) -> str:
-    """Return a word in lower case.
+    """Convert a word to lower case, as Lucene does.
 
-    Like Lucene, this maps each character separately: a final Σ becomes σ, and İ becomes i.
+    Lucene converts each character separately: a final Σ becomes σ (Python returns ς), and İ becomes a plain i.
     """
     lowered = word.lower()
     return lowered if "Σ" not in word and "İ" not in word else "".join(letter.lower()[0] for letter in word)
@@ -140,7 +153,7 @@ def _lowered(word: str) -> str:
 
 @lru_cache(1 << 17)
 def _stemmed(word: str) -> str:
-    """Return the stem of an English word, or "" for a stop word."""
+    """Return the stem of an English word, or an empty string if the word is a stop word."""
     lowered = _lowered(word)
     if lowered.endswith(("'s", "’s", "＇s")):
         lowered = lowered[:-2]
@@ -149,14 +162,20 @@ def _stemmed(word: str) -> str:
 
 @cache
 def _normalizer(analyzer: str) -> Callable[[str], str]:
-    """Return the function that maps a word to its term in this analyzer."""
+    """Return a function that converts a word to the term that the analyzer would index. Stop words give ""."""
     if analyzer in LANGUAGES:
         return _language_stemmer(analyzer)
     return _stemmed if analyzer == "english" else _lowered
 
 
 def _language_stemmer(language: str) -> Callable[[str], str]:
-    """Return a function that removes elided articles ("l'") from the words of a language and stems them."""
+    """Return a function that stems a word of a language.
+
+    The function converts the word to lower case, and removes an elided article or pronoun, such as the "l'" of "l'été".
+
+    Args:
+        language: The name of the language, such as "french".
+    """
     stem_of = _light_german if language == "german" else snowball(language)
     elided = frozenset(ELISIONS.get(language, ()))
 
@@ -172,9 +191,13 @@ def _language_stemmer(language: str) -> Callable[[str], str]:
 
 
 def _light_german(word: str) -> str:
-    """Return the stem of a lower-case German word.
+    """Return the stem of a German word.
 
-    Umlauts and accents are removed first, then a case ending of a noun or adjective, then an ending of a comparison.
+    The function removes umlauts and accents, then a case ending of a noun or adjective ("Kindern"), and then an ending
+    of a comparative or superlative ("schnellste").
+
+    Args:
+        word: The word in lower case.
 
     Source: the light stemmer of Savoy (2006).
     """

@@ -19,12 +19,17 @@ from resift.embedded.tables import IndexTables, Matches, Rows, stored_object
 
 
 class IndexCache:
-    """Data of an index that is cached in memory until the next write to the index.
+    """Data of an index that is cached in memory until documents of the index change.
+
+    Args:
+        db: The connection to read the data from.
+        tables: The database tables of the index.
 
     Attributes:
-        changes: The number of write requests to the index when the data was read.
+        changes: The change counter of the index when the data was read. If the counter has increased, the data is
+            stale.
         bm25: The term statistics for BM25.
-        vectors: All vectors of the index, or None if no search has needed them yet.
+        vectors: All document vectors of the index, or None if no search has needed them yet.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables) -> None:
@@ -34,13 +39,13 @@ class IndexCache:
 
 
 class View:
-    """A consistent view of an index during a database transaction.
+    """An index during one database transaction. All clauses of a query see the same documents through it.
 
     Attributes:
         db: The database connection with the open transaction.
         tables: The database tables of the index.
         bm25: The term statistics for BM25.
-        text_matches: A cache of the results of text clauses, because rewritten queries contain some clauses twice.
+        text_matches: A cache for the results of text clauses, because rewritten queries contain some clauses twice.
     """
 
     def __init__(self, db: sqlite3.Connection, tables: IndexTables, cache: IndexCache) -> None:
@@ -51,16 +56,19 @@ class View:
         self._cache = cache
 
     def vectors(self) -> Vectors:
-        """Return the vectors of the index. The first call reads them."""
+        """Return all document vectors of the index. They are read from the database only once."""
         self._cache.vectors = self._cache.vectors or Vectors.load(self.db, self.tables)
         return self._cache.vectors
 
     def rows(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:
-        """Return the row numbers of the documents with these ids, in ascending order.
+        """Look up the row numbers of documents by their ids.
 
         Args:
-            ids: The document ids. None selects all documents.
-            within: The row numbers to which the result is restricted, or None for no restriction.
+            ids: The document ids, or None for all documents.
+            within: If not None, only row numbers in this array are returned.
+
+        Returns:
+            The row numbers in ascending order.
         """
         if ids is None and within is not None:
             return within
@@ -72,11 +80,11 @@ class View:
         return rows if within is None else np.intersect1d(rows, within, assume_unique=True)
 
     def passing(self, test: FieldTest, within: Rows | None) -> Rows:
-        """Return the row numbers of the documents for which a test function returns True, in ascending order.
+        """Return the row numbers of all documents that pass a test, in ascending order.
 
         Args:
-            test: The function, which receives the fields of a document.
-            within: The row numbers to which the result is restricted, or None for no restriction.
+            test: A function that receives the fields of a document, and returns whether the document passes.
+            within: If not None, only the documents with these row numbers are tested.
 
         Raises:
             CorruptEngine: If a stored document is damaged.
@@ -98,7 +106,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Clause(ABC):
-    """A clause of a query, which selects documents and computes their scores.
+    """A query clause, such as ``match`` or ``bool``. It selects documents and computes their scores.
 
     Attributes:
         boost: The factor by which the scores of the clause are multiplied.
@@ -108,47 +116,56 @@ class Clause(ABC):
 
     @abstractmethod
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the row numbers of the matching documents, in ascending order, and the scores of these documents.
+        """Find the documents that match the clause, and compute their scores.
 
         Args:
-            view: The view of the index.
-            within: The row numbers to which the result is restricted, or None for no restriction.
+            view: The index to search.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
         """
 
     def count(self, view: View) -> int:
-        """Return the number of matching documents."""
+        """Return the number of documents in the index that match the clause."""
         return len(self.matches(view)[0])
 
     def words(self, field: str) -> Iterator[str]:
-        """Return the terms to highlight in a field. Terms of ``must_not`` clauses and k-NN filters are left out."""
+        """Return the terms that this clause searches for in a field, for highlighting.
+
+        The result does not include terms inside ``must_not`` clauses and filters of k-NN clauses.
+
+        Args:
+            field: The name of the field.
+        """
         return iter(())
 
 
 @dataclass(frozen=True)
 class RowFilter(Clause):
-    """A clause that selects documents with a function. The score of each document is the boost.
+    """A clause that selects documents with a function. The score of every selected document is the boost.
 
     Attributes:
-        find_rows: The function that returns the row numbers of the matching documents. Its arguments are the view of
-            the index, and the row numbers to which the result is restricted or None.
+        find_rows: A function of the view of the index and the allowed row numbers (None allows all). It returns the row
+            numbers of the matching documents.
     """
 
     find_rows: Callable[[View, Rows | None], Rows]
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the selected rows and a constant score."""
+        """Return the documents that the function selects, all with the same score. See :meth:`Clause.matches`."""
         rows = self.find_rows(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
 
 @dataclass(frozen=True)
 class ConstantScore(Clause):
-    """A clause that matches the same documents as ``query``. The score of each document is the boost."""
+    """A clause that matches the same documents as ``query``, and gives each of them the same score: the boost."""
 
     query: Clause
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the rows that the inner query matches and a constant score."""
+        """Return the documents that match the inner query, all with the same score. See :meth:`Clause.matches`."""
         rows, _ = self.query.matches(view, within)
         return rows, np.full(len(rows), self.boost, np.float32)
 
@@ -159,15 +176,16 @@ class ConstantScore(Clause):
 
 @dataclass(frozen=True)
 class TextMatch(Clause):
-    """A clause that matches terms in text fields, and scores the documents with BM25.
+    """A clause that searches for terms in text fields, and scores the matching documents with BM25.
 
-    The scores of several fields are combined as in OpenSearch's ``dis_max`` query.
+    The scores of a document in several fields are combined as in OpenSearch's ``dis_max`` query.
 
     Attributes:
-        boosts: The searched fields with their weights.
-        terms: The terms of the query, repeated as often as they occur in it.
-        every: Whether a field must contain all terms. Otherwise a single term suffices.
-        tie_breaker: The factor (0 to 1) with which the scores of all fields except the best are added.
+        boosts: Maps the name of each searched field to its weight.
+        terms: The terms of the query. A term that occurs several times in the query is repeated.
+        every: Whether a field must contain all terms. Otherwise a single term is enough.
+        tie_breaker: The factor (0 to 1) by which the scores of other fields are multiplied before they are added to the
+            score of the best field.
     """
 
     boosts: dict[str, float]
@@ -176,7 +194,7 @@ class TextMatch(Clause):
     tie_breaker: float = 0.0
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the rows that contain the terms, and their BM25 scores."""
+        """Return the documents that contain the terms, with their BM25 scores. See :meth:`Clause.matches`."""
         key = (*self.boosts.items(), self.terms, self.every, self.tie_breaker, self.boost)
         if within is None:
             return view.text_matches.get(key) or view.text_matches.setdefault(key, self._scored(view, None))
@@ -203,30 +221,30 @@ class TextMatch(Clause):
         return rows, (best + rest * np.float32(self.tie_breaker)).astype(np.float32)
 
     def count(self, view: View) -> int:
-        """Return the number of matching documents. A single term needs no scores."""
+        """Return the number of matching documents. For a single term, this is fast because no scores are computed."""
         if len(self.terms) != 1:
             return super().count(view)
         return len(np.unique(np.concatenate([view.bm25.rows(view.db, field, *self.terms) for field in self.boosts])))
 
     def words(self, field: str) -> Iterator[str]:
-        """Return the terms if the clause searches the field."""
+        """Return the terms of the clause if the clause searches this field, otherwise nothing."""
         return iter(self.terms if field in self.boosts else ())
 
 
 @dataclass(frozen=True)
 class Bool(Clause):
-    """A clause that combines other clauses.
+    """A clause that combines other clauses, like OpenSearch's ``bool`` query.
 
-    It matches documents that all clauses of ``must`` and ``filter`` match, no clause of ``must_not``, and at least
-    ``minimum_should_match`` clauses of ``should``.
+    A document matches if all ``must`` and ``filter`` clauses match it, no ``must_not`` clause matches it, and at least
+    ``minimum_should_match`` of the ``should`` clauses match it.
 
     Attributes:
-        must: Clauses that must match and that count for the score.
-        should: Optional clauses that count for the score.
-        filter: Clauses that must match but do not count for the score.
+        must: Clauses that must match. Their scores count.
+        should: Clauses that may match. Their scores count.
+        filter: Clauses that must match. Their scores do not count.
         must_not: Clauses that must not match.
         minimum_should_match: The minimum number of ``should`` clauses that must match.
-        take_maximum: Whether the score is the largest of the clauses' scores (as in ``dis_max``) instead of their sum.
+        take_maximum: Whether the score is the maximum of the clauses' scores, as in ``dis_max``, instead of their sum.
     """
 
     must: tuple[Clause, ...] = ()
@@ -237,7 +255,7 @@ class Bool(Clause):
     take_maximum: bool = False
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the matching rows and their combined scores."""
+        """Return the matching documents with their combined scores. See :meth:`Clause.matches`."""
         required = [*((inner, True) for inner in self.must), *((inner, False) for inner in self.filter)]
         # Evaluate text clauses first. They use the inverted index, while other clauses read the remaining documents.
         required.sort(key=lambda pair: not isinstance(pair[0], TextMatch))
@@ -268,29 +286,29 @@ class Bool(Clause):
         return within, total * np.float32(self.boost)
 
     def words(self, field: str) -> Iterator[str]:
-        """Return the terms of all clauses except ``must_not``."""
+        """Return the terms of all inner clauses except the ``must_not`` clauses. See :meth:`Clause.words`."""
         return chain.from_iterable(inner.words(field) for inner in self.must + self.should + self.filter)
 
 
 @dataclass(frozen=True)
 class ScriptScore(ConstantScore):
-    """A clause that matches the documents of ``query`` and scores them with a script."""
+    """A clause that matches the same documents as ``query``, and computes their scores with a script."""
 
     script: Script
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the rows that the inner query matches, and the script's scores."""
+        """Return the documents that match the inner query, scored by the script. See :meth:`Clause.matches`."""
         rows, _ = self.query.matches(view, within)
         return rows, view.vectors().scripted(self.script, rows) * np.float32(self.boost)
 
 
 @dataclass(frozen=True)
 class FunctionScore(ConstantScore):
-    """A clause that matches the same documents as ``query`` and multiplies their scores with weights.
+    """A clause that matches the same documents as ``query``, and multiplies their scores by weights.
 
     Attributes:
-        functions: Pairs of a condition, and the weight of the documents that match the condition.
-        first: Whether only the first matching condition of a document counts. Otherwise, the weights of all matching
+        functions: Pairs of a condition and a weight. The weight applies to the documents that match the condition.
+        first: Whether only the first condition that a document matches counts. Otherwise, the weights of all matching
             conditions are multiplied.
     """
 
@@ -298,7 +316,7 @@ class FunctionScore(ConstantScore):
     first: bool
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the rows that the inner query matches, and the weighted scores."""
+        """Return the documents that match the inner query, with weighted scores. See :meth:`Clause.matches`."""
         rows, scores = self.query.matches(view, within)
         factors, done = np.full(len(rows), self.boost), np.zeros(len(rows), bool)
         for condition, weight in self.functions:
@@ -315,7 +333,8 @@ class Knn(Clause):
     Attributes:
         vector: The query vector, of shape (n_dimensions,).
         k: The maximum number of documents.
-        condition: A filter that is applied before the nearest documents are selected, or None.
+        condition: A clause that the documents must match. It is applied before the nearest documents are selected. None
+            allows all documents.
     """
 
     vector: Floats
@@ -323,7 +342,7 @@ class Knn(Clause):
     condition: Clause | None
 
     def matches(self, view: View, within: Rows | None = None) -> Matches:
-        """Return the rows of the nearest documents, and their scores."""
+        """Return the nearest documents, with scores from the distances of their vectors. See :meth:`Clause.matches`."""
         # As in OpenSearch, find the k nearest of all documents, and then keep the documents in `within`.
         allowed = None if self.condition is None else self.condition.matches(view)[0]
         rows, scores = view.vectors().nearest(self.vector, self.k, allowed)
@@ -333,15 +352,15 @@ class Knn(Clause):
 
 @dataclass(frozen=True)
 class Query:
-    """A parsed query.
+    """The query of a search, after parsing.
 
     Attributes:
-        clause: The clause of the whole query. The clause of a hybrid query matches all documents that at least one
-            sub-query matches.
+        clause: The clause of the whole query. For a hybrid query, it matches all documents that match at least one
+            sub-query.
         names: The clauses that have a name (``_name`` in OpenSearch), by name.
         queries: The sub-queries of a hybrid query. Empty for other queries.
-        depth: The number of hits that each sub-query of a hybrid query retrieves (``pagination_depth``), or None for
-            the number of hits on a page.
+        depth: The number of hits that each sub-query of a hybrid query retrieves (``pagination_depth`` in OpenSearch).
+            None stands for the number of hits on a page.
     """
 
     clause: Clause

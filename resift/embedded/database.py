@@ -60,17 +60,17 @@ _IS_CLIENT = f"? IN ({_IDS})"
 
 
 class Database:
-    """An SQLite file that threads and processes can share. The file is created if it does not exist.
+    """An SQLite file that several threads and processes can use at the same time. The file is created if necessary.
 
     Args:
         path: The path of the file.
-        table: The name of a table of the schema. If it does not exist, the schema is created.
+        table: The name of a table from the schema. If the table does not exist, the schema is created.
         schema: The SQL statements that create the schema.
-        unavailable: The class of the error that is raised if the file cannot be opened or written, or has the format of
-            another version.
-        corrupt: The class of the error that every method raises if the file is damaged.
-        durable: Whether a commit waits for the disk, so that the data survives a power failure. Otherwise the data only
-            survives the end of the process.
+        unavailable: The exception class for a file that cannot be opened or written, or that has the format of another
+            version of Resift.
+        corrupt: The exception class for a damaged file. Every method can raise it.
+        durable: Whether a commit waits until the data is on the disk, so that the data survives a power failure.
+            Otherwise the data only survives a crash of the process.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Database:
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
         """Return a context manager that yields a connection with an open transaction.
 
-        The transaction is committed at the end of the ``with`` block. It is rolled back if the block raises an
-        exception. A read transaction sees the data as it was at the first statement of the transaction.
+        The transaction is committed at the end of the ``with`` block, or rolled back if the block raises an exception.
+        A read transaction sees the data as it was at the first statement of the transaction.
 
         Args:
             write: Whether the transaction may write.
-            seconds: The maximum number of seconds to wait for other writers, 30 by default.
+            seconds: The maximum time to wait for other writers, in seconds. The default is 30.
         """
         with self._translated(), self._connection() as db:
             db.execute(f"PRAGMA busy_timeout = {round((seconds or _TIMEOUT) * 1000)}")
@@ -119,7 +119,7 @@ class Database:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection that no other thread is using."""
+        """Return a context manager that yields a database connection for exclusive use by the calling thread."""
         # Connections are kept by process. They must not be used across a fork, because both processes would share the
         # same locks, and servers fork their workers after the file was opened.
         idle = self._idle.setdefault(os.getpid(), [])
@@ -155,7 +155,12 @@ class Database:
         db.execute("COMMIT")
 
     def _is_new(self, db: sqlite3.Connection) -> bool:
-        """Return whether the file has no format version yet. Raise ``unavailable`` if it has another format."""
+        """Return whether the file is new, so that no format version is stored in it.
+
+        Raises:
+            ResiftError: If the file has the format of another version of Resift. The class is the argument
+                ``unavailable`` of the constructor.
+        """
         ((version,),) = db.execute("PRAGMA user_version")
         if version not in (0, FORMAT):
             message = f"{self.path} has format {version}, but this version of Resift reads format {FORMAT}"
@@ -164,7 +169,7 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Translate SQLite's errors into Resift's errors."""
+        """Return a context manager that converts SQLite's exceptions into Resift's exceptions."""
         try:
             yield
         # SQLite's error message may quote damaged text, which raises UnicodeDecodeError.
@@ -194,7 +199,7 @@ def _has_table(db: sqlite3.Connection, name: str) -> bool:
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:
-    """Set the journal mode in which readers and a writer can work at the same time."""
+    """Switch the database to write-ahead logging, so that readers do not have to wait for a writer."""
     # SQLite's busy timeout does not apply to this statement. If two processes open a new file at the same time, one of
     # them fails at once with "locked", so retry here.
     end = time.monotonic() + _TIMEOUT
@@ -209,15 +214,15 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
 
 
 class SqliteSessionStore(SessionStore):
-    """A session store in an SQLite file, which the threads and processes of a machine can share.
+    """A store for search sessions in an SQLite file, which all threads and processes of a machine can share.
 
     Args:
         path: The path of the file.
-        durable: Whether writes wait for the disk, so that the data survives a power failure. Otherwise the latest
-            changes may be lost in a power failure.
+        durable: Whether each write waits until the data is on the disk. Otherwise a power failure may lose the latest
+            changes.
 
     Raises:
-        BadInput: If the file cannot be opened, has the format of a newer version, or is damaged.
+        BadInput: If the file cannot be opened, is damaged, or has the format of a newer version of Resift.
     """
 
     def __init__(self, path: str, durable: bool = False) -> None:
@@ -231,13 +236,29 @@ class SqliteSessionStore(SessionStore):
         self.close()
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Return the latest version of a session, or None."""
+        """Return the latest version of a session, or None if the session does not exist.
+
+        Args:
+            id: The id of the session.
+            wait: Whether to wait for other writers for up to 30 seconds. Otherwise the wait is limited to the short
+                timeout of a search.
+        """
         with self._database.transaction(False, None if wait else SEARCH_TIMEOUT) as db:
             row = db.execute(f"SELECT {_ROW}, version FROM session_log WHERE id = ?", (id,)).fetchone()
         return None if row is None else _stored(*row)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session if the stored version is unchanged. Return whether it was written."""
+        """Write a session, unless another caller has changed it since it was read.
+
+        Args:
+            id: The id of the session.
+            session: The new contents, with the version that was read. A version of None stands for a new session.
+            wait: Whether to wait for other writers for up to 30 seconds. Otherwise the wait is limited to the short
+                timeout of a search.
+
+        Returns:
+            Whether the session was written.
+        """
         values = (session.expires, _json(session.indices), _json(session.body))
         with self._database.transaction(True, None if wait else SEARCH_TIMEOUT) as db:
             if session.version is None:
@@ -250,22 +271,31 @@ class SqliteSessionStore(SessionStore):
             return db.execute(sql, (*values, id, session.version)).rowcount == 1
 
     def delete(self, id: str) -> bool:
-        """Delete a session. Return whether it existed."""
+        """Delete a session, and return whether it existed."""
         return self._delete("id = ?", id) == 1
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
-        """Return the ids and contents of all sessions, or of the sessions that refer to ``index``."""
+        """Return an iterator over the ids and contents of all sessions.
+
+        Args:
+            index: If not None, only sessions with judgements in this index are returned.
+        """
         with self._database.transaction(write=False) as db:
             sql = f"SELECT id, {_ROW} FROM session_log WHERE ? IS NULL OR {_HAS_INDEX} ORDER BY id"
             rows = db.execute(sql, (index, index)).fetchall()
         return ((id, _stored(*row)) for id, *row in rows)
 
     def delete_index(self, index: str) -> int:
-        """Delete the sessions that refer to an index. Return their number."""
+        """Delete all sessions with judgements in an index, and return how many were deleted."""
         return self._delete(_HAS_INDEX, index)
 
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete the sessions that expired before a time (Unix seconds). Return their number."""
+        """Delete expired sessions, and return how many were deleted.
+
+        Args:
+            before: A Unix time in seconds. Sessions that expired before this time are deleted.
+            wait: Whether to delete all of these sessions. Otherwise only the first batch is deleted.
+        """
         # Delete in batches. A single statement for hundreds of thousands of sessions would block all writers.
         batch, purged = "id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)", 0
         while True:
@@ -279,18 +309,30 @@ class SqliteSessionStore(SessionStore):
         self._database.close()
 
     def _delete(self, condition: str, *values: Any) -> int:
-        """Delete the sessions that match an SQL condition. Return their number."""
+        """Delete all sessions that match an SQL condition, and return how many were deleted.
+
+        Args:
+            condition: The condition, with a ``?`` for each value.
+            values: The values of the condition.
+        """
         with self._database.transaction() as db:
             return db.execute(f"DELETE FROM session_log WHERE {condition}", values).rowcount
 
 
 def _stored(body: bytes, expires: Any, indices: bytes, version: Any = None) -> SessionRecord:
-    """Return the stored session from the columns of a database row."""
+    """Create a session record from the columns of a database row.
+
+    Args:
+        body: The contents of the session as JSON.
+        expires: The time at which the session expires, in Unix seconds.
+        indices: The names of the indices with judgements in the session, as JSON.
+        version: The version of the session, or None if it was not read.
+    """
     return SessionRecord(_value(body), expires, _value(indices), version)
 
 
 def _value(text: bytes) -> Any:
-    """Return the value of JSON text, or None if it is not valid JSON."""
+    """Parse a JSON text. Return None if the text is not valid JSON."""
     try:
         return json.loads(text)
     except (RecursionError, ValueError):
@@ -302,13 +344,16 @@ def _json(value: Any) -> str:
 
 
 class SqliteUbiLog(UbiLog):
-    """A UBI log in an SQLite file, which the threads and processes of a machine can share.
+    """A log of User Behavior Insights (UBI) in an SQLite file.
+
+    The log stores the queries and the events, such as clicks, of users. All threads and processes of a machine can
+    share the file.
 
     Args:
         path: The path of the file.
 
     Raises:
-        EngineUnavailable: By the constructor and every method, if the file cannot be opened or is damaged.
+        EngineUnavailable: If the file is damaged or cannot be opened. The constructor and every method can raise it.
     """
 
     def __init__(self, path: str) -> None:
@@ -316,10 +361,14 @@ class SqliteUbiLog(UbiLog):
         self._database = Database(path, "ubi_queries", _LOG_SCHEMA, kind, kind, durable=False)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
-        """Add log entries of a kind, either queries or events.
+        """Add queries or events to the log.
+
+        Args:
+            kind: The kind of all entries: queries or events.
+            sources: The entries as JSON objects.
 
         Returns:
-            The number of entries that were refused because they lack required fields.
+            The number of entries that were refused because a required field is missing.
         """
         rows = [row for row in map(_event_row if kind == EVENTS else _query_row, sources) if row is not None]
         table, columns = ("ubi_events", 5) if kind == EVENTS else ("ubi_queries", 2)
@@ -329,7 +378,13 @@ class SqliteUbiLog(UbiLog):
         return len(sources) - len(rows)
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """Return the latest events of a client or a session, oldest first."""
+        """Return the latest events of a client or session, oldest first.
+
+        Args:
+            client: The client id or session id.
+            since: The time of the earliest event, in Unix seconds.
+            until: The time of the latest event, in Unix seconds.
+        """
         select = "SELECT number, at, body FROM ubi_events WHERE {} = ? AND at BETWEEN ? AND ?"
         sql = f"{select.format('client')} UNION {select.format('session')} ORDER BY at DESC, number DESC LIMIT ?"
         with self._database.transaction(False, SEARCH_TIMEOUT) as db:
@@ -338,27 +393,49 @@ class SqliteUbiLog(UbiLog):
         return [event for event in events if event is not None]
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Return the queries with these ids, by id."""
+        """Look up logged queries by their query ids. The result maps ids to queries, and unknown ids are missing."""
         with self._database.transaction(False, SEARCH_TIMEOUT) as db:
             rows = db.execute(_QUERY, (json.dumps(list(ids)),)).fetchall()
         return {id: UbiQuery.read(json.loads(body)) for id, body in rows}
 
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
-        """Return all events between two times (Unix seconds)."""
+        """Return an iterator over all events between two times.
+
+        Args:
+            since: The time of the earliest event, in Unix seconds.
+            until: The time of the latest event, in Unix seconds.
+        """
         rows = self._rows("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
         return (event for event in map(UbiEvent.read, rows) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the logged queries of an application between two times (Unix seconds) as JSON objects."""
+        """Return the queries that an application logged between two times, as JSON objects.
+
+        Args:
+            application: The name of the application.
+            since: The time of the earliest query, in Unix seconds.
+            until: The time of the latest query, in Unix seconds.
+        """
         rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
         return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all log entries with this client id, session id or user id. The keys are the kinds of entries."""
+        """Return all log entries about a client.
+
+        Args:
+            client: A client id, session id or user id.
+
+        Returns:
+            Lists of entries as JSON objects, by kind ("queries" and "events").
+        """
         return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_IS_CLIENT}", client) for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
-        """Delete all log entries with this client id, session id or user id. Return the number of deleted entries."""
+        """Delete all log entries about a client, and return how many were deleted.
+
+        Args:
+            client: A client id, session id or user id.
+        """
         with self._database.transaction() as db:
             return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_IS_CLIENT}", (client,)).rowcount for kind in KINDS)
 

@@ -51,16 +51,17 @@ _FIELD_SAMPLE = 200  # number of documents that are inspected for the names of t
 
 
 class SqliteEngine(Engine):
-    """An engine in an SQLite file, which is created if it does not exist.
+    """A search engine that stores its indices in an SQLite file. The file is created if it does not exist.
 
-    Each bulk request is a transaction. Threads and processes may share the file and the engine.
+    Several threads and processes can use the same file, and several threads the same engine object. Each bulk request
+    is one transaction.
 
     Args:
         path: The path of the file.
 
     Raises:
-        EngineUnavailable: If the file cannot be opened or has the format of a newer version.
-        CorruptEngine: By the constructor and every method, if the file is damaged.
+        EngineUnavailable: If the file cannot be opened or has the format of a newer version of Resift.
+        CorruptEngine: If the file is damaged. The constructor and every method can raise it.
     """
 
     def __init__(self, path: str) -> None:
@@ -89,36 +90,43 @@ class SqliteEngine(Engine):
             return find_tables(db, index).info()
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store the tuning of an index. If ``tuning`` is None, delete the stored tuning."""
+        """Store search settings that were chosen for an index, or delete them if ``tuning`` is None."""
         with self._database.transaction() as db:
             tune(db, find_tables(db, index), tuning)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return a list that contains only ``index``, because the embedded engine has no aliases."""
+        """Return a list that contains only ``index``, because the embedded engine has no aliases or patterns.
+
+        Raises:
+            IndexNotFound: If the index does not exist.
+        """
         return [self.info(index, headers).name]
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return the descriptions of all indices, sorted by name. The patterns are ignored."""
+        """Return the descriptions of all indices, sorted by name. This engine ignores ``patterns`` and ``headers``."""
         with self._database.transaction(write=False) as db:
             names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
             return [find_tables(db, name).info() for name in names]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the fields whose values are exact in a sample of documents."""
+        """Return the names of the fields that can be filtered by exact values, such as numbers and short strings.
+
+        The names come from a sample of the documents, because the embedded engine has no mappings.
+        """
         hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
         return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of fields, as :meth:`Engine.value_counts` describes."""
+        """Return the most frequent values of some fields in the matching documents. See :meth:`Engine.value_counts`."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return the number of documents that match each query clause."""
+        """Return how many documents of an index match each query clause, in the order of the clauses."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view = self._view(db, tables)
@@ -130,11 +138,14 @@ class SqliteEngine(Engine):
             drop_tables(db, find_tables(db, index))
 
     def refresh(self, index: str) -> None:
-        """Check that the index exists. Writes are visible at once."""
+        """Raise IndexNotFound if the index does not exist, and do nothing else. Every write is visible immediately."""
         self.info(index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents in a single transaction. Return the rejected documents."""
+        """Index documents in a single transaction, and return a rejection for each invalid document.
+
+        Valid documents are indexed even if other documents are invalid.
+        """
         rejected = []
         with self._database.transaction() as db:
             tables = find_tables(db, index)
@@ -148,7 +159,11 @@ class SqliteEngine(Engine):
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields and the version of a document."""
+        """Return the fields and the version number of a document.
+
+        Raises:
+            NotFound: If the index does not contain the document.
+        """
         for document in self.scan(index, ids=[id]):
             return document.source, document.version
         raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
@@ -207,7 +222,7 @@ class SqliteEngine(Engine):
             last = rows[-1][0]
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete the documents with these ids. Return how many existed."""
+        """Delete documents by their ids, and return how many of them existed."""
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             deleted = sum(delete_document(db, tables, id) for id in ids)
@@ -252,13 +267,13 @@ class SqliteEngine(Engine):
         return self.search(index, _ids_body(ids, size, source), vectors, headers=headers)
 
     def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
-        """Return random documents that match a query clause, as :meth:`Engine.sample_matches` describes."""
+        """Return random documents that match a query. See :meth:`Engine.sample_matches`."""
         matching_ids = self._matching_ids(index, query)
         ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
         return self.search(index, _ids_body(ids, size, source))
 
     def _matching_ids(self, index: str, query: Body) -> list[str]:
-        """Return the ids of all documents that match a query, best first."""
+        """Return the ids of all documents that match a query, in descending order of their scores."""
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             view, search = self._view(db, tables), parse_search({"query": query, "_source": False}, tables)
@@ -267,7 +282,14 @@ class SqliteEngine(Engine):
             return [hit["_id"] for page in pages for hit in search.hits(view, rows[page], scores[page], False)[0]]
 
     def _view(self, db: sqlite3.Connection, tables: IndexTables) -> View:
-        """Return the state of an index in a transaction. Cached data is read again if the index has changed."""
+        """Return a view of an index for the current transaction.
+
+        The view uses cached term statistics and vectors. They are read again if the index has changed.
+
+        Args:
+            db: The connection with the open transaction.
+            tables: The database tables of the index.
+        """
         cache = self._caches.get(tables.number)
         if cache is None or cache.changes != tables.changes:
             cache = self._caches[tables.number] = IndexCache(db, tables)
@@ -275,5 +297,11 @@ class SqliteEngine(Engine):
 
 
 def _ids_body(ids: Sequence[str], size: int, source: Any) -> Body:
-    """Return a search body for the documents with these ids."""
+    """Return an OpenSearch search body that retrieves documents by their ids.
+
+    Args:
+        ids: The ids of the documents.
+        size: The maximum number of hits.
+        source: The value of ``_source``, which selects the returned fields.
+    """
     return {"query": {"ids": {"values": list(ids)}}, "size": size, "_source": source}

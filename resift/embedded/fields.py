@@ -22,10 +22,10 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt":
 
 
 def scalar(value: Any, what: str) -> Scalar:
-    """Check that a value in a query is a string, number or boolean, and return the value.
+    """Return a value from a query, after checking that it is a string, a number or a boolean.
 
     Args:
-        value: The value in the query.
+        value: The value to check.
         what: The name of the field or setting that contains the value, for error messages.
 
     Raises:
@@ -40,7 +40,12 @@ def scalar(value: Any, what: str) -> Scalar:
 
 
 def has_any_value(name: str, values: Iterable[Scalar]) -> FieldTest:
-    """Return a function that tests whether a field of a document has any of the given values."""
+    """Return a function that tests whether a field of a document contains at least one of some values.
+
+    Args:
+        name: The name of the field.
+        values: The values to look for.
+    """
     values = list(values)
     texts = {value_text(value) for value in values}
     numbers = {number for value in values if (number := _as_number(value)) is not None}
@@ -51,19 +56,22 @@ def has_any_value(name: str, values: Iterable[Scalar]) -> FieldTest:
 
 
 def in_range(name: str, bounds: Sequence[tuple[str, Scalar]]) -> FieldTest:
-    """Return a function that tests whether a field of a document has a value within limits.
+    """Return a function that tests whether a field of a document contains a value in a range.
 
     Args:
         name: The name of the field.
-        bounds: Pairs of an operator ("gt", "gte", "lt" or "lte") and the limit to which it applies.
+        bounds: The limits of the range, as pairs of an operator ("gt", "gte", "lt" or "lte") and a value.
     """
     return lambda source: any(all(_compares(*bound, value) for bound in bounds) for value in _scalars(source, name))
 
 
 def exists(name: str) -> FieldTest:
-    """Return a function that tests whether a field of a document has a value.
+    """Return a function that tests whether a document has a value in a field.
 
-    An object counts as a value if at least one field in the object has a value.
+    If the field contains an object, at least one inner field must have a value.
+
+    Args:
+        name: The name of the field.
     """
     return lambda source: any(map(_is_something, _values(source, name)))
 
@@ -86,9 +94,9 @@ def _is_something(value: Any) -> bool:
 
 
 def _as_number(value: Scalar) -> int | float | None:
-    """Return a value as a number, or None if it is not numeric.
+    """Convert a value to a number, or return None if the value is not numeric.
 
-    Integers stay integers, because floats are inexact beyond 2⁵³.
+    The result is an int if possible, because floats cannot represent all integers above 2⁵³.
     """
     if isinstance(value, bool):
         return None
@@ -106,11 +114,13 @@ def _values(source: Any, name: str) -> Iterator[Any]:
 
 
 def exact_names(sources: Iterable[Mapping[str, Any]], texts: Collection[str]) -> list[str]:
-    """Return the names of the fields whose values can be filtered exactly, in the order of their first occurrence.
+    """Return the names of the fields that can be filtered by exact values, in the order of their first occurrence.
+
+    These are fields whose values are integers, booleans or short strings in all documents.
 
     Args:
         sources: The fields of each document (``_source``).
-        texts: The names of the text fields of the index, which are left out.
+        texts: The names of the text fields of the index, which are not returned.
 
     >>> exact_names([{"text": "a fire", "year": 2001, "at": {"place": "Sydney"}, "score": 0.5}], ["text"])
     ['year', 'at.place']
@@ -129,19 +139,19 @@ def _is_exact(value: Any) -> bool:
 def count_values(
     sources: Iterable[Mapping[str, Any]], fields: Sequence[str], size: int
 ) -> dict[str, list[tuple[Any, int]]]:
-    """Return the most frequent values of each field with the number of documents that contain the value.
+    """Find the most frequent values of each field, and count the documents that contain them.
 
-    Values with equal counts are in ascending order. If at least one document has a string in the field, all values of
-    the field are converted to strings, as in an OpenSearch field of type ``keyword``. The number 2001 and the string
-    "2001" are then the same value.
+    If a field contains a string in any document, all its values are converted to strings, as in a ``keyword`` field of
+    OpenSearch. Then the number 2001 and the string "2001" are the same value.
 
     Args:
         sources: The fields of each document (``_source``).
         fields: The names of the fields to count.
-        size: The maximum number of values for each field.
+        size: The maximum number of values to return for each field.
 
     Returns:
-        For each field, pairs of a value and its number of documents, most frequent first.
+        For each field, pairs of a value and its number of documents, most frequent first. Values with the same number
+        of documents are in ascending order.
 
     >>> count_values([{"year": 2001}, {"year": [2002, 2001]}, {}], ["year"], 5)
     {'year': [(2001, 2), (2002, 1)]}
@@ -159,10 +169,14 @@ def count_values(
 
 
 def only_value(source: Mapping[str, Any], name: str) -> Any:
-    """Return the string or number of a field, or None if the field has no value.
+    """Return the single value of a field, or None if the field has no value.
+
+    Args:
+        source: The fields of a document.
+        name: The name of the field.
 
     Raises:
-        BadInput: If the field has several values or another type.
+        BadInput: If the field has several values, or a value that is not a string or number.
     """
     values = [value for value in _values(source, name) if value is not None]
     single = [value for value in values if isinstance(value, (str, int, float)) and not isinstance(value, bool)]
@@ -173,9 +187,9 @@ def only_value(source: Mapping[str, Any], name: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as a string.
+    """Convert a value to a string, as OpenSearch does for a ``keyword`` field.
 
-    The float 2001.0 gives "2001". True gives "true", although it equals 1 in Python.
+    The float 2001.0 becomes "2001", and True becomes "true".
     """
     if isinstance(value, str):
         return value

@@ -29,15 +29,15 @@ _BLANKS = "".join(map(chr, range(33)))  # the characters that Java's trim() remo
 
 @dataclass(frozen=True)
 class Highlight:
-    """Settings for highlighting hits.
+    """Settings for highlighting the query terms in the hits of a search.
 
     Attributes:
-        terms: The fields to highlight, each with the terms to highlight in it.
+        terms: The terms to highlight in each field, by field name.
         before: The tag to insert before a highlighted word.
         after: The tag to insert after a highlighted word.
-        escape: The function that escapes the text around the tags, for example for HTML.
-        fragments: The maximum number of fragments to return for each field. 0 means that whole texts are returned.
-        length: The maximum number of characters of a text to search for terms.
+        escape: A function that escapes the text around the tags, for example for HTML.
+        fragments: The maximum number of fragments for each field. 0 returns whole texts.
+        length: The maximum number of characters of a text in which terms are searched.
     """
 
     terms: Mapping[str, frozenset[str]]
@@ -48,9 +48,9 @@ class Highlight:
     length: int
 
     def fragments_of(self, source: Mapping[str, Any], analyzer: str) -> dict[str, list[str]]:
-        """Return the highlighted fragments of a document, by field name.
+        """Return fragments of a document with highlighted terms, by field name.
 
-        A field with several texts has a fragment for each text that contains a term.
+        If a field contains several texts, there is one fragment for each text that contains a term.
 
         Args:
             source: The fields of the document.
@@ -67,13 +67,14 @@ class Highlight:
         return highlights
 
     def _fragment(self, text: str, analyzer: str, terms: frozenset[str]) -> str | None:
-        """Return the part of a text that contains the most different terms, with highlighted terms.
+        """Return the fragment of a text that contains the most different terms, with highlighted terms.
 
-        Returns the whole text if it is short or if ``fragments`` is 0, and None if it contains no term.
+        If the text is short or ``fragments`` is 0, the result is the whole text. If the text contains no term, the
+        result is None.
 
         Args:
             text: The text.
-            analyzer: The name of the analyzer.
+            analyzer: The name of the analyzer of the text.
             terms: The terms to highlight.
         """
         words, places = words_of(text, analyzer)
@@ -100,13 +101,13 @@ class Highlight:
 
 
 def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
-    """Return the position of the word at which the best fragment of a text starts.
+    """Find the best fragment of a text, and return the number of the word at which it starts.
 
-    The best fragment contains the largest number of different query terms or, if several fragments have the same
-    number, the largest number of occurrences. It starts a few words before the first term.
+    The best fragment contains the most different query terms. Among fragments with the same number of terms, it
+    contains the most occurrences. It starts a few words before its first term.
 
     Args:
-        places: The positions of the query terms in the text, counted in words, in ascending order.
+        places: The positions of all query terms in the text, counted in words, in ascending order.
         terms: The query term at each of these positions.
     """
     # A sliding window, so that each position is added and removed once. A long text can have 100,000 of them.
@@ -127,16 +128,17 @@ def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
 def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> Highlight | None:
     """Parse the ``highlight`` settings of a search body.
 
-    Returns None if the search body contains no settings for highlighting.
-
     Args:
         body: The value of ``highlight`` in the search body, or None.
-        clause: The query of the search, whose terms are highlighted unless there is a ``highlight_query``.
-        tables: The tables of the index.
+        clause: The query of the search. Its terms are highlighted, unless ``body`` contains a ``highlight_query``.
+        tables: The database tables of the index.
+
+    Returns:
+        The parsed settings, or None if highlighting is not requested.
 
     Raises:
         BadInput: If the settings are malformed.
-        UnsupportedQuery: If there are settings for a single field.
+        UnsupportedQuery: If a single field has its own settings.
     """
     if not body:
         return None

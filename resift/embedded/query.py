@@ -71,12 +71,13 @@ _OTHER_CLAUSES: dict[str, tuple[str, ...]] = {
 
 
 def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
-    """Parse a query in OpenSearch's query language, and check that it is valid.
+    """Parse a query in OpenSearch's query language.
 
     Args:
-        query: The query as parsed JSON.
+        query: The query as a JSON value.
         tables: The database tables of the index.
-        whole: Whether ``query`` is the complete query of a search body. Only such a query may be a hybrid query.
+        whole: Whether this is the complete query of a search, not a part of another query. Only a complete query may be
+            a hybrid query.
 
     Raises:
         UnsupportedQuery: If the embedded engine does not support a part of the query.
@@ -89,7 +90,11 @@ def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
 
 
 class _Parser:
-    """A parser with a method for each kind of clause."""
+    """A parser for OpenSearch queries, with a method for each kind of clause.
+
+    Args:
+        tables: The database tables of the index that is searched.
+    """
 
     def __init__(self, tables: IndexTables) -> None:
         self.tables = tables
@@ -121,19 +126,32 @@ class _Parser:
         return self._named(settings, clause)
 
     def _named(self, settings: Mapping[str, Any], clause: Clause) -> Clause:
-        """Return ``clause``, after registering it under its ``_name`` if the settings contain a ``_name``."""
+        """Register a clause under its ``_name``, if the settings contain a name, and return the clause.
+
+        Args:
+            settings: The settings of the clause.
+            clause: The parsed clause.
+        """
         if "_name" in settings:
             self.names[str(scalar(convert("_name", settings["_name"], str), "_name"))] = clause
         return clause
 
     def _counted(self, count: int = 1) -> None:
-        """Add to the number of leaf clauses, which MAX_CLAUSES limits. Each word in each searched field is a clause."""
+        """Add ``count`` to the number of clauses of the query. Each word in each searched field counts as one clause.
+
+        Raises:
+            BadInput: If the query now has more than MAX_CLAUSES clauses.
+        """
         self.count += count
         if self.count > MAX_CLAUSES:
             raise BadInput(f"the query has {self.count} clauses", value=self.count, expected=f"at most {MAX_CLAUSES}")
 
     def _inner(self, query: Any) -> Clause:
-        """Parse a clause inside another clause."""
+        """Parse a clause that is nested in another clause.
+
+        Raises:
+            BadInput: If the clauses are nested too deeply.
+        """
         if self.depth == MAX_DEPTH:
             expected = f"at most {MAX_DEPTH} levels"
             raise BadInput("queries are nested too deep", value=MAX_DEPTH + 1, expected=expected)
@@ -172,7 +190,7 @@ class _Parser:
         return Knn(vector, convert("k", settings["k"], ResultCount), condition, boost=boost)
 
     def hybrid(self, body: Any) -> Query:
-        """Parse a hybrid query, which is only allowed at the top level of a search body."""
+        """Parse the settings of a ``hybrid`` query, which is only allowed as the complete query of a search."""
         body = settings_of(body, "hybrid", "queries", "filter", "pagination_depth", "_name")
         queries = _as_list(body.get("queries", []))
         if not 0 < len(queries) <= _MAX_QUERIES:
@@ -244,7 +262,13 @@ class _Parser:
         return self._words(self._boosts(_as_list(settings.get("fields") or ["*"])), settings, boost)
 
     def _words(self, boosts: dict[str, float], settings: Mapping[str, Any], boost: float) -> Clause:
-        """Return the clause that matches the words of a text in some fields."""
+        """Return a clause that searches for the words of a text in some fields.
+
+        Args:
+            boosts: Maps the names of the fields to their weights.
+            settings: The settings of the clause, which contain the text ("query").
+            boost: The factor by which the scores are multiplied.
+        """
         # The setting `lenient` has no effect, because all searched fields are text fields.
         operator = convert("operator", str(settings.get("operator", "or")).lower(), Literal["or", "and"])
         tie_breaker = convert("tie_breaker", settings.get("tie_breaker", 0.0), Share, strict=False)
@@ -256,7 +280,14 @@ class _Parser:
         return TextMatch(boosts, tuple(terms), operator == "and", tie_breaker, boost=boost)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
-        """Return the text fields that match names or patterns, with the boost after ``^`` (default 1)."""
+        """Return the text fields that match any of the names or patterns, with their weights.
+
+        Args:
+            names: Names or patterns such as "title^2". The number after ``^`` is the weight, 1 by default.
+
+        Raises:
+            BadInput: If no text field matches.
+        """
         boosts: dict[str, float] = {}
         for name in names:
             pattern, _, boost = _text(name, "fields").partition("^")
@@ -288,7 +319,7 @@ class _Parser:
 
 
 def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
-    """Check that a part of a search body is a JSON object with supported keys only, and return the object.
+    """Return a part of a search body, after checking that it is a JSON object with supported keys only.
 
     Args:
         value: The part of the search body.
@@ -297,7 +328,7 @@ def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
 
     Raises:
         BadInput: If the value is not an object.
-        UnsupportedQuery: If the object has other keys.
+        UnsupportedQuery: If the object contains an unsupported key.
     """
     if not isinstance(value, Mapping):
         raise BadInput(f"malformed {what}", value=value, expected="an object")
@@ -308,13 +339,29 @@ def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
 
 
 def _weight(name: str, value: Any) -> float:
-    """Return a numeric setting, which may be written as a string. Raise BadInput if it is not a number."""
+    """Convert a boost or weight from a query to a float. The value may be a number or a numeric string.
+
+    Args:
+        name: The name of the setting, for error messages.
+        value: The value in the query.
+
+    Raises:
+        BadInput: If the value is not a finite number of at least 0.
+    """
     number: float = convert(name, value, Weight, strict=False)
     return number
 
 
 def single(query: Any, what: str) -> tuple[str, Any]:
-    """Return the key and the value of an object with a single key. Raise BadInput for anything else."""
+    """Return the key and the value of a JSON object that has exactly one key.
+
+    Args:
+        query: The object.
+        what: The name of the object, for error messages.
+
+    Raises:
+        BadInput: If ``query`` is not an object with exactly one key.
+    """
     if not isinstance(query, Mapping) or len(query) != 1:
         raise BadInput(f"malformed {what}", value=query, expected="an object with one key")
     ((kind, body),) = query.items()
@@ -322,7 +369,15 @@ def single(query: Any, what: str) -> tuple[str, Any]:
 
 
 def _text(value: Any, what: str) -> str:
-    """Return a value that must be a string or, for ids, an integer."""
+    """Return a string from a query. Integers, which occur as ids, are converted to strings.
+
+    Args:
+        value: The value in the query.
+        what: The name of the value, for error messages.
+
+    Raises:
+        BadInput: If the value is neither a string nor an integer.
+    """
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise BadInput(f"malformed {what}: {value!r}", value=value, expected="a text")
     return str(scalar(value, what))
@@ -333,11 +388,11 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:
-    """Add the filter of a hybrid query to one of its sub-queries, in the same way as OpenSearch.
+    """Return a copy of a sub-query of a hybrid query, with a filter added to it.
 
     Args:
         query: The sub-query.
-        condition: The filter clause.
+        condition: The filter of the hybrid query. It is added in the same way as in OpenSearch.
     """
     kind, body = single(query, "query")
     if kind == "bool" and isinstance(body, Mapping):
@@ -352,5 +407,10 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
 
 
 def unsupported(what: str, expected: str) -> NoReturn:
-    """Raise UnsupportedQuery with the unsupported part and the supported alternatives."""
+    """Raise UnsupportedQuery.
+
+    Args:
+        what: The unsupported part of the query, for the message.
+        expected: The supported alternatives.
+    """
     raise UnsupportedQuery(f"the embedded engine does not support {what}", value=what, expected=expected)

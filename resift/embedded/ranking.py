@@ -42,12 +42,12 @@ _MIN_NORMALIZED_SCORE = np.float32(0.001)
 
 @dataclass(frozen=True)
 class Rescore:
-    """Settings of a rescore step: a second query changes the scores of the first hits.
+    """A rescore step of a search: a second query changes the scores of the first hits.
 
     Attributes:
         window: The number of top-ranked hits to rescore (``window_size`` in OpenSearch).
         query: The second query.
-        combine: The function that combines the hits' original scores with the scores of the second query.
+        combine: A function that combines the original scores of the hits with the scores of the second query.
     """
 
     window: int
@@ -55,7 +55,12 @@ class Rescore:
     combine: Callable[[Scores, Scores], Scores]
 
     def apply(self, view: View, ranking: Matches) -> Matches:
-        """Return the ranking with changed scores: row numbers and scores, best first."""
+        """Rescore the first hits of a ranking, and return the new ranking.
+
+        Args:
+            view: The view of the index.
+            ranking: The row numbers and scores of the hits, best first.
+        """
         rows, scores = ranking[0], ranking[1].copy()
         first = rows[: self.window]
         matched, second = self.query.clause.matches(view, np.sort(first))
@@ -76,15 +81,15 @@ Normalize = Callable[[Scores], Scores]
 def _combined(
     rankings: Sequence[Matches], normalize: Normalize, weights: Sequence[float] = (), mean: bool = True
 ) -> Matches:
-    """Combine the rankings of a hybrid query's sub-queries into a single ranking.
+    """Combine the rankings of the sub-queries of a hybrid query into a single ranking.
 
-    The combined score of a document is the weighted mean or sum of its normalized scores. If a sub-query does not match
-    the document, its normalized score is 0.
+    The score of a document is the weighted mean, or sum, of its normalized scores in all sub-queries. If a document
+    does not match a sub-query, its normalized score there is 0.
 
     Args:
         rankings: The row numbers and scores of the hits of each sub-query, best first.
-        normalize: The function that normalizes the scores of a sub-query.
-        weights: The weight of each sub-query. If empty, all weights are equal.
+        normalize: A function that normalizes the scores of one sub-query.
+        weights: The weight of each sub-query. By default, all weights are equal.
         mean: Whether to compute the weighted mean instead of the weighted sum.
 
     Raises:
@@ -116,11 +121,11 @@ def _reciprocal_rank(scores: Scores, constant: int) -> Scores:
 
 
 def _best_first(rows: Rows, scores: Scores) -> Matches:
-    """Sort documents by score, best first. Documents with equal scores are sorted by row number.
+    """Sort documents by descending score. Documents with equal scores are sorted by row number.
 
     Args:
         rows: The row numbers of the documents, in ascending order.
-        scores: The scores of the documents.
+        scores: The score of each document.
     """
     order = np.argsort(-scores, kind="stable")
     return rows[order], scores[order]
@@ -128,17 +133,17 @@ def _best_first(rows: Rows, scores: Scores) -> Matches:
 
 @dataclass(frozen=True)
 class ParsedSearch:
-    """A parsed search body.
+    """A search body after parsing. It can compute and format the hits of the search.
 
     Attributes:
         query: The parsed query.
         start: The number of hits to skip (``from`` in OpenSearch).
         size: The number of hits to return.
         rescores: The rescore steps, in order.
-        combine: The function that combines the rankings of a hybrid query's sub-queries into a single ranking.
+        combine: A function that combines the rankings of the sub-queries of a hybrid query.
         group: The name of the field to collapse by, or None. Only the best hit for each value of the field is returned.
         source: The ``_source`` parameter, which selects the returned fields.
-        highlight: The settings for highlighting, or None for no highlighting.
+        highlight: The highlighting settings, or None for no highlighting.
     """
 
     query: Query
@@ -151,11 +156,14 @@ class ParsedSearch:
     highlight: Highlight | None
 
     def ranking(self, view: View) -> tuple[Matches, int]:
-        """Compute the ranking of the hits.
+        """Find and rank the documents that match the search.
+
+        Args:
+            view: The view of the index.
 
         Returns:
-            The row numbers and scores of the hits, best first, and the total number of matching documents. With
-            rescore steps or a hybrid query, hits after the requested page may be missing.
+            The row numbers and scores of the hits, best first, and the total number of matching documents. For a search
+            with rescore steps or a hybrid query, hits after the requested page may be missing.
 
         Raises:
             BadInput: If the page of a hybrid query starts after the last hit that the sub-queries retrieved.
@@ -182,13 +190,13 @@ class ParsedSearch:
     def hits(
         self, view: View, rows: Rows, scores: Scores, vectors: bool
     ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
-        """Return the hits of a page as OpenSearch returns them in JSON, and the vectors of these hits.
+        """Return a page of hits in the JSON format of OpenSearch, and the vectors of these hits.
 
         Args:
             view: The view of the index.
-            rows: The row numbers of the hits.
+            rows: The row numbers of the hits on the page.
             scores: The scores of the hits.
-            vectors: Whether to return the vectors of the hits. Otherwise None is returned for each hit.
+            vectors: Whether to return the vectors. Otherwise, None is returned in the place of each vector.
 
         Raises:
             CorruptEngine: If a document is missing or damaged.
@@ -212,7 +220,13 @@ class ParsedSearch:
         return hits, hit_vectors
 
     def _shown(self, view: View, fields: dict[str, Any], vector: Floats | None) -> dict[str, Any]:
-        """Return the parts of a hit that come from its document: source, collapsed field and highlights."""
+        """Return the parts of a hit that come from its document: source, collapsed field and highlights.
+
+        Args:
+            view: The view of the index.
+            fields: The fields of the document.
+            vector: The vector of the document, of shape (n_dimensions,), or None.
+        """
         shown: dict[str, Any] = {}
         if vector is not None and VECTOR_FIELD in source_parts(self.source)[0]:
             source = filter_source(fields | {VECTOR_FIELD: np.asarray(vector).tolist()}, self.source)
@@ -227,13 +241,16 @@ class ParsedSearch:
         return shown
 
     def _names(self, view: View, page: Rows) -> Mapping[int, list[str]]:
-        """Return the names (``_name``) of the query clauses that each hit matches, by row number.
+        """Return the names of the named query clauses (``_name``) that each hit matches.
 
         If several clauses have the same name, only the last clause counts.
 
         Args:
             view: The view of the index.
             page: The row numbers of the hits on the page.
+
+        Returns:
+            Lists of names, by row number.
         """
         matched_names: dict[int, list[str]] = {row: [] for row in page.tolist()}
         queries = [self.query, *(rescore.query for rescore in self.rescores)]
@@ -246,9 +263,12 @@ class ParsedSearch:
         return matched_names
 
     def _rescored(self, view: View, ranking: Matches, window: int) -> Matches:
-        """Apply all rescore steps to the first ``window`` hits of a ranking.
+        """Apply all rescore steps to the first hits of a ranking, and drop all other hits, as OpenSearch does.
 
-        As in OpenSearch, hits after the first ``window`` hits are dropped.
+        Args:
+            view: The view of the index.
+            ranking: The row numbers and scores of the hits, best first.
+            window: The number of hits to rescore.
         """
         ranking = ranking[0][:window], ranking[1][:window]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -257,7 +277,12 @@ class ParsedSearch:
         return ranking
 
     def _collapsed(self, view: View, ranking: Matches) -> Matches:
-        """Return the best hit for each value of the field to collapse by, and the best hit without a value."""
+        """Return the best hit for each value of the collapse field, and the best hit without a value.
+
+        Args:
+            view: The view of the index.
+            ranking: The row numbers and scores of the hits, best first. It is returned unchanged if no field is set.
+        """
         if self.group is None:
             return ranking
         sources = stored_sources(view.db, view.tables, ranking[0].tolist())
@@ -270,10 +295,10 @@ class ParsedSearch:
 
 
 def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
-    """Parse an OpenSearch search body, and check that it is valid.
+    """Parse an OpenSearch search body.
 
     Args:
-        body: The search body.
+        body: The search body as a JSON object.
         tables: The database tables of the index.
 
     Raises:
@@ -307,7 +332,11 @@ def parse_search(body: Mapping[str, Any], tables: IndexTables) -> ParsedSearch:
 
 
 def _group(collapse: Any, tables: IndexTables) -> str:
-    """Return the field by which hits are collapsed."""
+    """Return the name of the field by which hits are collapsed.
+
+    Raises:
+        BadInput: If hits cannot be collapsed by the field, for example because it is a text field.
+    """
     name = settings_of(collapse, "collapse", "field").get("field")
     if not isinstance(name, str) or name in tables.meta.fields or is_ours(name):
         expected = "a keyword or number field with a single value"
@@ -324,9 +353,10 @@ def _rescore(body: Any, tables: IndexTables) -> Rescore:
 
 
 def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
-    """Return the function that combines the rankings of a hybrid query's sub-queries.
+    """Return a function that combines the rankings of the sub-queries of a hybrid query.
 
-    By default, scores are min-max normalized and combined by their arithmetic mean.
+    By default, the function scales the scores of each sub-query to the range 0 to 1 (min-max normalization), and
+    computes their mean.
 
     Args:
         pipeline: The value of ``search_pipeline`` in the search body, or None.
@@ -359,7 +389,7 @@ def _combination(pipeline: Any) -> Callable[[Sequence[Matches]], Matches]:
 
 
 def _only(settings: Mapping[str, Any], technique: str) -> None:
-    """Raise UnsupportedQuery if the settings of a processor contain another technique than ``technique``."""
+    """Raise UnsupportedQuery if the settings of a processor select a technique other than ``technique``."""
     if settings.get("technique", technique) != technique:
         unsupported(f"the technique {settings['technique']!r} here", technique)
 

@@ -37,13 +37,14 @@ _CACHED_POSTINGS = 1_000_000  # of 12 bytes each
 
 
 class Bm25:
-    """Computes BM25 scores with statistics of an index. After a write to the index, a new instance is needed.
+    """A scorer that computes BM25 scores from the term statistics of an index.
 
-    The postings of a term (its documents and frequencies) are cached, because searches of a session contain the same
-    words repeatedly.
+    The statistics are read when the object is created, so create a new object after the index has changed. The postings
+    of a term (its documents and frequencies) are cached, because the searches of a session often contain the same
+    words.
 
     Args:
-        db: The connection to the database.
+        db: The database connection.
         tables: The database tables of the index.
     """
 
@@ -64,15 +65,18 @@ class Bm25:
         boost: float,
         within: Rows | None,
     ) -> Matches:
-        """Return the row numbers of the documents that contain terms in a field, in ascending order, and their scores.
+        """Find the documents that contain some terms in a field, and compute their BM25 scores.
 
         Args:
-            db: The connection to the database.
+            db: The database connection.
             field: The name of the text field.
-            terms: The terms, repeated as often as they occur in the query.
-            every: Whether a document must contain all terms. Otherwise a single term suffices.
+            terms: The terms. A term that occurs several times in the query is repeated.
+            every: Whether a document must contain all terms. Otherwise, a single term is enough.
             boost: The factor by which the scores are multiplied.
-            within: The row numbers to which the result is restricted, or None for no restriction.
+            within: If not None, only the documents with these row numbers can match.
+
+        Returns:
+            The row numbers of the matching documents in ascending order, and the score of each document.
         """
         term_matches, column = [], self._tables.meta.fields.index(field)
         for term, times in Counter(terms).items():
@@ -89,14 +93,22 @@ class Bm25:
         return sum_by_row(term_matches, len(term_matches) if every else 1)
 
     def rows(self, db: sqlite3.Connection, field: str, term: str) -> Rows:
-        """Return the rows that contain a term in a field."""
+        """Return the row numbers of the documents that contain a term in a field, in ascending order."""
         return self._postings(db, self._tables.meta.fields.index(field), term)[0]
 
     def _postings(self, db: sqlite3.Connection, column: int, term: str) -> Matches:
-        """Return the row numbers of the documents that contain a term in a field, and the saturation in each document.
+        """Find the documents that contain a term in a field, and compute the saturation of the term in each document.
 
-        The row numbers are in ascending order. The saturation is tf / (k1 · (1 − b + b · length / mean length)), where
-        tf is the frequency of the term in the document, and k1 and b are the parameters of BM25.
+        The saturation is tf / (k1 · (1 − b + b · length / mean length)). Here tf is the frequency of the term in the
+        document, and k1 and b are the parameters of BM25.
+
+        Args:
+            db: The database connection.
+            column: The number of the text field.
+            term: The term.
+
+        Returns:
+            The row numbers of the documents in ascending order, and the saturation in each document.
         """
         cached = self._cache.get((column, term))
         if cached is not None:
@@ -117,10 +129,10 @@ class Bm25:
 
 
 def sum_by_row(matches: list[Matches], minimum: int) -> Matches:
-    """Add up the scores of several results for each document.
+    """Add up the scores of each document over several results.
 
     Args:
-        matches: The results, each with row numbers and scores.
+        matches: The results. Each consists of row numbers and scores.
         minimum: The minimum number of results in which a document must occur.
 
     Returns:
@@ -141,15 +153,24 @@ def _idf(documents: float, frequency: int) -> np.float32:
 
 
 def _saturations(frequencies: Scores, lengths: NDArray[np.int64], mean: np.float32) -> Scores:
-    """Return the term saturation as Lucene's ``BM25Similarity`` computes it, in the same order of operations."""
+    """Compute the saturation of a term in documents, with the same rounding as Lucene's ``BM25Similarity``.
+
+    Args:
+        frequencies: The frequency of the term in each document, of shape (n_documents,).
+        lengths: The length of each document in terms, of shape (n_documents,).
+        mean: The mean length of all documents.
+    """
     inverse = np.float32(1) / (_K1 * ((np.float32(1) - _B) + _B * _rounded(lengths).astype(np.float32) / mean))
     return np.asarray(frequencies * inverse, np.float32)
 
 
 def _rounded(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Round text lengths as Lucene does when it stores a length in a single byte.
+    """Round text lengths as Lucene does when it stores each length in a single byte.
 
     Lengths below 24 are exact. For larger lengths, only the four highest bits of (length - 24) are preserved.
+
+    Args:
+        lengths: The lengths in terms, of shape (n_documents,).
     """
     rest = np.maximum(lengths - _EXACT_LENGTHS, 0)
     _, bits = np.frexp(rest)  # the number of binary digits
@@ -162,14 +183,15 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Script:
-    """Parameters of a script that scores documents by the similarity of their vectors.
+    """A script that scores documents by the similarity of their vectors to a query vector.
 
     Attributes:
         name: The name of the script.
         field: The name of the vector field.
         query: The query vector, of shape (n_dimensions,).
-        mask: The weights by which the query vector and the document vectors are multiplied, of shape (n_dimensions,).
-        beta: If not None, the score is exp(beta · similarity). If None, the score is the similarity itself.
+        mask: Weights of the dimensions, of shape (n_dimensions,). The query vector and the document vectors are
+            multiplied by them.
+        beta: If not None, the score is exp(beta · similarity). Otherwise, the score is the similarity.
     """
 
     name: str
@@ -180,9 +202,9 @@ class Script:
 
 
 def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return 1 + the cosine similarity of a query vector and each document vector.
+    """Return 1 + the cosine similarity between a query vector and each document vector.
 
-    The cosine similarity with a zero vector is defined as 0.
+    The cosine similarity to a zero vector is defined as 0.
 
     Args:
         query: The query vector, of shape (n_dimensions,).
@@ -194,9 +216,10 @@ def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
 
 
 def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
-    """Return the fuzzy Jaccard similarity of a query vector and each document vector.
+    """Return the fuzzy Jaccard similarity between a query vector and each document vector.
 
-    This is the sum of the component-wise minima divided by the sum of the maxima. Negative components count as 0.
+    The similarity is the sum of the component-wise minima, divided by the sum of the component-wise maxima. Negative
+    components count as 0.
 
     Args:
         query: The query vector, of shape (n_dimensions,).
@@ -208,9 +231,12 @@ def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
 
 
 def _sum(numbers: Doubles) -> Doubles:
-    """Return the sum of each column, rounded like the sum that a loop over the rows computes.
+    """Return the sum of each column, with the same rounding errors as a loop over the rows.
 
-    ``np.sum`` over contiguous numbers uses pairwise summation, which rounds differently.
+    ``np.sum`` may use pairwise summation, which rounds differently.
+
+    Args:
+        numbers: The numbers, of shape (n_rows, n_columns).
     """
     return np.asarray(np.add.reduce(np.ascontiguousarray(numbers), axis=0))
 
@@ -223,14 +249,14 @@ _SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
 
 
 def parse_script(script: Any, dim: int) -> Script:
-    """Parse the script of a ``script_score`` query.
+    """Parse the script of a ``script_score`` query. Only Resift's own scripts are supported.
 
     Args:
-        script: The script as parsed JSON.
+        script: The script as a JSON object.
         dim: The number of dimensions of the vectors.
 
     Raises:
-        UnsupportedQuery: If the script is not one of Resift's own scripts.
+        UnsupportedQuery: If the script is not a script of Resift.
         BadInput: If the parameters of the script are malformed.
     """
     source = script.get("source") if isinstance(script, Mapping) else None
@@ -252,15 +278,16 @@ class _Params(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
-    """Return ``values`` as an array of shape (``dim``,).
+    """Convert numbers from a query to an array of shape (``dim``,).
 
     Args:
-        name: The name of the values, for error messages.
+        name: The name of the numbers, for error messages.
         values: The numbers.
         dim: The expected number of values.
 
     Raises:
-        BadInput: If there are not ``dim`` finite numbers that fit into 32-bit floats.
+        BadInput: If there are not exactly ``dim`` numbers, or if a number is not finite or too large for a 32-bit
+            float.
     """
     try:
         numbers = np.asarray(values, np.float64)
@@ -275,7 +302,7 @@ def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
 
 @dataclass(frozen=True)
 class Vectors:
-    """All vectors of an index, as they were when they were read from the database.
+    """All document vectors of an index, in memory.
 
     Attributes:
         space: The name of the k-NN space, such as "l2", which defines the similarity of vectors.
@@ -289,7 +316,7 @@ class Vectors:
 
     @classmethod
     def load(cls, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
-        """Read all vectors of an index."""
+        """Read all document vectors of an index from the database."""
         sql = f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
         stored = db.execute(sql).fetchall()
         vectors = np.empty((len(stored), tables.meta.dim), np.float32)
@@ -298,12 +325,15 @@ class Vectors:
         return cls(tables.meta.space, np.array([row for row, _ in stored], np.int64), vectors)
 
     def nearest(self, vector: Floats, k: int, allowed: Rows | None) -> Matches:
-        """Return the row numbers of the ``k`` nearest documents, in ascending order, and their scores as in Lucene.
+        """Find the ``k`` documents whose vectors are nearest to a query vector.
 
         Args:
             vector: The query vector, of shape (n_dimensions,).
             k: The maximum number of documents.
-            allowed: The row numbers to which the result is restricted, or None for no restriction.
+            allowed: If not None, only the documents with these row numbers can be returned.
+
+        Returns:
+            The row numbers of the documents in ascending order, and the same scores as in Lucene.
         """
         if self.space == "l2":
             scores = 1 / (1 + ((self.vectors - vector) ** 2).sum(axis=1))
@@ -317,14 +347,18 @@ class Vectors:
         return self.rows[order], scores[order].astype(np.float32)
 
     def scripted(self, script: Script, rows: Rows) -> Scores:
-        """Return the scores that a script computes for documents, of shape (n_documents,).
+        """Compute the scores of documents with a script.
 
-        The embedded engine stores vectors in the field VECTOR_FIELD only. If the script refers to another field, all
-        documents are treated as documents without a vector.
+        A document without a vector has the score 0 or, if the script has a ``beta``, the score of a document that is
+        similar to nothing. If the script refers to another field than VECTOR_FIELD, all documents count as documents
+        without a vector.
 
         Args:
             script: The parsed script.
             rows: The row numbers of the documents, in ascending order, of shape (n_documents,).
+
+        Returns:
+            The scores, of shape (n_documents,).
         """
         has_vector = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
         similarity, neutral = _SCRIPTS[script.name]

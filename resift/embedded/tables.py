@@ -45,16 +45,17 @@ _TOKENIZER = "ascii tokenchars '{}'".format(_TOKEN_CHARACTERS.replace("'", "''")
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The stored settings of an index.
+    """The settings of an index, as they are stored in the database.
 
     Attributes:
-        fields: The text fields.
+        fields: The names of the text fields.
         model: The hash that identifies the embedding model.
         model_name: The name of the embedding model.
         dim: The number of dimensions of the vectors.
         space: The name of the k-NN space, which defines the similarity of vectors.
-        analyzer: The analyzer of the text fields.
-        tuning: The stored tuning (:class:`resift.contracts.tuning.Tuning`) as JSON, or None.
+        analyzer: The name of the analyzer of the text fields.
+        tuning: Search settings that were chosen for this index (:class:`resift.contracts.tuning.Tuning`) as JSON, or
+            None.
     """
 
     fields: tuple[str, ...]
@@ -67,18 +68,18 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexTables:
-    """The stored settings of an index, and the names of the database tables that contain its data.
+    """The settings of an index, and the names of the database tables that contain its data.
 
     Attributes:
         name: The name of the index.
-        number: The number of the index.
+        number: The number of the index, which is part of the table names.
         meta: The settings of the index.
-        changes: The number of write requests to the index so far. Caches are invalid after it has increased.
+        changes: The number of write requests to the index so far. When the number increases, cached data is stale.
         documents: The name of the table of documents.
-        words: The name of the FTS5 table.
-        postings: The name of the table of postings.
-        lengths: The name of the table of lengths.
-        columns: The names of the text fields' columns in ``words`` and ``lengths``.
+        words: The name of the FTS5 table, which contains the terms of each document.
+        postings: The name of the table of postings, which finds the documents of a term.
+        lengths: The name of the table of text lengths.
+        columns: The names of the columns for the text fields in ``words`` and ``lengths``.
     """
 
     def __init__(self, name: str, number: int, meta: Meta, changes: int) -> None:
@@ -108,10 +109,15 @@ class IndexTables:
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: Meta) -> None:
-    """Create the tables of an index. An existing index with the same settings is left unchanged.
+    """Create the tables of a new index. If the index already exists with the same settings, do nothing.
+
+    Args:
+        db: The database connection.
+        index: The name of the index.
+        meta: The settings of the index.
 
     Raises:
-        EngineError: With status 400 if an index of this name exists with other settings.
+        EngineError: With status 400, if the index exists with other settings.
     """
     row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, _json(meta)))
     if row.rowcount == 0:
@@ -136,11 +142,11 @@ def _json(meta: Meta) -> str:
 
 
 def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
-    """Return the tables of an index.
+    """Look up an index, and return its settings and the names of its tables.
 
     Raises:
         IndexNotFound: If the index does not exist.
-        CorruptEngine: If its settings are damaged.
+        CorruptEngine: If the stored settings are damaged.
     """
     row = db.execute("SELECT number, meta, changes FROM indices WHERE name = ?", (index,)).fetchone()
     if row is None:
@@ -155,25 +161,25 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
 
 
 def tune(db: sqlite3.Connection, tables: IndexTables, tuning: Tuning | None) -> None:
-    """Store the tuning of an index (its own search settings). If ``tuning`` is None, delete the stored tuning."""
+    """Store search settings that were chosen for an index, or delete the stored settings if ``tuning`` is None."""
     meta = replace(tables.meta, tuning=None if tuning is None else tuning.to_json())
     db.execute("UPDATE indices SET meta = ? WHERE name = ?", (_json(meta), tables.name))
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Drop the tables of an index and delete its row in ``indices``."""
+    """Delete all tables of an index, and the entry of the index in the table ``indices``."""
     for table in (tables.postings, tables.words, tables.lengths, tables.documents):
         db.execute(f"DROP TABLE {table}")
     db.execute("DELETE FROM indices WHERE number = ?", (tables.number,))
 
 
 def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Increase the change count of an index, so that every process reads its vectors and lengths again."""
+    """Increase the change counter of an index, so that all processes discard their cached data of the index."""
     db.execute("UPDATE indices SET changes = changes + 1 WHERE number = ?", (tables.number,))
 
 
 def write_document(db: sqlite3.Connection, tables: IndexTables, document: Document) -> None:
-    """Insert a document, or replace the document with the same id."""
+    """Write a document to an index. If a document with the same id exists, replace it."""
     vector = None if document.vector is None else np.asarray(document.vector, "<f4").tobytes()
     source = json.dumps(document.source, ensure_ascii=False)
     # Unlike lastrowid, RETURNING also returns the row of an updated document.
@@ -187,13 +193,13 @@ def write_document(db: sqlite3.Connection, tables: IndexTables, document: Docume
 
 
 def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: int, vector: Floats) -> bool:
-    """Replace the vector of a document if the document has not changed since it was read.
+    """Replace the vector of a document, unless the document has changed since it was read.
 
     Args:
-        db: The connection to the database.
+        db: The database connection.
         tables: The database tables of the index.
         id: The id of the document.
-        version: The version of the document that was read.
+        version: The version number of the document when it was read.
         vector: The new vector, of shape (n_dimensions,).
 
     Returns:
@@ -204,7 +210,14 @@ def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: 
 
 
 def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: dict[str, Any]) -> None:
-    """Index the text fields of a document, replacing the terms of its row."""
+    """Write the terms of a document to the full-text index, and replace earlier terms of the document.
+
+    Args:
+        db: The database connection.
+        tables: The database tables of the index.
+        row: The row number of the document.
+        source: The fields of the document.
+    """
     terms = [terms_of(document_text(source, [name]), tables.meta.analyzer) for name in tables.meta.fields]
     columns, marks = ", ".join(tables.columns), ", ".join("?" * (len(terms) + 1))
     db.execute(f"DELETE FROM {tables.words} WHERE rowid = ?", (row,))
@@ -213,7 +226,7 @@ def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: 
 
 
 def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> bool:
-    """Delete a document. Return whether it existed."""
+    """Delete a document by its id, and return whether it existed."""
     rows = db.execute(f"DELETE FROM {tables.documents} WHERE id = ? RETURNING row", (id,)).fetchall()
     db.executemany(f"DELETE FROM {tables.words} WHERE rowid = ?", rows)
     db.executemany(f"DELETE FROM {tables.lengths} WHERE row = ?", rows)
@@ -221,7 +234,7 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
 
 
 def stored_object(text: Any, where: str) -> dict[str, Any]:
-    """Parse a JSON object that was read from the database.
+    """Parse a JSON object from the database.
 
     Args:
         text: The stored JSON text.
@@ -240,7 +253,16 @@ def stored_object(text: Any, where: str) -> dict[str, Any]:
 
 
 def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of the documents in these rows, in the order of the rows."""
+    """Yield the fields of documents, in the order of their row numbers in ``rows``.
+
+    Args:
+        db: The database connection.
+        tables: The database tables of the index.
+        rows: The row numbers of the documents.
+
+    Raises:
+        CorruptEngine: If a document is missing or damaged.
+    """
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         batch = rows[start : start + _ROWS_AT_ONCE]
         sql = f"SELECT row, source FROM {tables.documents} WHERE row IN ({', '.join(map(str, batch))})"
@@ -249,12 +271,15 @@ def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[i
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
-    """Decode a vector that was read from the database. Return an array of shape (dim,), or None if ``blob`` is None.
+    """Decode a document vector from the database.
 
     Args:
         blob: The stored bytes, or None if the document has no vector.
         dim: The number of dimensions of the vector.
         where: A description of the place where the vector is stored, for the error message.
+
+    Returns:
+        The vector, of shape (dim,), or None if ``blob`` is None.
 
     Raises:
         CorruptEngine: If the bytes are not ``dim`` 32-bit floats.

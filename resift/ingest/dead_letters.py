@@ -43,13 +43,13 @@ class DeadLetters:
         self._check()
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Write an entry to the file, or to standard error if the file cannot be written.
+        """Write a refused document to the file, or to standard error if the file cannot be written.
 
         Args:
-            record: The record or line, which contains the file name and line number where the document was read.
-            status: The HTTP status of the engine's response, or 400 for a line that is not a document.
+            record: The record or invalid line, which knows the file and line number where the document was read.
+            status: The HTTP status of the engine's response, or 400 for an invalid line.
             reason: The reason why the document was refused.
-            document: The document as a dictionary with ``_id``, or the text of a line that is not a document.
+            document: The document as a dictionary with ``_id``, or the text of an invalid line.
         """
         entry = {"file": record.file, "line": record.line, "status": status, "reason": reason, "document": document}
         if self.failure is None:
@@ -62,7 +62,14 @@ class DeadLetters:
         sys.stderr.write(json.dumps(entry) + "\n")
 
     def _write(self, line: bytes) -> None:
-        """Append a line completely or not at all. Raise OSError if it cannot be written."""
+        """Append a line to the file. If the disk is full, no part of the line is written.
+
+        Args:
+            line: The encoded line.
+
+        Raises:
+            OSError: If the line cannot be written.
+        """
         if self._file is None:
             self.path, self._file = _create(self.path)
         descriptor = self._file.fileno()
@@ -77,7 +84,11 @@ class DeadLetters:
             raise
 
     def _check(self) -> None:
-        """Create and delete the file, so that an error appears at the start and not after hours of indexing."""
+        """Check that the file can be created, so that a wrong path is reported before hours of indexing.
+
+        Raises:
+            BadInput: If the file cannot be created.
+        """
         try:
             path, file = _create(self.path)
             file.close()
@@ -93,7 +104,7 @@ class DeadLetters:
         """Close the file, if it is open.
 
         Raises:
-            BadInput: If some entries were printed to standard error because the file could not be written.
+            BadInput: If the file could not be written at some point, so that entries were printed to standard error.
         """
         if self._file is not None:
             self._file.close()
@@ -108,7 +119,14 @@ class DeadLetters:
 
 
 def _create(path: Path) -> tuple[Path, TextIO]:
-    """Create a new file, with a number in its name if ``path`` exists. Return its path and the open file."""
+    """Create a new file. If ``path`` already exists, insert a number into the file name.
+
+    Args:
+        path: The preferred path of the file.
+
+    Returns:
+        The actual path, and the open file.
+    """
     first, number = path, 0
     while True:
         try:

@@ -34,13 +34,13 @@ _MAX_TITLE = 15  # maximum of a title
 
 
 def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine], Iterator[Record | BadLine]]:
-    """Read the first SAMPLE (200) records without losing them for the caller.
+    """Read the first 200 records, and return them together with an iterator that still yields all records.
 
     Args:
         records: The records. They are read only once, so they may come from a stream.
 
     Returns:
-        A list of the first records, and an iterator over all records, which starts with the first record again.
+        A list of the first records, and an iterator over all records, including the first.
     """
     rest = iter(records)
     head = list(islice(rest, SAMPLE))
@@ -48,15 +48,17 @@ def sample(records: Iterable[Record | BadLine]) -> tuple[list[Record | BadLine],
 
 
 def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the text fields, with fields that look like titles first.
+    """Guess which fields of documents contain texts. Fields that look like titles come first.
 
-    A text field contains several words in most documents, and its values differ between documents. Identifiers,
-    addresses, dates, codes and numbers are not texts. Fields with a common name for texts, such as ``title`` or
-    ``description``, may contain fewer words. If no field meets these conditions, all fields that contain words are
-    returned. The name of a nested field contains dots, for example ``author.name``.
+    A text field has several words in most documents, and different values in different documents. Identifiers,
+    addresses, dates, codes and numbers are not texts. A field with a typical name, such as ``title`` or
+    ``description``, may have fewer words. If no field looks like a text, all fields that contain words are returned.
 
     Args:
         documents: The fields of the first documents.
+
+    Returns:
+        The names of the text fields. The name of a nested field contains dots, for example ``author.name``.
 
     Raises:
         BadInput: If no field contains words.
@@ -81,12 +83,17 @@ def guess_fields(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def string_fields(documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of all fields that contain strings, in the order in which they occur."""
+    """Return the names of all fields that contain strings, in the order of their first occurrence."""
     return list(dict.fromkeys(name for document in documents for name, _ in _strings(document)))
 
 
 def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all strings in a document with the names of their fields."""
+    """Yield the name of the field and the text of every non-empty string in a document.
+
+    Args:
+        value: The document, or a value inside it.
+        name: The name of the field that contains ``value``. Empty for the document itself.
+    """
     if isinstance(value, str):
         if name and value.strip():
             yield name, value.strip()[:_MAX_CHARACTERS]
@@ -102,15 +109,15 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _Field:
-    """Statistics of a field's string values, which show whether the field contains texts.
+    """Statistics about the string values of a field, to decide whether the field contains texts.
 
     Attributes:
         name: The name of the field.
-        values: The number of values that were counted.
-        with_words: The number of values that contain words rather than addresses, numbers or codes.
+        values: The number of values.
+        with_words: The number of values that contain words, not addresses, numbers or codes.
         prose: The number of values that look like prose.
         words: The total number of words in all values.
-        different: The set of different values.
+        different: The distinct values.
     """
 
     name: str
@@ -137,20 +144,20 @@ class _Field:
 
     @property
     def share_of_words(self) -> float:
-        """Return the share of values that contain words rather than addresses, numbers or codes."""
+        """The share of the values (0 to 1) that contain words, not addresses, numbers or codes."""
         return self.with_words / self.values
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """Return the key by which text fields are sorted.
+        """The sort key of the field among the text fields.
 
-        Fields with the name of a title come first, then fields that are as short as titles, then other fields. Nested
-        fields come after fields of the document itself.
+        Fields with a typical name for a title come first, then fields that are as short as titles, then other fields.
+        Within each group, nested fields come last.
         """
         return not self._is_called(TITLES), self.words / self.values > _MAX_TITLE, self.name.count(".")
 
     def is_text(self) -> bool:
-        """Return whether the values are texts."""
+        """Return whether the field contains texts, according to its name and its values."""
         last = self.name.rpartition(".")[2].lower()
         if re.fullmatch(f"{TITLES}|{BODIES}", last):
             return self.share_of_words >= 0.5

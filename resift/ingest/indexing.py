@@ -25,14 +25,13 @@ BATCH_BYTES = 4 * 2**20  # approximate maximum number of characters in a bulk re
 
 @dataclass
 class Report:
-    """The result of an indexing run, or its progress while it is running.
+    """The result of indexing documents. While indexing is running, it shows the progress.
 
     Attributes:
         indexed: The number of documents that the engine has indexed.
         dead: The number of documents and invalid lines that were written to the dead-letter file.
-        without_text: The number of documents without text in the index's text fields. Lexical searches cannot find
-            these documents.
-        retries: The number of times that a batch, or the rest of a batch, was sent again.
+        without_text: The number of documents that have no text in the text fields. Lexical searches cannot find them.
+        retries: The number of times that a batch of documents, or the rest of a batch, was sent again.
         seconds: The duration in seconds.
         last_read: The file name and line number of the last record that was read, or None before the first record.
     """
@@ -46,11 +45,11 @@ class Report:
 
 
 class Indexer(BatchWriter):
-    """Encodes documents as vectors and indexes them. The index is created if it does not exist.
+    """Encodes documents as vectors and writes them to an index. The index is created if it does not exist.
 
-    Documents that the engine rejects temporarily, for example because it is overloaded, are sent up to ``ATTEMPTS``
-    times in total. The wait before the first retry is 0.5 s. It doubles with each retry, up to 30 s, and varies
-    randomly by up to 25 %. After ``stop`` has been requested, there are no retries.
+    If the engine rejects documents temporarily, for example because it is overloaded, they are sent again, up to
+    ``ATTEMPTS`` times in total. The first retry waits for 0.5 s. The waiting time doubles with each retry, up to 30 s,
+    and varies randomly by up to 25 %.
 
     Args:
         engine: The engine.
@@ -58,10 +57,11 @@ class Indexer(BatchWriter):
         index: The name of the index.
         dead_letters: The file for documents that cannot be indexed.
         sleep: A function that waits for a number of seconds. Tests replace it.
-        stop: A request to stop early. The source of the records should check the same object.
+        stop: A flag to stop early. When it is set, there are no more retries. The source of the records should check
+            the same flag.
 
     Raises:
-        BadInput: If the model encodes queries only.
+        BadInput: If the model can only encode queries.
     """
 
     def __init__(
@@ -91,24 +91,24 @@ class Indexer(BatchWriter):
         analyzer: str = "english",
         progress: Callable[[Report], None] = lambda report: None,
     ) -> Report:
-        """Index all records. Each record that was read is stored in the index or in the dead-letter file.
+        """Index all records. Every record that was read ends up in the index or in the dead-letter file.
 
-        This guarantee also holds if an error or an interruption ends the run. A document may then be in both places,
-        and the dead-letter file can still be indexed later. Indexing the same records again is safe.
+        This is also guaranteed if an error or an interruption ends the run. In this case, some documents may be in both
+        places. It is always safe to index the dead-letter file, or the same records, again.
 
         Args:
-            records: Documents, and lines that are not documents, as :class:`resift.ingest.readers.Files` yields them.
-            fields: The text fields of a new index. They are ignored if the index exists.
-            analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
+            records: Documents and invalid lines, as :class:`resift.ingest.readers.Files` yields them.
+            fields: The names of the text fields of a new index. Ignored if the index exists.
+            analyzer: The analyzer of a new index, a member of ``resift.contracts.documents.ANALYZERS``.
             progress: A function that is called with the report after each batch.
 
         Raises:
             ModelMismatch: If the index has vectors of another model.
-            EngineUnavailable: If the engine still cannot be reached after all retries. The unread rest of stdin or of a
-                pipe is then written to the dead-letter file, because it cannot be read again.
-            EngineError: If the caller may not write to the index.
-            BadInput: If the dead-letter file cannot be written. No further records are read.
-            Exception: Any error of reading ``records``, after all records that were read before have been indexed.
+            EngineUnavailable: If the engine cannot be reached after all retries. The unread rest of stdin or of a pipe
+                is then written to the dead-letter file, because it cannot be read again.
+            EngineError: If the caller has no permission to write to the index.
+            BadInput: If the dead-letter file cannot be written. Reading stops then.
+            Exception: If reading ``records`` fails. All records that were read before are indexed first.
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
@@ -136,16 +136,25 @@ class Indexer(BatchWriter):
         return self.report
 
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
-        """Create the index, or check that an existing index has vectors of the model."""
+        """Create the index, or check that an existing index has vectors of the model.
+
+        Args:
+            fields: The names of the text fields of a new index.
+            analyzer: The name of the analyzer of a new index.
+
+        Raises:
+            ModelMismatch: If the index exists, but has no vectors of the model.
+        """
         try:
             self.engine.info(self.index).require_model(self.model)
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 
     def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """Yield the documents among the records, and remember each document until its result is known.
+        """Yield all documents, and write invalid lines to the dead-letter file.
 
-        Lines that are not documents are written to the dead-letter file.
+        Each document is remembered until the engine has accepted or refused it, so that no document is lost after an
+        error.
         """
         for record in records:
             self.report.last_read = record.file, record.line
@@ -165,9 +174,13 @@ class Indexer(BatchWriter):
             self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
 
     def _refuse_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
-        """Write the documents of stdin or a pipe that were not read yet to the dead-letter file.
+        """Write the unread documents of stdin or of a pipe to the dead-letter file.
 
-        Regular files are ignored, because they can be read again.
+        The unread documents of a regular file are not written, because the file can be read again.
+
+        Args:
+            reading: The iterator over the unread documents.
+            error: The error that ended indexing. It is written to the file as the reason.
         """
         for record in reading:
             self._refuse(record, error.status, f"not sent: {error.message}")
@@ -215,7 +228,13 @@ class Indexer(BatchWriter):
         super()._wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
-        """Write a document whose result was not known yet to the dead-letter file."""
+        """Write a document to the dead-letter file, because it could not be indexed.
+
+        Args:
+            record: The document.
+            status: The HTTP status of the engine's response.
+            reason: The reason why the document was not indexed.
+        """
         self._add_dead_letter(record, status, reason, {"_id": record.id, **record.source})
         with self._lock:
             self._open.pop(id(record), None)
@@ -231,13 +250,14 @@ def _batches(
 ) -> Iterator[list[Record]]:
     """Group records into batches of at most BATCH records and about BATCH_BYTES characters of text.
 
-    If reading the records raises an error, the records that were read before are yielded first, and the error is raised
-    after them.
+    If reading the records fails, the records that were read before are yielded as a last batch. Then the error is
+    raised.
 
     Args:
         records: The records.
         fields: The names of the text fields.
-        refuse: A function that is called with a record whose text cannot be computed, an HTTP status and the reason.
+        refuse: A function that is called if the text of a record cannot be computed. Its arguments are the record, an
+            HTTP status and the reason.
     """
     batch: list[Record] = []
     size = 0

@@ -37,14 +37,14 @@ _DEAD_LETTER = {"document", "file", "line", "reason", "status"}  # the keys of a
 
 @dataclass(frozen=True)
 class Record:
-    """A document that was read from a file.
+    """A document that was read from a file or another source.
 
     Attributes:
         file: The name of the file.
-        line: The line number, from 1.
+        line: The line number, counted from 1.
         id: The id of the document.
         source: The fields of the document.
-        has_own_id: Whether the document contains its id. Otherwise the id is a hash of its content.
+        has_own_id: Whether the document contains its id. Otherwise, the id is a hash of the content.
     """
 
     file: str
@@ -56,13 +56,13 @@ class Record:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that does not contain a document.
+    """A line of a file that does not contain a valid document.
 
     Attributes:
         file: The name of the file.
-        line: The line number, from 1.
+        line: The line number, counted from 1.
         raw: The text of the line.
-        reason: The reason why it cannot be read.
+        reason: The reason why the line is not a valid document.
     """
 
     file: str
@@ -72,7 +72,7 @@ class BadLine:
 
 
 def guess_format(path: str) -> str:
-    """Return the format of a file according to its ending, ignoring ``.gz``.
+    """Guess the format of a file from the ending of its name. A final ``.gz`` is ignored.
 
     Raises:
         BadInput: If the ending is unknown.
@@ -88,24 +88,22 @@ def guess_format(path: str) -> str:
 
 
 class Files:
-    """An iterable over the documents of several files, one file after another.
-
-    Reading stops early when ``stop`` is requested.
+    """An iterable over the documents of several files. The files are read one after another.
 
     Args:
-        paths: The files to read; ``-`` is stdin.
-        format: One of FORMATS. By default the file's ending decides, and stdin is read as JSON lines.
-        id_column: The column that holds the documents' ids, by default ``_id`` or ``id``.
-        stop: A request to stop early, which the caller can make.
+        paths: The paths of the files. ``-`` stands for stdin.
+        format: The format of the files, a member of FORMATS. By default, the ending of a file name decides, and stdin
+            contains JSON lines.
+        id_column: The name of the column or field with the document ids, by default ``_id`` or ``id``.
+        stop: A flag that the caller can set to stop reading early.
 
     Attributes:
-        position: The number of bytes that were read so far, for progress bars. Bytes from stdin and pipes are not
-            counted.
+        position: The number of bytes that were read so far, for progress bars. Bytes from stdin and pipes do not count.
         total: The total size of the files in bytes, without stdin and pipes.
         assumes_json: Whether stdin is read as JSON lines because no ``format`` was passed.
 
     Raises:
-        BadInput: If a file cannot be read, or if no ``format`` is passed and the ending of a file name is unknown.
+        BadInput: If a file cannot be read, or if ``format`` is missing and the ending of a file name is unknown.
     """
 
     def __init__(
@@ -156,25 +154,25 @@ class Files:
 
 
 def is_stream(file: str) -> bool:
-    """Return whether the file of a record can be read only once: stdin or a named pipe."""
+    """Return whether a file is stdin or a named pipe, which can be read only once."""
     return file == STDIN or Path(file).is_fifo()
 
 
 def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str = STDIN) -> Iterator[Record | BadLine]:
-    """Yield the documents of a stream. A line that cannot be read yields a BadLine, and reading continues.
+    """Read documents from a stream. For a line that cannot be read, yield a BadLine and continue with the next line.
 
-    The id of a document is the value of ``id_column``, by default of its field ``_id`` or ``id``. If a document has no
-    id, its id is a hash of its content, so that reading a file again yields the same ids. From a line of a dead-letter
-    file, the refused document is returned.
+    The id of a document is the value of ``id_column``. If a document has no id, its id is a hash of its content, so
+    that the id is the same whenever the file is read. For a line of a dead-letter file, the refused document is
+    returned.
 
     Args:
-        stream: A stream of UTF-8 text. Compression with gzip is detected from the first two bytes.
-        format: One of FORMATS.
-        id_column: The column or field that contains the document ids.
+        stream: A stream of UTF-8 text. It may be compressed with gzip.
+        format: The format of the stream, a member of FORMATS.
+        id_column: The name of the column or field with the document ids, by default ``_id`` or ``id``.
         name: The file name to store in the records.
 
     Raises:
-        BadInput: If compressed data is damaged or incomplete, or if the bytes are not text in UTF-8.
+        BadInput: If the stream is not UTF-8 text, or if its compressed data is damaged or incomplete.
     """
     line = 0
     try:
@@ -190,13 +188,13 @@ def read(stream: BinaryIO, format: str, id_column: str | None = None, name: str 
 
 
 def record_of(file: str, line: int, row: dict[str, Any], id_column: str | None = None) -> Record | BadLine:
-    """Convert a row to a document, or to a BadLine with the reason if the row does not contain a document.
+    """Convert a row to a document. If this is not possible, return a BadLine with the reason.
 
     Args:
         file: The file name to store in the record.
-        line: The line number to store in the record, from 1.
+        line: The line number to store in the record, counted from 1.
         row: The fields of the row.
-        id_column: The column that contains the id, by default ``_id`` or ``id``.
+        id_column: The name of the field with the document id, by default ``_id`` or ``id``.
     """
     if set(row) == _DEAD_LETTER:
         if not isinstance(row["document"], dict):

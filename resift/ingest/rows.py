@@ -26,11 +26,11 @@ _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that cannot be read.
+    """A row of a file that cannot be read.
 
     Attributes:
         raw: The text of the row.
-        reason: The reason why it cannot be read.
+        reason: The reason why the row cannot be read.
     """
 
     raw: str
@@ -41,13 +41,13 @@ Rows = Iterator[tuple[int, "dict[str, Any] | BadRow"]]
 
 
 def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> Rows:
-    """Return an iterator over pairs of a line number, from 1, and the row at this line.
+    """Read rows from a stream, and return an iterator over pairs of a line number (from 1) and a row.
 
     Args:
-        stream: The stream, which may be compressed with gzip.
-        format: The format of the rows.
+        stream: The stream. It may be compressed with gzip.
+        format: The format of the rows, such as "jsonl" or "csv".
         name: The name of the stream, for error messages.
-        id: The column of a table that contains the document ids, or None.
+        id: The name of the table column with the document ids, or None.
 
     Raises:
         BadInput: If the stream is not UTF-8 text.
@@ -65,7 +65,7 @@ def rows_of(stream: BinaryIO, format: str, name: str, id: str | None = None) -> 
 
 
 def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which stand for bytes that are not UTF-8, by U+FFFD."""
+    """Replace lone surrogates by U+FFFD. A lone surrogate in a text stands for a byte that is not valid UTF-8."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
@@ -81,10 +81,10 @@ def _text_rows(stream: BinaryIO) -> Rows:
 
 
 def _json_rows(stream: BinaryIO) -> Rows:
-    """Yield the JSON object on each line of a stream, with its line number.
+    """Parse the lines of a stream as JSON objects, and yield each object with its line number.
 
-    If the first line is the beginning of an array or of an object that spans several lines, the whole stream is parsed
-    as a single JSON value. The line number of an object in an array is its position in the array, from 1.
+    If the first line is the start of an array, or of an object that spans several lines, the whole stream is parsed as
+    a single JSON value. The objects of an array are then numbered from 1.
     """
     lines = ((number, raw) for number, raw in enumerate(stream, 1) if raw.removeprefix(codecs.BOM_UTF8).strip())
     for number, raw in lines:
@@ -103,7 +103,7 @@ def _json_rows(stream: BinaryIO) -> Rows:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the value of JSON text, or a BadRow with the reason if it is invalid."""
+    """Parse a JSON text, and return its value. If the text is invalid, return a BadRow with the reason."""
     try:
         return json.loads(text.encode("utf-8", "surrogateescape"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -124,9 +124,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _documents(rows: Rows) -> Rows:
-    """Extract the documents from the rows of an OpenSearch bulk request or of search hits.
+    """Extract documents from the rows of an OpenSearch bulk request or of search hits.
 
-    The ``_id`` in a bulk action is added to the document in the next row. Rows of other formats are yielded unchanged.
+    The ``_id`` of a bulk action is added to the document in the next row. All other rows are yielded unchanged.
     """
     action: tuple[int, dict[str, Any]] | None = None
     for line, row in rows:
@@ -146,7 +146,7 @@ def _documents(rows: Rows) -> Rows:
 
 
 def _is_action(row: dict[str, Any]) -> bool:
-    """Return whether a row is the action line of a bulk request, which precedes the document."""
+    """Return whether a row is an action line of a bulk request, such as ``{"index": {"_id": "1"}}``."""
     name, target = next(iter(row.items()), ("", None))
     if len(row) != 1 or name not in ("index", "create") or not isinstance(target, dict):
         return False
@@ -154,15 +154,15 @@ def _is_action(row: dict[str, Any]) -> bool:
 
 
 def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) -> Rows:
-    """Yield the rows of a table after its header as dictionaries, without the empty cells.
+    """Read the rows of a table with a header, and yield each row as a dictionary with its line number.
 
-    If a row spans several lines, its line number is the number of the last line. Columns that contain only numbers in
-    the first rows are converted to numbers.
+    Empty cells are left out. Columns that contain only numbers in the first rows are converted to numbers. If a row
+    spans several lines, its line number is the number of the last line.
 
     Args:
         stream: The stream.
-        delimiters: The characters that may separate cells. The delimiter is detected from the table.
-        ids: The names of columns that contain ids. They are not converted to numbers.
+        delimiters: The possible delimiters. The most frequent one in the header is used.
+        ids: The names of columns that contain ids, which are not converted to numbers.
 
     Raises:
         BadInput: If two columns have the same name.
@@ -199,12 +199,12 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
 
 
 def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
-    """Yield the cells of each row, or a BadRow, with the number of its last line.
+    """Yield the cells of each row of a table, with the number of the row's last line. Malformed rows yield a BadRow.
 
     Args:
         lines: The lines of the table.
-        delimiter: The delimiter of the cells.
-        line: The number of lines of the stream that were read before.
+        delimiter: The character between two cells.
+        line: The number of lines that were read from the stream before.
     """
     row_lines: list[str] = []  # the lines of the current row, which csv does not return for a malformed row
 
@@ -227,7 +227,14 @@ def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[in
 
 
 def _columns(header: Sequence[str] | BadRow) -> list[str]:
-    """Return the names of a table's columns. A column without a name is named after its position."""
+    """Return the names of the columns of a table. A column without a name gets the name "column N".
+
+    Args:
+        header: The cells of the first row. N is the position of a cell, counted from 1.
+
+    Raises:
+        BadInput: If the header cannot be read, or if two columns have the same name.
+    """
     if isinstance(header, BadRow):
         raise BadInput(f"the header cannot be read: {header.reason}", value=header.raw, expected="column names")
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
@@ -238,9 +245,15 @@ def _columns(header: Sequence[str] | BadRow) -> list[str]:
 
 
 def _document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> dict[str, Any] | BadRow:
-    """Return the document of a row, without its empty cells.
+    """Convert a table row to a document, or to a BadRow with the reason if the row is invalid.
 
-    If a cell in a numeric column does not contain a number, it remains a string, and the engine rejects the document.
+    Empty cells are left out. If a cell in a numeric column is not a number, it remains a string, and the engine rejects
+    the document later.
+
+    Args:
+        names: The names of the columns.
+        cells: The cells of the row.
+        numeric: The positions of the columns that contain numbers.
     """
     text = "".join(cells)
     fault = None if len(cells) == len(names) else f"expected {len(names)} columns"
@@ -256,7 +269,7 @@ def _document(names: Sequence[str], cells: Sequence[str], numeric: set[int]) -> 
 
 
 def _are_numbers(cells: Sequence[str]) -> bool:
-    """Return whether the non-empty cells of a column are numbers, rather than codes or versions.
+    """Return whether the cells of a column are numbers, and not codes or version numbers. Empty cells are ignored.
 
     >>> [_are_numbers(column) for column in (["9.50", "12.00", ""], ["1.9", "1.10"], ["007", "12"], ["5", "n/a"])]
     [True, False, False, False]

@@ -17,9 +17,10 @@ _POLL_SECONDS = 0.2  # how often a wait checks whether a stop was requested
 
 
 class Stop:
-    """A flag that tells running operations to stop early. Readers and waiting threads check it.
+    """A flag that asks a running operation to stop early. Readers and waiting threads check the flag regularly.
 
-    The class uses no lock: a signal handler that sets the flag may interrupt a thread that would hold the lock.
+    The class uses no lock. A signal handler can set the flag at any time, and could block forever if it had to wait for
+    a lock of the interrupted thread.
 
     Attributes:
         requested: Whether a stop was requested.
@@ -31,17 +32,17 @@ class Stop:
         self.signal: int | None = None
 
     def wait(self, seconds: float) -> None:
-        """Sleep for some seconds, or until a stop is requested."""
+        """Sleep for a number of seconds, but return earlier when a stop is requested."""
         deadline = time.monotonic() + seconds
         while not self.requested and (remaining := deadline - time.monotonic()) > 0:
             time.sleep(min(remaining, _POLL_SECONDS))
 
     @contextmanager
     def at_signals(self) -> Iterator[None]:
-        """Request a stop at the first SIGINT, SIGTERM or SIGHUP inside a ``with`` block.
+        """Return a context manager that requests a stop when the process receives SIGINT, SIGTERM or SIGHUP.
 
-        A second signal raises KeyboardInterrupt. Signals that the process already ignores are still ignored. The block
-        must run in the main thread.
+        A second signal raises KeyboardInterrupt. Signals that the process ignores remain ignored. The context manager
+        can only be used in the main thread.
         """
 
         def request(number: int, _: Any) -> None:
@@ -61,7 +62,12 @@ class Stop:
 
 
 class _Stoppable(io.RawIOBase):
-    """A pipe or terminal that ends when a stop is requested, even while no data arrives."""
+    """A readable stream around a pipe or terminal. It ends when a stop is requested, even if no data arrives.
+
+    Args:
+        descriptor: The file descriptor of the pipe or terminal.
+        stop: The flag that requests the stop.
+    """
 
     def __init__(self, descriptor: int, stop: Stop) -> None:
         self._descriptor, self._stop = descriptor, stop
@@ -71,7 +77,7 @@ class _Stoppable(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read available bytes into ``buffer``. Return their number, or 0 at the end or after a stop."""
+        """Read available bytes into a buffer. Return the number of bytes, which is 0 at the end or after a stop."""
         while not self._stop.requested:
             # A blocking read would continue after a signal, so read only when data is available.
             if select.select([self._descriptor], [], [], _POLL_SECONDS)[0]:
@@ -80,12 +86,12 @@ class _Stoppable(io.RawIOBase):
 
 
 def stoppable(stream: BinaryIO, stop: Stop) -> BinaryIO:
-    """Wrap a pipe or terminal in a stream that ends when a stop is requested, even while no data arrives.
+    """Wrap a pipe or terminal in a stream that ends when a stop is requested, even if no data arrives.
 
-    Other streams, such as regular files, are returned unchanged.
+    Objects without a file descriptor, such as ``io.BytesIO``, are returned unchanged.
 
     Args:
-        stream: The stream. After the call, the caller must read from the returned stream instead.
+        stream: The stream to wrap. After the call, read only from the returned stream.
         stop: The flag that requests the stop.
     """
     try:

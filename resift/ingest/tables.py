@@ -46,13 +46,13 @@ _TYPE_ADVICE = {
 
 
 def rows_in(documents: Any) -> Iterable[Any]:
-    """Return the rows of a table or another collection of documents. The rows of a table are returned as mappings.
+    """Return the rows of a table or another collection of documents. Each row of a table becomes a mapping.
 
-    Missing cells of a pandas DataFrame are left out, like empty cells of a CSV file. The index of a DataFrame becomes
-    the document id if the index has a name and there is no column ``_id``.
+    Missing cells of a pandas DataFrame are left out, like empty cells of a CSV file. If the index of a DataFrame has a
+    name, and there is no column ``_id``, the index contains the document ids.
 
     Args:
-        documents: A data frame, Arrow table, data set, Parquet file or any iterable of documents.
+        documents: A data frame, Arrow table, data set, path of a Parquet file, or any iterable of documents.
 
     Raises:
         BadInput: If ``documents`` is not a collection of rows. The message lists the supported types.
@@ -127,7 +127,7 @@ def _pandas(frame: Any) -> Iterator[dict[str, Any]]:
 
 
 def _check_columns(names: list[Any]) -> None:
-    """Raise BadInput unless the columns of a table have different strings as names."""
+    """Raise BadInput if a column name of a table is not a string, or if two columns have the same name."""
     for name in names:
         if not isinstance(name, str):
             raise BadInput(f"a column has the name {name!r}", value=name, expected="strings as column names")
@@ -142,10 +142,10 @@ def _is_missing(value: Any) -> bool:
 
 
 def mapping_of(document: Any) -> dict[str, Any] | None:
-    """Return the fields of a document as JSON values, or None if the document has no fields.
+    """Convert a document to a dictionary of JSON values. Return None if the object is not a document.
 
     Args:
-        document: A dictionary, dataclass, named tuple, Pydantic model or row.
+        document: A dictionary, dataclass, named tuple, Pydantic model or row of a table.
 
     Raises:
         TypeError: If JSON cannot represent a value. The message names the field.
@@ -162,9 +162,17 @@ def mapping_of(document: Any) -> dict[str, Any] | None:
 
 
 def _to_json(value: Any, name: str) -> Any:
-    """Return a field's value as JSON.
+    """Convert the value of a field to a JSON value.
 
-    Dates become strings in ISO 8601, decimals floats, arrays lists, and missing values null.
+    Dates become strings in ISO 8601 format, decimals become floats, arrays become lists, and missing values become
+    None.
+
+    Args:
+        value: The value.
+        name: The name of the field, for error messages.
+
+    Raises:
+        TypeError: If JSON cannot represent the value.
     """
     if value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value)):
         return value
@@ -186,7 +194,7 @@ def _to_json(value: Any, name: str) -> Any:
 def _unwrap(value: Any) -> Any:
     """Convert an enumeration member, NumPy or torch object, date, UUID or decimal to a plain Python value.
 
-    Other values are returned unchanged.
+    Any other value is returned unchanged.
     """
     if isinstance(value, Enum):
         return value.value
@@ -201,7 +209,12 @@ def _unwrap(value: Any) -> Any:
 
 
 def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
-    """Convert rows to records as if they were lines of a file, with line numbers from 1."""
+    """Convert Python objects to records, with line numbers from 1, as if they were lines of a file.
+
+    Args:
+        documents: Dictionaries, dataclasses or other documents. An object that is not a valid document yields a
+            BadLine.
+    """
     for line, document in enumerate(documents, 1):
         if isinstance(document, (Record, BadLine)):  # read from a file
             yield document
@@ -222,13 +235,13 @@ def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
 
 @dataclass(frozen=True)
 class Refused:
-    """A document that was not indexed.
+    """A document that could not be indexed.
 
     Attributes:
-        position: The position of the document among the documents that the caller passed, from 0.
-        status: The HTTP status with which the engine refused the document, or 400 if the document is invalid.
-        reason: The reason why it was refused.
-        document: The document, or its text if it is not a dictionary or its id could not be determined.
+        position: The position of the document in the input, counted from 0.
+        status: The HTTP status of the engine's response, or 400 if the document is invalid.
+        reason: The reason why the document was refused.
+        document: The document as a dictionary, or its text if it is not a valid document.
     """
 
     position: int
@@ -239,11 +252,11 @@ class Refused:
 
 @dataclass
 class Added(NotebookText):
-    """The result of adding documents.
+    """The result of adding documents to an index.
 
     Attributes:
         indexed: The number of documents that were indexed.
-        refused: The documents that were not indexed.
+        refused: The documents that could not be indexed, with the reasons.
     """
 
     indexed: int = 0
@@ -251,7 +264,7 @@ class Added(NotebookText):
 
 
 class Refusals(DeadLetters):
-    """A list of refused documents. It replaces the dead-letter file when documents come from Python objects."""
+    """A list of refused documents, in the place of a dead-letter file for documents from Python objects."""
 
     def __init__(self) -> None:
         self.path, self.failure = Path(), None
@@ -261,5 +274,5 @@ class Refusals(DeadLetters):
         """Do nothing."""
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Add a document to the list."""
+        """Add a refused document to the list. See :meth:`DeadLetters.add`."""
         self.refused.append(Refused(record.line - 1, status, reason, document))

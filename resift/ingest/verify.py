@@ -30,18 +30,18 @@ _ROUNDS = 10  # how often documents that changed during the repair are read agai
 
 @dataclass
 class Verification:
-    """The result of verifying that the vectors of an index belong to the current texts of its documents.
+    """The result of checking that the vectors of an index belong to the current texts of its documents.
 
     Attributes:
         index: The name of the index.
         checked: The number of documents that were checked.
         missing: The number of documents without a vector.
         stale: The number of documents whose vector belongs to another text or model.
-        missing_ids: The ids of at most MAX_REPORTED_IDS documents without a vector.
-        stale_ids: The ids of at most MAX_REPORTED_IDS documents with a stale vector.
+        missing_ids: The ids of documents without a vector, at most MAX_REPORTED_IDS.
+        stale_ids: The ids of documents with a stale vector, at most MAX_REPORTED_IDS.
         repaired: The number of missing or stale vectors that were replaced.
         unrepaired: The number of missing or stale vectors that were not replaced.
-        refused: The engine's rejections of new vectors, with the document ids and reasons.
+        refused: The new vectors that the engine refused, with document ids and reasons.
     """
 
     index: str
@@ -56,11 +56,11 @@ class Verification:
 
     @property
     def is_correct(self) -> bool:
-        """Return whether all vectors are correct, possibly after a repair."""
+        """Whether all vectors are correct, possibly after a repair."""
         return not self.unrepaired
 
     def count(self, document: Document) -> None:
-        """Count a document with a wrong vector."""
+        """Count a document with a missing or stale vector, and record its id."""
         if document.vector is None:
             self.missing, ids = self.missing + 1, self.missing_ids
         else:
@@ -70,20 +70,20 @@ class Verification:
 
 
 def select_indices(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:
-    """Return the indices whose vectors of a model can be verified.
+    """Choose the indices whose vectors can be checked.
 
     Args:
         engine: The engine.
-        model: The model.
+        model: The model that computed the vectors.
         names: Names of indices, aliases or data streams, or patterns such as ``news-*``. If empty, all indices are
             considered.
 
     Returns:
-        The descriptions of the selected indices, and a dictionary from the name of each index that cannot be verified
-        to the reason.
+        The descriptions of the selected indices, and a dictionary that maps the name of each excluded index to the
+        reason.
 
     Raises:
-        IndexNotFound: If no index matches one of the names.
+        IndexNotFound: If a name matches no index.
     """
     own_names = dict.fromkeys(own for name in names for own in engine.resolve(name))
     infos = [engine.info(own) for own in own_names] if names else engine.indices()
@@ -113,20 +113,21 @@ def verify(
     stop: Stop | None = None,
     progress: Progress = lambda verification: None,
 ) -> Verification:
-    """Encode the text of every document of an index, and compare the result with the stored vector.
+    """Check whether the vectors of an index belong to the current texts of its documents.
 
-    A component of the stored vector may differ by 1e-4 times max(1, largest component). In compact vectors, whose
-    components are integers, it may differ by another 0.5.
+    The text of every document is encoded again, and the result is compared with the stored vector. Rounding differences
+    are allowed: 1e-4 times max(1, largest component), and another 0.5 for compact vectors, whose components are
+    integers.
 
-    A repair changes only vectors. A vector is written only if the document has not changed since it was read, so that
-    concurrent changes are not lost. Documents that have changed are read again.
+    A repair changes only vectors. A vector is not written if a client has changed the document in the meantime. Such a
+    document is read and checked again.
 
     Args:
         engine: The engine.
         model: The model.
         index: The name of the index.
         repair: Whether to replace missing and stale vectors.
-        stop: A request to stop early. The result then covers only the documents that were checked before.
+        stop: A flag to stop early. The result then covers only the documents that were checked before.
         progress: A function that is called with the current result after each batch.
 
     Raises:
@@ -139,14 +140,14 @@ def verify(
 
 @dataclass(frozen=True)
 class VectorCheck:
-    """Compares the stored vectors of an index with the vectors that a model computes from the texts.
+    """Compares the stored vectors of an index with the vectors that a model computes from the current texts.
 
     Attributes:
         engine: The engine.
         model: The model.
         info: The description of the index.
         repair: Whether to replace missing and stale vectors.
-        stop: A request to stop early.
+        stop: A flag to stop early.
     """
 
     engine: Engine
@@ -156,7 +157,12 @@ class VectorCheck:
     stop: Stop
 
     def run(self, documents: Iterable[Document], progress: Progress) -> Verification:
-        """Verify documents that were read together with their vectors. See :func:`verify`."""
+        """Check documents that were read together with their vectors. See :func:`verify`.
+
+        Args:
+            documents: The documents.
+            progress: A function that is called with the current result after each batch.
+        """
         verification = Verification(self.info.name)
         changed = self._compare(documents, verification, progress)
         for _ in range(_ROUNDS):
@@ -184,11 +190,15 @@ class VectorCheck:
         verification: Verification,
         progress: Progress = lambda verification: None,
     ) -> list[str]:
-        """Check documents and count the wrong vectors.
+        """Check the vectors of documents, count the wrong vectors and, if requested, replace them.
+
+        Args:
+            documents: The documents with their stored vectors.
+            verification: The result to update.
+            progress: A function that is called with the result after each batch.
 
         Returns:
-            The ids of documents with a wrong vector that could not be repaired because they changed since they were
-            read.
+            The ids of documents whose vector could not be replaced, because they have changed since they were read.
         """
         info = self.info
         with vector_writer(self.engine, info, self.stop) if self.repair else nullcontext() as writer:
@@ -217,12 +227,12 @@ class VectorCheck:
 
 
 def is_expected_vector(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
-    """Return whether a stored vector equals the vector of its text, apart from rounding.
+    """Return whether a stored vector is equal to the vector that the model computes, apart from rounding.
 
     Args:
         vector: The stored vector, or None if the document has no vector.
         right: The vector that the model computes from the text, of shape (n_dimensions,).
-        field: The name of the field that contains the stored vector. It determines the rounding.
+        field: The name of the field that contains the stored vector. It determines how much rounding is allowed.
     """
     if vector is None or vector.shape != right.shape:
         return False

@@ -30,33 +30,34 @@ _CHANGED = (404, 409)  # statuses of documents that were deleted or changed sinc
 
 
 def is_temporary(status: int) -> bool:
-    """Return whether a request that failed with this HTTP status may succeed later."""
+    """Return whether a request that failed with this HTTP status may succeed if it is sent again later."""
     return status == 429 or status >= 500
 
 
 def wait(attempt: int, sleep: Callable[[float], None]) -> None:
-    """Wait after a failed attempt.
+    """Wait before the next attempt of a request that has failed.
 
-    The first wait is 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by up to 25 %.
+    The wait after the first attempt takes 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by up to
+    25 %.
 
     Args:
-        attempt: The number of the failed attempt, from 1.
-        sleep: The function that waits for some seconds.
+        attempt: The number of the failed attempt, counted from 1.
+        sleep: A function that waits for a number of seconds.
     """
     sleep(min(30, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.75, 1.25))
 
 
 class BatchWriter(ABC):
-    """A context manager that sends batches of documents to an engine with several concurrent requests.
+    """A context manager that sends batches of documents to an engine, with several requests at the same time.
 
-    The end of the ``with`` block waits for all requests. Documents that the engine rejects temporarily, for example
-    because it is overloaded, are sent up to :data:`ATTEMPTS` times. The same applies to requests without a response.
-    There are no retries after ``stop`` has been requested, or after the block has raised an exception. A request that
-    is too large, or that contains a document that cannot be serialized, is split in halves.
+    The end of the ``with`` block waits for all requests. If a request gets no response, or if the engine rejects
+    documents temporarily, for example because it is overloaded, the documents are sent again, up to :data:`ATTEMPTS`
+    times. There are no retries after ``stop`` has been requested, or after the block has raised an exception. If a
+    request is too large, or if a document cannot be serialized, the batch is split in halves.
 
     Args:
         writers: The maximum number of concurrent requests.
-        stop: A request to stop early.
+        stop: A flag to stop early.
         sleep: A function that waits for a number of seconds. Tests replace it.
     """
 
@@ -71,25 +72,25 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def _request(self, batch: Batch) -> list[Rejection]:
-        """Send a request. Return its rejections."""
+        """Send a batch to the engine in one request, and return the documents that the engine rejected."""
 
     @abstractmethod
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
-        """Record the final result of a document. The caller must hold the lock.
+        """Record whether a document was written. This is called once for each document, while the lock is acquired.
 
         Args:
             item: The item of the batch, which starts with the document id.
-            rejection: The reason why the engine refused the document, or None if the document was written.
+            rejection: The engine's rejection of the document, or None if the document was written.
         """
 
     @abstractmethod
     def _give_up(self, batch: Batch, reason: str, failure: ResiftError | None) -> None:
-        """Handle a batch of which some documents, or all, were not written after the last attempt.
+        """Handle a batch that was not completely written after the last attempt.
 
         Args:
             batch: The batch.
             reason: The reason why a document was not written.
-            failure: The error of the request, or None if the engine responded and only rejected some documents.
+            failure: The error of the whole request, or None if the engine only rejected some documents.
         """
 
     def __enter__(self) -> Self:
@@ -110,11 +111,16 @@ class BatchWriter(ABC):
             self._pool.shutdown()
 
     def put(self, batch: Batch) -> None:
-        """Start to send a batch in another thread.
+        """Send a batch in another thread.
 
-        Waits until fewer than ``writers`` requests are running. Also waits for running requests that contain a document
-        with the same id, so that the last version of a document is the one that remains in the index. Errors of earlier
-        requests that cannot be retried are raised here.
+        If ``writers`` requests are already running, or if a running request contains a document with the same id, this
+        method waits first. This way, the last version of a document is the version that remains in the index.
+
+        Args:
+            batch: The documents to send. Each item starts with the document id.
+
+        Raises:
+            ResiftError: If an earlier request has failed permanently.
         """
         if self._writers == 1:  # a thread would be no faster
             self._send(batch)
@@ -130,7 +136,7 @@ class BatchWriter(ABC):
         self._after_batch()
 
     def _send(self, batch: Batch) -> None:
-        """Send a batch, with retries, until the result of each document is final."""
+        """Send a batch, and retry temporarily rejected documents until each document is written or refused."""
         pending = batch
         for attempt in range(1, ATTEMPTS + 1):
             rejections, failure = self._request_in_parts(pending)
@@ -153,15 +159,16 @@ class BatchWriter(ABC):
         wait(attempt, self._sleep)
 
     def _request_in_parts(self, pending: Batch) -> tuple[list[Rejection], ResiftError | None]:
-        """Send documents in a single request, or in several requests if one would be too large.
+        """Send documents in a single request, or in several smaller requests if that is not possible.
 
-        The documents are also split if one of them cannot be serialized as JSON.
+        Documents are divided if the request is too large, or if a document cannot be serialized as JSON.
 
         Args:
             pending: The documents.
 
         Returns:
-            The engine's rejections, and the error if a request failed temporarily as a whole, or else None.
+            The documents that the engine rejected, and the error of a request that failed temporarily as a whole, or
+            None.
         """
         try:
             return self._request(pending), None
@@ -183,20 +190,20 @@ class BatchWriter(ABC):
 
 
 class CountingWriter(BatchWriter):
-    """Writes documents that have not changed since they were read, and counts the results.
+    """A writer that updates documents which were read from the index before, and counts the results.
 
     No progress is stored. After a crash, the index itself shows which documents must still be written.
 
     Args:
-        send: The function that sends a batch to the engine and returns the engine's rejections.
+        send: A function that sends a batch to the engine, and returns the documents that the engine rejected.
         writers: The maximum number of concurrent requests.
-        stop: A request to stop early.
+        stop: A flag to stop early.
 
     Attributes:
         written: The number of documents that were written.
-        changed: The ids of documents that must be read again: clients have changed or deleted them since they were
-            read, or the request failed temporarily, so that their state is unknown.
-        refused: The engine's permanent rejections of documents.
+        changed: The ids of documents that must be read again, because a client has changed or deleted them, or because
+            a request failed temporarily and their state is unknown.
+        refused: The documents that the engine refused permanently.
     """
 
     def __init__(self, send: Callable[[Any], list[Rejection]], writers: int, stop: Stop | None = None) -> None:
@@ -223,15 +230,15 @@ class CountingWriter(BatchWriter):
 
 
 def vector_writer(engine: Engine, info: IndexInfo, stop: Stop | None = None) -> CountingWriter:
-    """Return a writer of new vectors for documents of an index.
+    """Return a writer that replaces the vectors of documents in an index.
 
-    Each item of a batch is a tuple of a document id, the version of the document that was read, and the new vector of
-    shape (n_dimensions,).
+    Each item of its batches is a tuple of the document id, the version of the document when it was read, and the new
+    vector, of shape (n_dimensions,).
 
     Args:
         engine: The engine.
         info: The description of the index.
-        stop: A request to stop early.
+        stop: A flag to stop early.
     """
 
     def send(vectors: Batch) -> list[Rejection]:
