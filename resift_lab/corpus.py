@@ -38,7 +38,14 @@ MIN_IDF = 0.05
 
 
 def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
-    """Count the texts, and for each word the texts that contain the word."""
+    """Count the texts, and count in how many texts each word occurs.
+
+    Args:
+        texts: The texts, which are read only once.
+
+    Returns:
+        The number of texts, and the number of texts that contain each word.
+    """
     frequency: Counter[str] = Counter()
     documents = 0
     for text in texts:
@@ -66,26 +73,27 @@ def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
 
 
 def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:
-    """Return a hash bucket for each n-gram that :func:`char_ngrams` returns.
+    """Return the hash buckets of a word's character n-grams.
 
     Args:
         word: The word.
-        sizes: The n-gram sizes, in characters.
+        sizes: The sizes of the n-grams, in characters.
         buckets: The number of buckets.
 
     Returns:
-        Bucket numbers from 0 to ``buckets`` - 1: the CRC-32 of the n-gram's UTF-8 bytes, modulo ``buckets``.
+        A bucket number from 0 to ``buckets`` - 1 for each n-gram that :func:`char_ngrams` returns: the CRC-32 of the
+        n-gram's UTF-8 bytes, modulo ``buckets``.
     """
     return [crc32(ngram.encode("utf-8", "surrogatepass")) % buckets for ngram in char_ngrams(word, sizes)]
 
 
 def sparse_counts(ids: NDArray[Any], offsets: NDArray[Any], width: int) -> csr_matrix:
-    """Count how often each id occurs in each text.
+    """Count how often each id occurs in each of n texts.
 
     Args:
         ids: The ids of all texts, joined end to end; integers below ``width``.
         offsets: Start positions of shape (n + 1,). The ids of text i are ``ids[offsets[i]:offsets[i + 1]]``.
-        width: The number of columns.
+        width: The number of different ids, which is the number of columns.
 
     Returns:
         A sparse float32 matrix of shape (n, ``width``). The column numbers of each row are sorted.
@@ -103,10 +111,10 @@ def sparse_counts(ids: NDArray[Any], offsets: NDArray[Any], width: int) -> csr_m
 
 
 def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
-    """Return the number of rows in which each column occurs.
+    """Count in how many documents each word occurs.
 
     Args:
-        counts: A matrix (n, V) from :func:`sparse_counts`.
+        counts: The count of each of V words in each of n documents, shape (n, V), see :func:`sparse_counts`.
 
     Returns:
         Document frequencies of shape (V,).
@@ -115,12 +123,15 @@ def document_frequency(counts: csr_matrix) -> NDArray[np.float64]:
 
 
 def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) -> NDArray[np.float64]:
-    """Return log((N + 1) / (n + 0.5)), but at least ``minimum``.
+    """Return the smoothed inverse document frequency log((N + 1) / (n + 0.5)) of words.
 
     Args:
-        frequency: Document frequencies n of shape (V,).
-        documents: The number of documents N.
-        minimum: The smallest value to return.
+        frequency: The number n of documents that contain each of V words, shape (V,).
+        documents: The number N of documents.
+        minimum: A lower limit. Smaller values are replaced by it.
+
+    Returns:
+        Values of shape (V,).
 
     Source:
         Spärck Jones 1972, smoothed.
@@ -129,11 +140,16 @@ def smoothed_idf(frequency: NDArray[Any], documents: int, minimum: float = 0.0) 
 
 
 def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return max(0, log((N - n + 0.5) / (n + 0.5))), which is 0 for a word that half of the documents contain.
+    """Return the inverse document frequency max(0, log((N - n + 0.5) / (n + 0.5))) of words.
+
+    The value is 0 for a word that at least half of the documents contain.
 
     Args:
-        frequency: Document frequencies n of shape (V,).
-        documents: The number of documents N.
+        frequency: The number n of documents that contain each of V words, shape (V,).
+        documents: The number N of documents.
+
+    Returns:
+        Values of shape (V,).
 
     Source:
         Robertson and Spärck Jones 1976; the cut at 0 is from DrQA (Chen et al. 2017).
@@ -142,11 +158,14 @@ def probabilistic_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.flo
 
 
 def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return log(1 + (N - n + 0.5) / (n + 0.5)), the idf of Lucene's BM25.
+    """Return the inverse document frequency of words that Lucene's BM25 uses, log(1 + (N - n + 0.5) / (n + 0.5)).
 
     Args:
-        frequency: Document frequencies n of shape (V,).
-        documents: The number of documents N.
+        frequency: The number n of documents that contain each of V words, shape (V,).
+        documents: The number N of documents.
+
+    Returns:
+        Values of shape (V,).
 
     Source:
         Robertson and Zaragoza 2009, equation 3.15; Lucene adds 1 inside the logarithm.
@@ -155,22 +174,25 @@ def lucene_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
 
 
 def tfidf_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
-    """Return log((N + 1) / (n + 1)) + 1, the idf of scikit-learn's tf-idf.
+    """Return the inverse document frequency of words that scikit-learn's tf-idf uses, log((N + 1) / (n + 1)) + 1.
 
     Args:
-        frequency: Document frequencies n of shape (V,).
-        documents: The number of documents N.
+        frequency: The number n of documents that contain each of V words, shape (V,).
+        documents: The number N of documents.
+
+    Returns:
+        Values of shape (V,).
     """
     return np.asarray(np.log((1 + documents) / (1 + frequency)) + 1, np.float64)
 
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Document frequencies of the words of a corpus.
+    """The document frequencies of a corpus: in how many texts each word occurs.
 
     Attributes:
         documents: The number of texts in the corpus.
-        frequency: The number of texts that contain each word, by word.
+        frequency: The number of texts that contain a word, by word.
     """
 
     documents: int
@@ -178,7 +200,10 @@ class DocumentFrequencies:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> DocumentFrequencies:
-        """Count the words of the texts.
+        """Count in how many texts each word occurs.
+
+        Args:
+            texts: The texts of the corpus.
 
         Raises:
             BadInput: If the texts contain no word.
@@ -189,15 +214,23 @@ class DocumentFrequencies:
         return cls(documents, frequency)
 
     def of_words(self, words: Sequence[str]) -> NDArray[np.float64]:
-        """Return the document frequency of each word, shape (V,); 0 for a word that no document contains."""
+        """Return the document frequency of each of V words.
+
+        Args:
+            words: The V words.
+
+        Returns:
+            Numbers of texts, shape (V,), float64. 0 for a word that no text contains.
+        """
         return np.array([self.frequency[word] for word in words], np.float64)
 
     def weights(self, words: Sequence[str]) -> Floats:
-        """Return :func:`smoothed_idf` of each word, but at least ``MIN_IDF``.
+        """Return the inverse document frequency of each of V words, see :func:`smoothed_idf`.
 
-        A word that no document contains has the largest weight.
+        Args:
+            words: The V words.
 
         Returns:
-            Weights of shape (V,), float32.
+            Weights of shape (V,), float32, at least ``MIN_IDF``. Words that no text contains have the largest weight.
         """
         return smoothed_idf(self.of_words(words), self.documents, MIN_IDF).astype(np.float32)

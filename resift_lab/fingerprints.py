@@ -14,18 +14,32 @@ _FINGERPRINT_LENGTH = 12
 
 
 def fingerprints(queries: Sequence[str]) -> list[str]:
-    """Return the fingerprint of each query: a hash of 12 hexadecimal digits."""
+    """Hash queries, so that a model can store which queries it was trained on without their texts.
+
+    Args:
+        queries: The texts of the queries.
+
+    Returns:
+        A hash of 12 hexadecimal digits for each query.
+    """
     size = _FINGERPRINT_LENGTH // 2
     return [blake2b(query.encode("utf-8", "replace"), digest_size=size).hexdigest() for query in queries]
 
 
 def joined_fingerprints(queries: Sequence[str]) -> str:
-    """Return the sorted, distinct fingerprints of the queries as a single string, to be stored in ``info["seen"]``."""
+    """Join the fingerprints of queries into a string that can be stored in ``info["seen"]`` of a model.
+
+    Args:
+        queries: The texts of the queries, see :func:`fingerprints`.
+
+    Returns:
+        The distinct fingerprints, sorted and joined.
+    """
     return "".join(sorted(set(fingerprints(queries))))
 
 
 def fingerprints_in(info: Mapping[str, Any]) -> list[str]:
-    """Return the fingerprints that :func:`joined_fingerprints` stored in ``info["seen"]``.
+    """Read the fingerprints of training queries that :func:`joined_fingerprints` stored in ``info["seen"]``.
 
     Args:
         info: The ``info`` of a model or a table of word vectors.

@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JudgedCollection:
-    """A test collection that was made from the judgements of sessions or clicks.
+    """A test collection made from the relevance judgements of sessions or of a click log.
 
     Attributes:
         collection: The documents, the queries and their grades.
-        candidates: For each query, the documents that a reranker may be trained to reorder, as positions in
-            ``collection.documents``: first the documents that were judged irrelevant, then the engine's best hits,
-            then other documents.
+        candidates: For each query, positions in ``collection.documents``: the documents that a reranker may be trained
+            to reorder. First the documents that were judged irrelevant, then the engine's best hits, then other
+            documents.
         missing: Number of judgements whose document no longer exists in the index.
     """
 
@@ -81,11 +81,11 @@ def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: st
 
 
 def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[str, dict[T, float]]:
-    """Add the grades of each query and document.
+    """Add up the grades that different sessions or clients gave to the same document for the same query.
 
     Args:
         judgements: The judgements.
-        names: Maps the id of a document to its key in the result. Judgements of documents that are not in ``names``
+        names: The key of each document in the result, by document id. Judgements of documents that are not in ``names``
             are ignored.
 
     Returns:
@@ -101,20 +101,37 @@ def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[
 
 
 def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
-    """Return the ids of the first ``size`` hits of a query, best first."""
+    """Search an index for a text.
+
+    Args:
+        engine: The engine with the index.
+        index: The name of the index.
+        query: The text to search for.
+        fields: The text fields.
+        size: Maximum number of hits.
+
+    Returns:
+        The ids of the hits, best first.
+    """
     body = {"query": question_clause(query, fields), "size": size, "_source": False}
     return [hit["_id"] for hit in engine.search(index, body).hits]
 
 
 def _candidates(graded: Mapping[int, float], best: Sequence[int], pool: int, documents: int) -> Positions:
-    """Return the positions of a query's candidate documents, without duplicates.
+    """Choose the documents that a reranker may be trained to reorder for a query.
+
+    These are the documents that were judged irrelevant, then the engine's best hits, and then the first documents of
+    the collection, in case the engine returns only a few hits.
 
     Args:
-        graded: Grades of the judged documents by position.
+        graded: Grades of the judged documents, by position.
         best: Positions of the engine's best hits.
-        pool: Number of documents at the start of the collection that are appended, in addition to the number of judged
-            documents. They fill the list if the engine returns only a few hits.
+        pool: Number of documents to add from the start of the collection. The number of judged documents is added to
+            it.
         documents: Number of documents in the collection.
+
+    Returns:
+        The positions of the documents, without duplicates.
     """
     disliked = [position for position, grade in graded.items() if grade < 0]
     first = range(min(pool + len(graded), documents))

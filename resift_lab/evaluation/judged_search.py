@@ -22,12 +22,12 @@ _IDS_PER_REQUEST = 1000  # document ids in one search
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The quality of the searches of an index.
+    """The quality of the searches of an index, by relevance judgements.
 
     Attributes:
         queries: Ids of the Q queries that have a relevant document, in the order of the judgements.
-        values: Maps the name of a measure, such as ``nDCG@10``, to an array of shape (Q,) with its value for each
-            query. The names are those of ir-measures.
+        values: For each measure, such as ``nDCG@10``, its value for each query, shape (Q,). The names are those of the
+            package ir-measures.
         skipped: Number of judged queries that were not measured because they have no relevant document.
     """
 
@@ -51,12 +51,16 @@ class Evaluation:
         return rows
 
     def to_pandas(self) -> Any:
-        """Return a pandas frame with the columns ``measure``, ``mean``, ``low`` and ``high``."""
+        """Return the evaluation as a pandas data frame with a row for each measure.
+
+        Returns:
+            A data frame with the columns ``measure``, ``mean``, ``low`` and ``high`` (the limits of a 95 % interval).
+        """
         return data_frame(self.rows())
 
     @property
     def caption(self) -> str:
-        """Return a line with the numbers of measured and skipped queries."""
+        """A line of text with the numbers of measured and skipped queries."""
         return f"{len(self.queries)} queries" + (f", {self.skipped} without a relevant document" * bool(self.skipped))
 
     def __repr__(self) -> str:
@@ -112,7 +116,14 @@ def evaluate(
 
 
 def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, float]]:
-    """Return the grades of each query that has a relevant document."""
+    """Select the queries that have at least one relevant document.
+
+    Args:
+        qrels: The grades: ``qrels[query id][document id]``. A grade above 0 means relevant.
+
+    Raises:
+        BadInput: If ``qrels`` has another form.
+    """
     try:
         return {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
     except (AttributeError, TypeError) as error:
@@ -120,7 +131,15 @@ def _judged(qrels: Mapping[str, Mapping[Any, float]]) -> dict[str, Mapping[Any, 
 
 
 def _require_documents(index: Any, ids: list[str]) -> None:
-    """Raise BadInput if the index contains none of these document ids, because every measure would then be 0."""
+    """Check that an index contains at least one of the relevant documents. Otherwise every measure would be 0.
+
+    Args:
+        index: An open index, or a session of an index.
+        ids: The ids of the relevant documents.
+
+    Raises:
+        BadInput: If the index contains none of the documents, or ``index`` is another object, such as a name.
+    """
     searched = getattr(index, "index", index)  # a session has the attribute index
     if not hasattr(searched, "library"):
         raise BadInput(f"index is {index!r}", value=index, expected="resift.open(URL).index(NAME), or a session of it")
@@ -134,11 +153,14 @@ def _require_documents(index: Any, ids: list[str]) -> None:
 
 
 def _measures(ids: list[str], grades: dict[str, float]) -> dict[str, float]:
-    """Return the values of all measures, by name, for the ranking of one query.
+    """Measure the ranking of a query.
 
     Args:
         ids: Ids of the hits, best first.
         grades: Grades of the query's judged documents, by document id.
+
+    Returns:
+        The value of each measure, by name: nDCG@10, RR@10, AP@100 and R@100.
     """
     gains = np.array([grades.get(id, 0) for id in ids], np.float64)
     relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())

@@ -25,11 +25,11 @@ SCOPES = (1, 2, 5, 10, 20, 30, 50, 75, 100)
 
 
 def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the relevance of documents in the order of decreasing similarity.
+    """Sort the documents of each query by decreasing similarity, and return whether they are relevant.
 
     Args:
-        similarity: Similarities of Q queries to N documents, of shape (Q, N), or (N,) for a single query.
-        relevant: Boolean array of the same shape: whether the document is relevant for the query.
+        similarity: Similarities of Q queries to N documents, shape (Q, N), or (N,) for a single query.
+        relevant: Boolean array of the same shape, True where the document is relevant for the query.
 
     Returns:
         Boolean array of shape (Q, N). Column 0 tells whether the most similar document is relevant.
@@ -46,13 +46,13 @@ def relevance_by_rank(similarity: NDArray[Any], relevant: NDArray[Any]) -> NDArr
 
 
 def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
-    """Return the precision at the recall levels 0, 0.1, …, 1: the precision–recall curve.
+    """Return the precision–recall curve of each of Q queries, at the recall levels 0, 0.1, …, 1.
 
-    The precision at a level is the maximum of the precision at all ranks with at least that recall.
+    The interpolated precision at a level is the largest precision at any rank whose recall reaches the level.
 
     Args:
-        similarity: Similarities of Q queries to N documents, of shape (Q, N).
-        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
+        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
 
     Returns:
         Array of shape (Q, 11). Rows of queries without a relevant document are NaN.
@@ -64,14 +64,14 @@ def interpolated_precision(similarity: NDArray[Any], relevant: NDArray[Any]) -> 
 
 
 def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
-    """Return the 11-point interpolated average precision of each query.
+    """Return the 11-point interpolated average precision of each of Q queries.
 
-    It is the mean of :func:`interpolated_precision` over the 11 recall levels. The paper calls its mean over all
+    This is the mean of :func:`interpolated_precision` over the 11 recall levels. The paper calls the mean over all
     queries mAP.
 
     Args:
-        similarity: Similarities of Q queries to N documents, of shape (Q, N).
-        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
+        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
 
     Returns:
         Array of shape (Q,). NaN for queries without a relevant document.
@@ -83,17 +83,17 @@ def map11(similarity: NDArray[Any], relevant: NDArray[Any]) -> Numbers:
 
 
 def precision_at(similarity: NDArray[Any], relevant: NDArray[Any], k: int) -> Numbers:
-    """Return the precision among the first ``k`` documents of each query.
+    """Return the share of relevant documents among the first ``k`` documents of each of Q queries.
 
     The divisor is ``k`` even if there are fewer than ``k`` documents.
 
     Args:
-        similarity: Similarities of Q queries to N documents, of shape (Q, N).
-        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
-        k: Number of top-ranked documents.
+        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
+        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
+        k: Number of top-ranked documents, from 1.
 
     Returns:
-        Values from 0 to 1, of shape (Q,).
+        Values from 0 to 1, shape (Q,).
 
     Raises:
         BadInput: If ``k`` is less than 1.
@@ -123,29 +123,31 @@ def interpolated_precision_at(similarity: NDArray[Any], relevant: NDArray[Any], 
 
 
 def precision_scope(similarity: NDArray[Any], relevant: NDArray[Any], scopes: Sequence[int] = SCOPES) -> Numbers:
-    """Return the precision among the first k documents for several values of k: the precision–scope curve.
+    """Return the precision–scope curve of each of Q queries: :func:`precision_at` for several values of k.
 
     Args:
-        similarity: Similarities of Q queries to N documents, of shape (Q, N).
-        relevant: Whether each document is relevant for each query, boolean, of shape (Q, N).
+        similarity: Similarities of the queries to N documents, see :func:`relevance_by_rank`.
+        relevant: Relevance of the documents, see :func:`relevance_by_rank`.
         scopes: The S values of k.
 
     Returns:
-        Values from 0 to 1, of shape (Q, S).
+        Values from 0 to 1, shape (Q, S).
     """
     return precision(relevance_by_rank(similarity, relevant), scopes)
 
 
 def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Numbers, Numbers]:
-    """Return interpolated precisions at recall levels and at ranks.
+    """Return interpolated precisions of Q queries, at 11 recall levels and at some ranks.
+
+    The interpolated precision is the largest precision at the given level or rank, or at any later rank.
 
     Args:
-        hits: Relevance of documents by rank, of shape (Q, N), from :func:`relevance_by_rank`.
+        hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
         ranks: R ranks, counted from 1.
 
     Returns:
-        Two arrays: the largest precision at or after each of the 11 recall levels, of shape (Q, 11), and the largest
-        precision at or after each rank, of shape (Q, R). Recall levels are NaN for queries without a relevant document.
+        The precisions at the recall levels 0, 0.1, …, 1, shape (Q, 11), which are NaN for queries without a relevant
+        document, and the precisions at the ranks, shape (Q, R).
     """
     levels, tops = np.full((len(hits), LEVELS), np.nan), np.zeros((len(hits), len(ranks)))
     for line, level, top in zip(hits, levels, tops, strict=True):
@@ -162,14 +164,14 @@ def interpolated(hits: NDArray[np.bool_], ranks: Sequence[int] = ()) -> tuple[Nu
 
 
 def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
-    """Return the precision among the first k documents for each k of ``ranks``.
+    """Return the share of relevant documents among the first k documents, for several values of k.
 
     Args:
-        hits: Relevance of N documents by rank for Q queries, boolean, of shape (Q, N).
+        hits: Relevance of documents by rank, shape (Q, N), from :func:`relevance_by_rank`.
         ranks: The R values of k, from 1.
 
     Returns:
-        Values from 0 to 1, of shape (Q, R).
+        Values from 0 to 1, shape (Q, R).
 
     Raises:
         BadInput: If a rank is less than 1.
@@ -183,14 +185,14 @@ def precision(hits: NDArray[np.bool_], ranks: Sequence[int]) -> Numbers:
 
 
 def ndcg_at(gains: Sequence[float] | NDArray[Any], ideal: Sequence[float] | NDArray[Any], k: int = 10) -> float:
-    """Return the normalised discounted cumulative gain of the first ``k`` documents.
+    """Return the normalised discounted cumulative gain (nDCG) of the first ``k`` documents.
 
     DCG is the sum of gain / log2(rank + 1). It is divided by the DCG of the best possible ranking. Negative gains are
     treated as 0.
 
     Args:
-        gains: Grades of the n ranked documents, best rank first, of shape (n,).
-        ideal: Grades of all m judged documents of the query in any order, of shape (m,).
+        gains: Grades of the n ranked documents, best rank first, shape (n,).
+        ideal: Grades of all m judged documents of the query in any order, shape (m,).
         k: Number of top-ranked documents.
 
     Returns:
@@ -207,11 +209,13 @@ def ndcg_at(gains: Sequence[float] | NDArray[Any], ideal: Sequence[float] | NDAr
 
 
 def average_precision(relevant: Sequence[bool] | NDArray[Any], total: int) -> float:
-    """Return the average precision as TREC defines it, without interpolation.
+    """Return the average precision of a ranking as TREC defines it, without interpolation.
+
+    This is the mean of the precisions at the ranks of all relevant documents.
 
     Args:
-        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
-        total: Number of the query's relevant documents. Documents that are not in the ranking count as precision 0.
+        relevant: Whether each of the n ranked documents is relevant, best rank first, shape (n,).
+        total: Number of the query's relevant documents. Relevant documents outside the ranking count as precision 0.
 
     Returns:
         A number from 0 to 1, or NaN if ``total`` is 0.
@@ -221,12 +225,12 @@ def average_precision(relevant: Sequence[bool] | NDArray[Any], total: int) -> fl
 
 
 def recall_at(relevant: Sequence[bool] | NDArray[Any], total: int, k: int) -> float:
-    """Return the share of all relevant documents that are among the first ``k``.
+    """Return the share of a query's relevant documents that are among the first ``k``.
 
     Args:
-        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
-        total: Number of the query's relevant documents.
-        k: Number of ranks.
+        relevant: Whether each of the n ranked documents is relevant, best rank first, shape (n,).
+        total: Number of the query's relevant documents, inside and outside the ranking.
+        k: Number of top-ranked documents.
 
     Returns:
         A number from 0 to 1, or NaN if ``total`` is 0.
@@ -235,27 +239,27 @@ def recall_at(relevant: Sequence[bool] | NDArray[Any], total: int, k: int) -> fl
 
 
 def reciprocal_rank(relevant: Sequence[bool] | NDArray[Any], k: int = 10) -> float:
-    """Return 1 / rank of the first relevant document among the first ``k``, or 0 if there is none.
+    """Return 1 / rank of the first relevant document, or 0 if none of the first ``k`` documents is relevant.
 
-    The mean over queries is MRR (Voorhees 1999).
+    The mean over queries is the mean reciprocal rank (Voorhees 1999).
 
     Args:
-        relevant: Relevance of the ranked documents, best rank first, of shape (n,).
-        k: Number of ranks.
+        relevant: Whether each of the n ranked documents is relevant, best rank first, shape (n,).
+        k: Number of top-ranked documents.
     """
     positions = np.flatnonzero(np.asarray(relevant)[:k])
     return 1 / (int(positions[0]) + 1) if len(positions) else 0.0
 
 
 def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
-    """Return Spearman's rank correlation of two lists. Tied values get their mean rank.
+    """Return Spearman's rank correlation of predicted and gold scores. Tied values get their mean rank.
 
     Args:
-        predicted: Predicted similarities of n pairs, of shape (n,).
-        gold: Gold scores of the same pairs, of shape (n,).
+        predicted: Predicted similarities of n pairs, shape (n,).
+        gold: Gold scores of the same pairs, shape (n,).
 
     Returns:
-        The correlation, 0 if one list is constant, or NaN for fewer than two pairs.
+        The correlation, from -1 to 1. 0 if one of the arrays is constant, and NaN for fewer than two pairs.
 
     Raises:
         BadInput: If the lengths differ, or a value is NaN or infinite.
@@ -266,17 +270,13 @@ def spearman(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | 
 
 
 def pearson(predicted: Sequence[float] | NDArray[Any], gold: Sequence[float] | NDArray[Any]) -> float:
-    """Return Pearson's correlation of two lists, cov(x, y) / (σx · σy).
+    """Return Pearson's correlation of predicted and gold scores, cov(x, y) / (σx · σy).
+
+    The result for constant arrays and for fewer than two pairs, and the errors, are the same as for :func:`spearman`.
 
     Args:
-        predicted: Predicted similarities of n pairs, of shape (n,).
-        gold: Gold scores of the same pairs, of shape (n,).
-
-    Returns:
-        The correlation, 0 if one list is constant, or NaN for fewer than two pairs.
-
-    Raises:
-        BadInput: If the lengths differ, or a value is NaN or infinite.
+        predicted: Predicted similarities x of n pairs, shape (n,).
+        gold: Gold scores y of the same pairs, shape (n,).
     """
     with needs_extra("lab", "Evaluation"):
         from scipy.stats import pearsonr

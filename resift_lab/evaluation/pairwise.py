@@ -55,18 +55,18 @@ def similarity_blocks(
 
 
 def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> NDArray[np.float64]:
-    """Return the similarity of row i of one matrix to row i of another matrix, for each i.
+    """Return the similarity of the two texts of each pair, from their vectors.
 
     Args:
-        left: Vectors of the first texts of n pairs, of shape (n, K), dense or sparse.
-        right: Vectors of the second texts, of shape (n, K).
+        left: Vectors of the first texts of n pairs, shape (n, K) for K dimensions, dense or sparse.
+        right: Vectors of the second texts, in the same order, shape (n, K).
         similarity: Name of the similarity.
 
     Returns:
-        One similarity for each pair, of shape (n,), float64.
+        Similarities of shape (n,), float64.
 
     Raises:
-        BadInput: If the similarity is unknown or not supported by sparse matrices.
+        BadInput: If the similarity is unknown, or not supported for sparse matrices.
     """
     # raises for a similarity that the matrices do not have
     _block_function(similarity, issparse(left))
@@ -80,7 +80,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
 
 
 def unit_matrix(matrix: Matrix) -> Matrix:
-    """Scale the rows of a dense or sparse matrix to length 1 (l2). Zero rows stay zero."""
+    """Scale each row of a dense or sparse matrix to length 1 (Euclidean norm). Zero rows stay zero."""
     if not issparse(matrix):
         return unit_rows(matrix)
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
@@ -91,7 +91,15 @@ def unit_matrix(matrix: Matrix) -> Matrix:
 
 
 def _block_function(similarity: str, sparse: bool) -> Block:
-    """Return the function that compares a block of queries with the database."""
+    """Return the function that computes the similarities of a block of queries to all documents.
+
+    Args:
+        similarity: Name of the similarity.
+        sparse: Whether the vectors are sparse matrices.
+
+    Raises:
+        BadInput: If the similarity is unknown, or not supported for sparse matrices.
+    """
     if sparse:
         if similarity not in ("cosine", "dot"):
             raise BadInput(f"similarity {similarity!r} of word counts", value=similarity, expected="cosine")
@@ -106,18 +114,33 @@ def _dot(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sparse_dot(queries: Matrix, database: Matrix) -> NDArray[Any]:
-    """Return the inner products of B sparse queries with N sparse documents, of shape (B, N).
+    """Return the inner products of B queries with N documents, both sparse matrices with K columns.
 
-    The queries are made dense first, because a product of two sparse matrices is slower if many texts share words.
+    The block of queries is made dense first, because a product of two sparse matrices is slower if many texts share
+    words.
+
+    Args:
+        queries: Shape (B, K).
+        database: Shape (N, K).
+
+    Returns:
+        A dense array of shape (B, N).
     """
     return np.ascontiguousarray((database @ np.ascontiguousarray(queries.toarray().T)).T)
 
 
 def _jaccard(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
-    """Return the fuzzy Jaccard indices of B queries and N documents, of shape (B, N).
+    """Return the fuzzy Jaccard similarities of B queries and N documents.
 
-    The index is sum(min(a, b)) / sum(max(a, b)) after negative values are set to 0. It is computed from the city-block
-    distance, since sum(min(a, b)) = (sum(a) + sum(b) - sum(|a - b|)) / 2.
+    The similarity of two vectors a and b is sum(min(a, b)) / sum(max(a, b)), after negative values were set to 0. It is
+    computed from the city-block distance, since sum(min(a, b)) = (sum(a) + sum(b) - sum(|a - b|)) / 2.
+
+    Args:
+        queries: Vectors of K dimensions, shape (B, K).
+        database: Vectors of K dimensions, shape (N, K).
+
+    Returns:
+        Values from 0 to 1, shape (B, N).
 
     Source:
         Muffo et al. 2021, eq. 8.

@@ -32,11 +32,10 @@ _CANDIDATES = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """The metrics of one system on a test collection of Q queries.
+    """The results of evaluating a retrieval system on the Q queries of a test collection.
 
     Attributes:
-        values: Maps the name of a metric to its value for each query, of shape (Q,). The value is NaN if the metric is
-            not defined for the query.
+        values: For each metric, by name, its value for each query, shape (Q,). NaN where the metric is not defined.
         facts: Additional entries for reports, such as the number of documents.
     """
 
@@ -44,23 +43,33 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """Return the mean of each metric over the queries that have a value, or NaN if no query has a value."""
+        """Return the mean of each metric, by name.
+
+        Queries whose value is NaN are ignored. The mean is NaN if all values are NaN.
+        """
         known = {name: values[~np.isnan(values)] for name, values in self.values.items()}
         return {name: float(values.mean()) if len(values) else np.nan for name, values in known.items()}
 
     def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
-        """Return the lower and upper limit of a bootstrap 95 % interval of each metric's mean, by metric."""
+        """Return a bootstrap 95 % confidence interval of the mean of each metric.
+
+        Args:
+            seed: Seed of the bootstrap.
+
+        Returns:
+            The lower and the upper limit, by the name of the metric.
+        """
         return {name: bootstrap_mean(values, np.random.default_rng(seed)) for name, values in self.values.items()}
 
     def against(self, other: Run, seed: int) -> dict[str, float]:
-        """Compare this run with another system's run on the same queries by a paired randomisation test.
+        """Compare this run with the run of another system, by a paired randomisation test.
 
         Args:
-            other: The run of the other system.
+            other: The run of the other system on the same queries.
             seed: Seed of the test.
 
         Returns:
-            The two-sided p-value for each metric.
+            The two-sided p-value of the difference, by the name of the metric.
         """
         return {
             name: paired_randomization(values, other.values[name], np.random.default_rng(seed))
@@ -114,7 +123,15 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
 
 
 def _curves(scores: SameClassScores) -> dict[str, Any]:
-    """Return the precision–recall curve and the precision–scope curve, each averaged over the queries."""
+    """Average the precision–recall curves and the precision–scope curves over all queries.
+
+    Args:
+        scores: The curves of each query.
+
+    Returns:
+        A dictionary for JSON with ``precision_recall``, the precision at 11 recall levels, and ``precision_scope``, the
+        precision among the first k documents by k.
+    """
     scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
     return {
         "precision_recall": [float(value) for value in np.nanmean(scores.curve, axis=0)],
@@ -123,9 +140,9 @@ def _curves(scores: SameClassScores) -> dict[str, Any]:
 
 
 def run_retrieval(system: System, collection: Collection) -> Run:
-    """Evaluate rankings by the system's similarity alone, without BM25.
+    """Evaluate a system that ranks documents by the similarity of vectors alone, without BM25.
 
-    Documents with similarity 0 share nothing with the query and are left out of its ranking.
+    Documents with similarity 0 have nothing in common with the query and are left out of its ranking.
 
     Args:
         system: The system to evaluate. It is fitted on the documents.
@@ -139,7 +156,10 @@ def run_retrieval(system: System, collection: Collection) -> Run:
 
 
 def _without_zeros(scores: NDArray[Any]) -> NDArray[Any]:
-    """Replace similarity 0 by -inf. Otherwise documents without any query word would rank by their position."""
+    """Replace scores of 0 by -inf, which excludes these documents from the ranking.
+
+    Otherwise, documents without any word of the query would be ranked by their position in the collection.
+    """
     return np.where(scores == 0, -np.inf, scores)
 
 
@@ -210,9 +230,17 @@ def run_hybrid(
 def _run_late(
     system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
 ) -> tuple[Run, Run, Run]:
-    """Evaluate a reranker, which reorders the first hits of the service's search.
+    """Evaluate a reranker that reorders the first hits of the service's search.
 
-    The arguments and the returned runs are those of :func:`run_hybrid`.
+    Args:
+        system: The reranker.
+        collection: The test collection.
+        alpha: Weight of the reranker's scores, 0 to 1. None uses the reranker's own weight.
+        serve: A function that creates the service's search over documents.
+        progress: A function that is called with the number of finished queries and the total number.
+
+    Returns:
+        The runs of the reranked search, of BM25 alone, and of the reranker's scores alone.
     """
     bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
     reranker, count = system.reranker, len(collection.queries)
@@ -229,12 +257,12 @@ def _run_late(
 
 
 def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
-    """Compute the metrics of precomputed rankings.
+    """Evaluate rankings that were computed before.
 
     Args:
         rankings: For each query, the positions of its hits in the collection, best first.
         collection: The test collection.
-        dimensions: Number of dimensions of the system's vectors.
+        dimensions: Number of dimensions of the system's vectors, for the report.
         **facts: Additional entries for reports.
     """
     filled = _Rankings(collection)
@@ -246,11 +274,17 @@ def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, 
 def _search(
     serve: Serve | None, system: System, collection: Collection, database: Matrix
 ) -> SearchableCollection | None:
-    """Create the service's search over a collection.
+    """Index a test collection so that it can be searched as the service would search it.
+
+    Args:
+        serve: A function that creates the service's search over documents, or None.
+        system: The retrieval system.
+        collection: The test collection.
+        database: The system's vectors of the N documents, shape (N, K) for K dimensions.
 
     Returns:
-        The search. None if ``serve`` is None, if the system's vectors are not dense, or if the service does not support
-        the system's similarity.
+        The search. None if ``serve`` is None, if the vectors are not dense, or if the service does not support the
+        system's similarity.
     """
     if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
         return None
@@ -259,13 +293,14 @@ def _search(
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
-    """Combine the BM25 scores and the similarities of one query: (1 - alpha) · z(BM25) + alpha · z(similarity).
+    """Combine BM25 scores and similarities of a query: (1 - alpha) · z(BM25) + alpha · z(similarity), with z-scores z.
 
-    Up to 100,000 documents, all documents are candidates. Otherwise, candidates are the best 1000 of each list.
+    In collections of up to 100,000 documents, all documents are candidates. In larger collections, only the best 1,000
+    by BM25 and the best 1,000 by similarity are candidates.
 
     Args:
-        lexical: BM25 scores of the N documents, of shape (N,).
-        semantic: Similarities of the N documents, of shape (N,).
+        lexical: BM25 scores of the N documents, shape (N,).
+        semantic: Similarities of the N documents, shape (N,).
         alpha: Weight of the similarities, 0 to 1.
 
     Returns:
@@ -281,10 +316,14 @@ def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -
 
 
 def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
-    """Remove the queries that the system was trained on from a collection.
+    """Remove the queries that a system was trained on from a test collection.
 
     If the system was trained on all queries, the collection is returned unchanged, because no other query is left to
     measure the system.
+
+    Args:
+        system: The system.
+        collection: The test collection.
 
     Returns:
         The collection, and the number of its queries that the system was trained on.
@@ -296,9 +335,13 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 
 
 class _Rankings:
-    """Collects the metrics of each query from blocks of scores.
+    """A table of metrics that is filled with blocks of queries, one after the other.
 
-    If the judgements also name irrelevant documents (:func:`is_pool`), condensed metrics are collected too.
+    If the judgements also name irrelevant documents (:func:`is_pool`), the table includes the metrics of condensed
+    rankings, from which unjudged documents are removed.
+
+    Args:
+        collection: The test collection.
     """
 
     def __init__(self, collection: Collection) -> None:
@@ -307,11 +350,11 @@ class _Rankings:
         self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
-        """Compute the metrics of B queries.
+        """Compute the metrics of a block of B queries.
 
         Args:
-            rows: The slice of the collection's queries.
-            scores: Scores of the N documents for these queries, of shape (B, N).
+            rows: The slice of the block in the collection's queries.
+            scores: Scores of the N documents for these queries, shape (B, N).
         """
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
             grades = self._collection.grades[query]
@@ -319,7 +362,7 @@ class _Rankings:
             self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
-        """Return the collected metrics as a run.
+        """Return the metrics of all queries as a run.
 
         Args:
             dimensions: Number of dimensions of the system's vectors.
@@ -335,10 +378,10 @@ class _Rankings:
 
 
 def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Return nDCG@10, MAP, recall at several ranks and MRR@10 of the ranking of one query.
+    """Compute nDCG@10, MAP, recall at several ranks and MRR@10 of a query's ranking.
 
     Args:
-        scores: Scores of the N documents, of shape (N,), -inf for documents that are not among the hits.
+        scores: Scores of the N documents, shape (N,), -inf for documents that are not among the hits.
         grades: Grades of the judged documents, by their positions. At least one grade is above 0.
 
     Returns:
@@ -359,22 +402,24 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
 
 
 def is_pool(collection: Collection) -> bool:
-    """Return whether the judgements come from a pool, that is, whether they also name irrelevant documents.
+    """Return whether the judgements of a test collection also name irrelevant documents.
 
-    In a pooled collection, a document without a judgement may be relevant.
+    Such judgements come from a pool: assessors judged the best hits of several systems. A document outside the pool has
+    no judgement and may be relevant.
     """
     return any(grade <= 0 for grades in collection.grades for grade in grades.values())
 
 
 def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Return nDCG@10 of the ranking without its unjudged documents, and the judged share of the first ten hits.
+    """Compute metrics of a query's ranking that do not treat documents without a judgement as irrelevant.
 
     Args:
-        scores: Scores of the N documents, of shape (N,), -inf for documents that are not among the hits.
-        grades: Grades of the judged documents, by their positions. At least one grade is above 0.
+        scores: Scores of the N documents, see :func:`graded_metrics`.
+        grades: Grades of the judged documents, see :func:`graded_metrics`.
 
     Returns:
-        The values of ``condensed_ndcg@10`` and ``judged@10``.
+        ``condensed_ndcg@10``, which is nDCG@10 after unjudged documents were removed from the ranking, and
+        ``judged@10``, the share of judged documents among the first ten hits.
 
     Source:
         Sakai 2007, "Alternatives to Bpref": condensed lists.
@@ -389,13 +434,13 @@ def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict
 
 
 def z_score(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the z-scores (s - mean) / standard deviation, or zeros if all scores are equal.
+    """Standardise scores: subtract the mean, and divide by the population's standard deviation.
 
     Args:
-        scores: Scores of a query's n candidates, of shape (n,).
+        scores: Scores of a query's n candidates, shape (n,).
 
     Returns:
-        The z-scores, of shape (n,), float32, computed with the population's standard deviation.
+        The standardised scores, shape (n,), float32. All are 0 if the scores are equal.
     """
     spread = scores.std() if len(scores) else 0
     return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)

@@ -52,11 +52,11 @@ from resift_lab.evaluation.system import Encoder, System, Taught
 
 @dataclass(frozen=True)
 class Source:
-    """The word vectors and the random seed from which a system is built.
+    """The word vectors and the random seed from which a retrieval system is built.
 
     Attributes:
         vectors: Folder or name of the word vectors.
-        seed: Random seed.
+        seed: Seed of all random choices.
     """
 
     vectors: str | Path
@@ -66,7 +66,7 @@ class Source:
         """Load the word vectors.
 
         Raises:
-            ModelNotFound: If there is no such folder.
+            ModelNotFound: If the folder contains no word vectors.
             CorruptModel: If a file in the folder is damaged.
         """
         return load_vectors(self.vectors)
@@ -74,10 +74,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The name of a baseline and the function that builds it.
+    """A kind of baseline, such as ``lsi``, with the function that builds it.
 
     Attributes:
-        form: Name with placeholders for its parameters, for error messages.
+        form: Name with placeholders for its parameters, such as ``lsi:K``, for error messages.
         build: Function that builds the system from a :class:`Source` and the parameters, which are integers from 1.
         min_parameters: Minimum number of parameters.
         max_parameters: Maximum number of parameters.
@@ -148,18 +148,19 @@ def build_system(
 def load_system(
     folder: str | Path, similarity: str | None = None, learners: Mapping[str, Learner] | None = None
 ) -> System:
-    """Load a saved model or reranker as a system.
+    """Load a saved model or reranker as a retrieval system that can be evaluated.
 
     Args:
         folder: Folder of the model.
-        similarity: Name of a similarity that replaces the model's default.
-        learners: Functions that build other systems, see :func:`build_system`. A static query model needs the function
-            ``st`` to encode documents.
+        similarity: Name of a similarity that replaces the model's own similarity.
+        learners: Functions that build other systems, see :func:`build_system`. For a model that encodes only queries,
+            the function ``st`` is needed to encode documents.
 
     Raises:
         ModelNotFound: If the folder contains no model.
         CorruptModel: If a file of the model is damaged.
-        BadInput: If the similarity is unknown, or if the teacher of a static query model is not a folder.
+        BadInput: If the similarity is unknown, or a model encodes only queries and the teacher, which encodes
+            documents, is not a local folder.
     """
     _check(similarity)
     if Path(folder, RERANKER_FILE).is_file():
@@ -169,17 +170,17 @@ def load_system(
 
 
 def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
-    """Wrap a model as a system.
+    """Wrap a model as a retrieval system that can be evaluated.
 
-    A static query model encodes only queries, so it is combined with its teacher, which encodes the documents (see
-    :func:`pair_with_teacher`).
+    A model that encodes only queries (:class:`StaticQueries`) is combined with its teacher, which encodes the
+    documents.
 
     Args:
         model: The model.
         learners: Functions that build other systems, see :func:`build_system`.
 
     Raises:
-        BadInput: If the teacher of a static query model is not a folder.
+        BadInput: If the model encodes only queries and its teacher is not a local folder.
     """
     if isinstance(model, StaticQueries):
         return pair_with_teacher(model, learners)
@@ -187,14 +188,14 @@ def as_system(model: Model, learners: Mapping[str, Learner] | None = None) -> En
 
 
 def pair_with_teacher(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
-    """Return a system that encodes queries with a static query model and documents with its teacher.
+    """Combine a model that encodes only queries with its teacher, the larger model that encodes the documents.
 
     Args:
-        model: The static query model.
-        learners: See :func:`build_system`. The function ``st`` loads the teacher.
+        model: The model that encodes queries.
+        learners: Functions that build other systems, see :func:`build_system`. The function ``st`` loads the teacher.
 
     Raises:
-        BadInput: If the teacher is not a folder, or if ``learners`` has no function ``st``.
+        BadInput: If the teacher is not a local folder, or ``learners`` has no function ``st``.
     """
     if not Path(model.teacher).is_dir():
         message = f"the documents of model {model.hash} must be encoded by {model.teacher!r}, which is not a folder"
@@ -210,10 +211,14 @@ def _check(similarity: str | None) -> None:
 
 
 def _learner(kind: str, learners: Mapping[str, Learner] | None) -> Learner:
-    """Return the function in ``learners`` that builds systems of a kind, such as ``st``.
+    """Look up the function that builds systems of a given kind.
+
+    Args:
+        kind: The kind, such as ``st`` for sentence-transformers models.
+        learners: The functions by kind, or None.
 
     Raises:
-        BadInput: If there is no such function.
+        BadInput: If there is no function for the kind.
     """
     if learners is None or kind not in learners:
         message = f"system {kind!r} cannot be built, because no function for it was passed"
@@ -246,12 +251,12 @@ def _parameters(name: str, baseline: Baseline) -> list[int]:
 def _encoder(
     name: str, source: Source, similarity: str | None, learners: Mapping[str, Learner] | None = None
 ) -> System:
-    """Load a saved model by the path of its folder, or build an untrained model by its name.
+    """Load a saved model from a folder, or build an untrained model by its name.
 
     Args:
         name: Path of the folder, or name of the model, see :func:`resift.encoders.builders.build_model`.
         source: Word vectors and random seed of an untrained model.
-        similarity: Name of a similarity that replaces the model's default.
+        similarity: Name of a similarity that replaces the model's own similarity.
         learners: Functions that build other systems, see :func:`build_system`.
     """
     # a folder takes precedence: a folder that is named like a model, for example "mean", is probably intended
@@ -268,12 +273,12 @@ def _encoder(
 
 
 def _of_model(model: Model, similarity: str | None) -> System:
-    """Wrap a model as a system.
+    """Wrap a model as a retrieval system, optionally with another similarity.
 
     Args:
         model: The model. Its attribute ``similarity`` is changed if another similarity is named.
-        similarity: Name of a similarity that replaces the model's default. ``dynamax`` compares sentences by the
-            model's word vectors.
+        similarity: Name of a similarity that replaces the model's own similarity. ``dynamax`` compares sentences by the
+            model's word vectors. None changes nothing.
     """
     if similarity == "dynamax":
         return DynaMax(model.table)

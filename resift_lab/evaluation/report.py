@@ -12,18 +12,19 @@ from resift_lab.evaluation.protocol import Run
 
 
 def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
-    """Return a report of a run: the mean of each metric, 95 % intervals and facts.
+    """Summarise a run, and optionally compare it with the run of a second system.
 
     Args:
-        run: The run.
+        run: The metrics of a system for each query.
         name: Name of the system.
         seed: Seed of the bootstrap and of the randomisation test.
-        other: A run of a second system on the same queries, for comparison.
+        other: A run of the second system on the same queries, or None.
         other_name: Name of the second system.
 
     Returns:
-        A dictionary for JSON. With ``other``, its key ``compare`` contains the second system's means and intervals, the
-        differences (first system minus second system) and p-values.
+        A dictionary for JSON with the mean and the 95 % interval of each metric. With ``other``, its key ``compare``
+        contains the second system's means and intervals, the differences (first system minus second system) and
+        p-values.
     """
     means = run.means()
     report = {"system": name, **means, "intervals": run.intervals(seed), **run.facts, "seed": seed}
@@ -42,13 +43,13 @@ def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_n
 def sts_report(
     tasks: Sequence[sts.StsTask], name: str, seed: int, other: Sequence[sts.StsTask] | None = None, other_name: str = ""
 ) -> dict[str, Any]:
-    """Return a report of sentence pairs, with the correlations over all pairs, for each file and for each task.
+    """Summarise predicted sentence similarities: the correlations over all pairs, for each file and for each task.
 
     Args:
         tasks: The predictions of a system, by task.
         name: Name of the system.
         seed: Seed of the bootstrap and of the randomisation test.
-        other: The predictions of a second system for the same pairs, for comparison.
+        other: The predictions of a second system for the same pairs, or None.
         other_name: Name of the second system.
 
     Returns:
@@ -70,14 +71,14 @@ def sts_report(
 
 
 def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, seed: int) -> dict[str, Any]:
-    """Return a report of a feedback method after the last round of a simulation.
+    """Summarise a simulation of relevance feedback after its last round.
 
     In each round, a simulated user judges some hits, and the documents that the user has not judged are ranked again.
 
     Args:
         runs: For each method and each round, the run with the round's feedback and the run without feedback. Methods
             other than ``method`` are reported as baselines.
-        method: Name of the method to report.
+        method: Name of the feedback method to report.
         seed: Seed of the bootstrap and of the randomisation test.
 
     Returns:
@@ -91,15 +92,15 @@ def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, 
 
 
 def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
-    """Return a report of simulated sessions in which a user searches for two topics, one after the other.
+    """Summarise simulated sessions in which a user searches for two topics, one after the other.
 
     Args:
-        runs: The runs of the second query, by its kind (``related`` or ``unrelated`` to the first topic) and by the way
-            of ranking: ``before`` (without a session), ``after`` (with the session), or ``whole`` (with the full weight
-            of all judgements).
+        runs: The runs of the second query, ``runs[kind][ranking]``. The kind tells whether the second query is
+            ``related`` or ``unrelated`` to the first topic. The ranking is ``before`` (without a session), ``after``
+            (with the session) or ``whole`` (with the full weight of all judgements).
 
     Returns:
-        The facts and the mean metrics of each kind and way, as a dictionary for JSON.
+        A dictionary for JSON with the facts and mean metrics of each kind and ranking.
     """
     return {
         kind: {**ways["before"].facts, **{name: run.means() for name, run in ways.items()}}
@@ -108,7 +109,7 @@ def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
 
 
 def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """Return the report of :func:`topics_report` as a table for the terminal.
+    """Format the report of :func:`topics_report` as a table for the terminal.
 
     The table has a line for each kind of second query and each metric. The columns are the number of queries that have
     values (QUERIES), and the metric without a session (BEFORE), with the session (AFTER), and with the full weight of
@@ -142,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """Return a report as a table for the terminal.
+    """Format a report as a table for the terminal.
 
     The table has a line for each metric, with the value and its 95 % interval. If the report compares two systems, the
     value of the second system, its interval, the difference and the p-value follow. A report of sentence pairs

@@ -18,11 +18,11 @@ FIGURES = ("wss@95", "wss@100", "rrf@10", "atd", "recall@stop", "read@stop", "re
 
 @dataclass(frozen=True)
 class SimulatedReview:
-    """The course of a simulated review.
+    """The course of a simulated systematic review, in which all documents are read in the order of a ranking.
 
     Attributes:
-        labels: Relevance of the n documents in the order in which they were read, of shape (n,). The priors, which are
-            the two labelled documents that a review starts with, are excluded.
+        labels: Whether each of the n documents is relevant, in the order of reading, shape (n,). The two labelled
+            documents that a review starts with are excluded.
         stop: Number of documents that had been read when the stopping rule was first met, or n if it was never met.
     """
 
@@ -30,17 +30,17 @@ class SimulatedReview:
     stop: int
 
     def figures(self, target: float) -> dict[str, float]:
-        """Return measures of the review, in percent.
+        """Compute measures of how much reading the review saves, in percent.
 
         Args:
             target: The recall at which a review may stop, 0 to 1.
 
         Returns:
             A dictionary with these measures: work saved over sampling at 95 % and 100 % recall (``wss@95``,
-            ``wss@100``), the share of relevant documents among the first tenth of the documents (``rrf@10``), the
-            average time to discovery (``atd``), the recall and the share of documents read at the stop
-            (``recall@stop``, ``read@stop``), and ``reached``, which is 100 if that recall is at least ``target`` and
-            otherwise 0.
+            ``wss@100``), the share of the relevant documents that are among the first tenth of all documents
+            (``rrf@10``), the average time to discovery (``atd``), the recall and the share of documents read at the
+            stop (``recall@stop``, ``read@stop``), and ``reached``, which is 100 if the recall at the stop is at least
+            ``target``, and otherwise 0.
         """
         total, relevant_read = len(self.labels), np.cumsum(self.labels)
         places = np.flatnonzero(self.labels) + 1
@@ -57,7 +57,9 @@ class SimulatedReview:
 
 
 def _saved(places: NDArray[np.intp], total: int, recall: float) -> float:
-    """Return WSS: the percentage of documents that need not be read for a recall, minus that of a random order.
+    """Return the work saved over sampling (WSS), in percent.
+
+    This is the share of documents that need not be read to reach a recall, minus the share for a random reading order.
 
     Args:
         places: Positions of the relevant documents in the reading order, from 1.
@@ -108,11 +110,11 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
 
 
 def review_report(collection: Collection, seeds: int, batch: int, target: float = 0.95) -> dict[str, object]:
-    """Simulate several reviews of a collection's first query, and report their measures.
+    """Simulate several reviews of a test collection's first query, and report their measures.
 
     Args:
-        collection: The collection.
-        seeds: Number of simulations.
+        collection: The test collection.
+        seeds: Number of simulations, each with its own seed.
         batch: Number of documents that are read before the ranking is updated.
         target: The recall at which a review may stop, 0 to 1.
 

@@ -92,6 +92,13 @@ def same_class_scores(
 
 
 def _numbered(*sides: Sequence[Any] | NDArray[Any]) -> list[NDArray[np.int64]]:
-    """Replace the labels of several lists by integers. Equal labels get the same integer in all lists."""
+    """Replace labels by integers, so that equal labels have the same integer in all lists.
+
+    Args:
+        *sides: Lists of labels.
+
+    Returns:
+        An integer array for each list.
+    """
     numbers: dict[Any, int] = {}
     return [np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64) for labels in sides]

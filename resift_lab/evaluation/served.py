@@ -50,11 +50,11 @@ class SimulatedSearch:
 
 @dataclass(frozen=True)
 class Hits:
-    """The result of a search.
+    """The hits of a search.
 
     Attributes:
-        positions: Positions of the n hits in the collection, best first, of shape (n,).
-        scores: Scores of the hits, of shape (n,).
+        positions: Positions of the n hits in the collection, best first, shape (n,).
+        scores: Scores of the hits, shape (n,).
         window: The rescore window: the number of top-ranked hits that a trained reranker may reorder.
     """
 
@@ -64,24 +64,24 @@ class Hits:
 
     @property
     def read(self) -> NDArray[np.int64]:
-        """Return the positions of the w hits in the rescore window, of shape (w,)."""
+        """The positions of the w hits in the rescore window, shape (w,). A reranker reads these documents."""
         return self.positions[: self.window]
 
     def reranked(self, factors: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Multiply the scores of the hits in the rescore window by factors, and sort these hits again.
+        """Rerank the hits in the rescore window, by multiplying their scores with factors.
 
         Args:
-            factors: The factor for each of the w hits in the window, of shape (w,).
+            factors: The factor for each of the w hits in the window, shape (w,).
 
         Returns:
-            The positions of all n hits, of shape (n,): the reordered window, followed by the other hits.
+            The positions of all n hits, shape (n,): the reordered window, followed by the other hits.
         """
         order = np.argsort(-self.scores[: self.window] * factors, kind="stable")
         return np.concatenate([self.read[order], self.positions[self.window :]])
 
 
 class SearchableCollection(Protocol):
-    """A test collection that can be searched as the service would search it."""
+    """The interface of a test collection that can be searched as the service would search it."""
 
     def hits(self, search: SimulatedSearch) -> Hits:
         """Return the hits of a search, best first."""
@@ -95,15 +95,15 @@ Served = Callable[[str], Hits]  # what a search for a text finds without a sessi
 
 
 def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
-    """Return a function that searches documents by BM25 and a system's vectors, without a session.
+    """Fit a retrieval system on documents, and return a function that searches them by BM25 and the system's vectors.
 
     Args:
         serve: A function that creates the service's search over documents.
-        system: A system with dense vectors. It is fitted on the documents, and determines the weight of the similarity.
+        system: A system with dense vectors, which also determines the weight of the similarity.
         documents: The texts of the documents.
 
     Returns:
-        A function that returns the hits of a query text.
+        A function that takes the text of a query and returns its hits, without a session.
     """
     # how rare a word is matters only to what sessions learn, and here are none
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
@@ -117,11 +117,11 @@ def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:
     """Convert a ranking to scores that sort the documents in the same order.
 
     Args:
-        ranking: Positions of the n hits, best first, of shape (n,).
+        ranking: Positions of the n hits, best first, shape (n,).
         count: Number of all documents.
 
     Returns:
-        Scores of shape (count,): n for the best hit, 1 for the last hit, and -inf for all other documents.
+        Scores of shape (``count``,): n for the best hit, 1 for the last hit, and -inf for all other documents.
     """
     scores = np.full(count, -np.inf)
     scores[ranking] = np.arange(len(ranking), 0, -1)

@@ -20,17 +20,16 @@ def bootstrap_mean(
     confidence: float = 0.95,
     resamples: int = 2000,
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a mean.
+    """Return a percentile bootstrap confidence interval of the mean.
 
     Args:
-        values: The n values, of shape (n,). NaN values are ignored.
+        values: The n values, shape (n,). NaN values are ignored.
         rng: Random generator for the resampling.
         confidence: Confidence level, 0 to 1.
         resamples: Number of bootstrap samples.
 
     Returns:
-        The lower and the upper bound. Both are NaN without any value, and equal to the value if there is only one
-        value.
+        The lower and the upper limit. Without any value, both are NaN. With a single value, both are this value.
 
     Raises:
         MissingExtra: If SciPy is not installed.
@@ -99,12 +98,16 @@ def paired_randomization(
 
 
 def _batch(width: int) -> int:
-    """Return the number of rows with ``width`` random numbers to draw at once."""
+    """Return how many rows of random numbers to draw at a time, so that they fit in memory.
+
+    Args:
+        width: The number of random numbers in a row.
+    """
     return max(1, _CHUNK // max(1, width))
 
 
 def chunks(total: int, width: int) -> list[int]:
-    """Split the rows of a matrix into chunks of at most two million numbers.
+    """Divide the rows of a large matrix into chunks of at most two million numbers.
 
     Args:
         total: Number of rows.

@@ -31,13 +31,13 @@ METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pea
 
 @dataclass(frozen=True)
 class StsTask:
-    """The predicted and gold similarities of one task's sentence pairs.
+    """The predicted and the human similarities of the sentence pairs in a task.
 
     Attributes:
-        file: Name of the file.
+        file: Name of the file that contains the pairs.
         name: Name of the task.
-        predicted: Predicted similarities of the task's n pairs, of shape (n,).
-        gold: Gold scores of the pairs, of shape (n,).
+        predicted: Predicted similarities of the task's n pairs, shape (n,).
+        gold: Human similarity scores of the pairs, shape (n,).
     """
 
     file: str
@@ -47,7 +47,7 @@ class StsTask:
 
 
 def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
-    """Predict the similarities of all sentence pairs, and group them by task.
+    """Predict the similarity of sentence pairs, and group the pairs by task.
 
     The system is fitted on the sentences of each file before it predicts the file's pairs.
 
@@ -78,7 +78,15 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
 
 
 def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
-    """Return the predicted similarities of the n pairs of one file, of shape (n,)."""
+    """Predict the similarities of the n sentence pairs of a file.
+
+    Args:
+        system: The system. It is fitted on the sentences of the pairs.
+        pairs: The sentence pairs.
+
+    Returns:
+        Similarities of shape (n,).
+    """
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
     # both sides: a sentence is neither a query nor a document
@@ -87,13 +95,16 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
 
 
 def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
-    """Return the correlations for all tasks together, for each file and for each task.
+    """Compute the correlations of all sentence pairs together, of each file and of each task.
 
-    The module's docstring explains the averages. A task with a single pair has the correlation None and no weight.
+    Args:
+        tasks: The predictions of a system, by task.
 
     Returns:
-        A dictionary with ``spearman``, ``pearson``, ``spearman_all``, ``pearson_all`` and ``pairs``, the number of
-        pairs. ``files`` and ``tasks`` map names to the same entries for each file and task. Tasks have no ``…_all``.
+        A dictionary with ``spearman`` and ``pearson`` (means over tasks, weighted by their number of pairs),
+        ``spearman_all`` and ``pearson_all`` (computed over all pairs of a file, and averaged over files) and ``pairs``,
+        the number of pairs. ``files`` and ``tasks`` map names to the same entries for each file and task, except that
+        tasks have no ``…_all``. The correlation of a task with a single pair is None, and has no weight.
     """
     members: dict[str, list[StsTask]] = {}
     for task in tasks:
@@ -128,9 +139,14 @@ def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
 
 
 def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
-    """Return each correlation averaged over tasks and weighted by their number of pairs.
+    """Average correlations over tasks, weighted by the number of pairs.
 
-    The value is None if every task has fewer than two pairs.
+    Args:
+        tasks: The predictions and gold scores of each task. Tasks with fewer than two pairs are ignored.
+        metrics: The functions that compute a correlation, by name.
+
+    Returns:
+        The mean of each correlation, or None if every task has fewer than two pairs.
     """
     usable = _usable(tasks)
     weights = [len(task.gold) for task in usable]
@@ -141,16 +157,16 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
 
 
 def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
-    """Return bootstrap 95 % intervals of the weighted averages ``spearman`` and ``pearson``.
+    """Return bootstrap 95 % confidence intervals of the weighted averages ``spearman`` and ``pearson``.
 
-    Pairs are resampled within each task, 1000 times.
+    Pairs are resampled within each task, 1,000 times.
 
     Args:
         tasks: The predictions of a system, by task.
         seed: Seed of the bootstrap.
 
     Returns:
-        The lower and the upper limit, by correlation.
+        The lower and the upper limit, by the name of the correlation.
 
     Source:
         Efron and Tibshirani 1993, the percentile bootstrap.
@@ -204,18 +220,18 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
 
 
 def _standard(values: Numbers) -> Numbers:
-    """Return (x - mean) / standard deviation, or zeros for a constant list."""
+    """Standardise values to mean 0 and standard deviation 1. Return zeros if all values are equal."""
     spread = values.std()
     return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
 
 
 def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
-    """Return the correlation of each row of one matrix with the same row of another matrix.
+    """Return the correlation of each row of a matrix with the same row of another matrix.
 
     Args:
-        left: R samples of n values, of shape (R, n).
-        right: R samples of n values, of shape (R, n).
-        ranks: Whether to correlate the ranks instead of the values.
+        left: R samples of n values, shape (R, n).
+        right: R samples of n values, shape (R, n).
+        ranks: True for Spearman's rank correlation, False for Pearson's correlation.
 
     Returns:
         Correlations of shape (R,), 0 for a constant row.

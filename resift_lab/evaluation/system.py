@@ -18,7 +18,7 @@ MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight co
 
 
 class System(Protocol):
-    """A retrieval system that converts texts to vectors and compares the vectors by a similarity.
+    """The interface of a retrieval system, which converts texts to vectors and compares the vectors by a similarity.
 
     A system learns from the documents only, never from the queries. It may have these optional attributes: ``table``
     (its word vectors), ``alpha`` and ``max_alpha`` (the weights of its similarity against BM25, see
@@ -32,21 +32,35 @@ class System(Protocol):
     similarity: Any
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Learn from N documents, and return their vectors, of shape (N, K) for K dimensions."""
+        """Learn from the documents, and encode them.
+
+        Args:
+            documents: The texts of the N documents.
+
+        Returns:
+            The vectors of the documents, shape (N, K) for K dimensions.
+        """
 
     def queries(self, texts: Sequence[str]) -> Matrix:
-        """Return the vectors of n queries, of shape (n, K). Call ``fit`` first."""
+        """Encode queries. ``fit`` must be called first.
+
+        Args:
+            texts: The n queries.
+
+        Returns:
+            The vectors of the queries, shape (n, K) for K dimensions.
+        """
 
 
 class Encoder:
-    """A system that encodes each text independently and learns nothing from the documents.
+    """A retrieval system that encodes each text independently and learns nothing from the documents.
 
     Args:
-        encode: A function that returns the vectors of n texts, of shape (n, K) for K dimensions, float32.
+        encode: A function that returns the vectors of n texts, shape (n, K) for K dimensions, float32.
         similarity: Name of the similarity.
         table: The word vectors that the encoder uses, or None if it does not use word vectors.
         alpha: Weight of the similarity against BM25 in a search without feedback, 0 to 1.
-        max_alpha: The value that this weight approaches as feedback grows, 0 to 1.
+        max_alpha: The value that this weight approaches as a user judges more documents, 0 to 1.
     """
 
     def __init__(
@@ -62,7 +76,7 @@ class Encoder:
 
     @property
     def seen(self) -> Sequence[str]:
-        """Return fingerprints of the queries that the word vectors were trained on."""
+        """Fingerprints of the queries that the word vectors were trained on, if there are any."""
         return () if self.table is None else fingerprints_in(self.table.info)
 
     def fit(self, documents: Sequence[str]) -> Floats:
@@ -71,11 +85,11 @@ class Encoder:
 
 
 class Taught(Encoder):
-    """A system that encodes queries with a small student model, and documents with the teacher it was trained from.
+    """A retrieval system with two encoders: a small student model for queries, and its teacher for documents.
 
     Args:
         fit: The teacher's function that encodes documents.
-        encoder: The student, which encodes queries.
+        encoder: The student, which was trained to encode queries like the teacher.
     """
 
     def __init__(self, fit: Callable[[Sequence[str]], Matrix], encoder: Encoder) -> None:
@@ -83,16 +97,24 @@ class Taught(Encoder):
         self._fit = fit
 
     def fit(self, documents: Sequence[str]) -> Matrix:
-        """Return the teacher's vectors of the documents, of shape (N, K)."""
+        """Encode the N documents with the teacher.
+
+        Returns:
+            Vectors of shape (N, K) for K dimensions.
+        """
         return self._fit(documents)
 
 
 def known_by(system: System, text: str) -> float:
-    """Return the share of a query's words that have a word vector in a fitted system.
+    """Return the share of a query's words for which a system has word vectors.
+
+    Args:
+        system: The system, after ``fit``.
+        text: The text of the query.
 
     Returns:
-        A number from 0 to 1, see :func:`resift.encoders.known_words.known_share`. It is 1 if the system has no word
-        vectors.
+        A number from 0 to 1, see :func:`resift.encoders.known_words.known_share`. It is 1 if the system does not use
+        word vectors.
     """
     table = getattr(system, "table", None)
     if table is None:
@@ -102,9 +124,13 @@ def known_by(system: System, text: str) -> float:
 
 
 def weights_of(system: System) -> tuple[float, float]:
-    """Return the weights of a fitted system's similarity against BM25.
+    """Return the weights of a system's similarity against BM25.
+
+    Args:
+        system: The system, after ``fit``.
 
     Returns:
-        The weight in a search without feedback, and the value that the weight approaches as feedback grows.
+        The weight in a search without feedback, and the value that the weight approaches as a user judges more
+        documents. Both are from 0 to 1.
     """
     return getattr(system, "alpha", DEFAULT_ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

@@ -19,7 +19,7 @@ Rank = Callable[[str, Sequence[Judgement]], tuple[Ranking, Ranking]]
 
 @dataclass(frozen=True)
 class Observation:
-    """The ranks of a clicked document when its search is repeated without and with the client's session.
+    """The effect of a client's session on a clicked document: its rank when the search is repeated without and with it.
 
     Attributes:
         client: The id of the client.
@@ -39,10 +39,10 @@ class Observation:
 
 @dataclass
 class Skipped:
-    """The numbers of clicks that were not replayed, by reason.
+    """Counters of clicks that were not replayed, by reason.
 
     Attributes:
-        first: Clicks in searches before which the client had not clicked any document, so that there is no session.
+        first: Clicks of clients who had not clicked any document before the search, so that there is no session.
         again: Clicks on documents that the client had already clicked in an earlier search.
         unknown: Clicks on objects that are not documents of the index, or in searches whose query text is unknown.
     """
@@ -54,7 +54,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class _LoggedSearch:
-    """A search of a client.
+    """A search of a client, as recorded in a click log.
 
     Attributes:
         at: The time of the search's first event, in seconds since 1970 (Unix time).
@@ -69,11 +69,11 @@ class _LoggedSearch:
 
 @dataclass(frozen=True)
 class Log:
-    """The data and settings that a replay needs besides the events of clients.
+    """The data and settings that are needed to replay the events of clients.
 
     Attributes:
         index: The name of the index.
-        queries: The queries of the log, by id.
+        queries: The queries of the log, by query id.
         documents: The ids of documents in the index, by the object that an event refers to.
         actions: The grade that each action, such as a click, gives to a document.
         seconds: The number of seconds for which an event counts in a session.
@@ -129,9 +129,16 @@ def replay(client: str, events: Sequence[UbiEvent], log: Log, rank: Rank, skippe
 
 
 def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
-    """Group the events of a client by search, and return the searches in the order of time.
+    """Group the events of a client by search.
 
     Events belong to the same search if they have the same query id or, without an id, the same query text.
+
+    Args:
+        events: The events of the client.
+        log: The log, which contains the texts of queries.
+
+    Returns:
+        The searches, in the order of time.
     """
     events_of: dict[tuple[str, str], list[UbiEvent]] = {}
     for event in events:
@@ -147,9 +154,13 @@ def _searches(events: Sequence[UbiEvent], log: Log) -> list[_LoggedSearch]:
 
 
 def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int | None]:
-    """Return the documents that were clicked in a search.
+    """Return the documents that a client clicked in a search.
 
-    Clicks on objects that are not documents of the index are added to ``skipped.unknown``.
+    Args:
+        search: The search.
+        log: The log, which contains the ids of documents.
+        skipped: The counters of clicks that cannot be replayed. Clicks on objects that are not documents of the index
+            are added to ``skipped.unknown``.
 
     Returns:
         The position of each clicked document, from 1, by document id. The position is None if the log does not
@@ -170,12 +181,20 @@ def _clicked(search: _LoggedSearch, log: Log, skipped: Skipped) -> dict[str, int
 
 
 def _judgements(past: Sequence[UbiEvent], log: Log) -> list[Judgement]:
-    """Return the judgements that the service would derive from events (see :class:`resift.sessions.clicks.Clicks`)."""
+    """Return the relevance judgements that the service would derive from earlier events of a client.
+
+    Args:
+        past: The events, in the order of time.
+        log: The queries, documents and settings of the log.
+    """
     known = [event for event in past if event.query_id in log.queries or event.text]
     judged = judgements_from(graded_objects(known, log.queries, log.actions), log.documents, log.index)
     return effective_judgements(sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:])
 
 
 def _ranks(ranking: Ranking) -> dict[str, int]:
-    """Return the rank of each document, from 1, by document id. If a document occurs twice, the first rank counts."""
+    """Return the rank of each document in a ranking, from 1, by document id.
+
+    If a document occurs twice, the better rank counts.
+    """
     return {id: rank for rank, id in reversed(list(enumerate(ranking, 1)))}

@@ -106,7 +106,7 @@ class Report:
         return {**asdict(self), "bias": BIAS}
 
     def table(self) -> list[list[str]]:
-        """Return the report as a table of strings, with the heading as first row.
+        """Return the report as a table of strings, whose first row is the heading.
 
         Mean reciprocal ranks are multiplied by 100.
         """
@@ -115,7 +115,7 @@ class Report:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences about the sample, the skipped clicks, the checks and the bias of click logs, in English."""
+        """English sentences that explain the sample, the skipped clicks, the checks and the bias of click logs."""
         sample = "all clients" if self.share == 1 else f"{100 * self.share:.3g} % of the clients, drawn at random"
         robots = f"; {self.robots} clients with too many events were excluded" if self.robots else ""
         skipped = self.skipped
@@ -150,14 +150,14 @@ def _cells(row: Row) -> list[str]:
 
 
 def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row]:
-    """Compute the metrics of each group of clicks, such as the clicks at position 1.
+    """Compare the ranks of clicked documents with and without sessions, for several groups of clicks.
 
     Args:
         observations: The ranks of the clicked documents.
         seed: The seed of the bootstrap.
 
     Returns:
-        The metrics by the name of the group. Groups without clicks are left out.
+        The metrics of each group, by its name, such as "clicked at 1". Groups without clicks are left out.
     """
     rng = np.random.default_rng(seed)
     groups = {name: [click for click in observations if belongs(click)] for name, belongs in _GROUPS.items()}
@@ -165,12 +165,12 @@ def rows_of(observations: Sequence[Observation], seed: int = 0) -> dict[str, Row
 
 
 def _row(clicks: Sequence[Observation], rng: np.random.Generator, weighted: bool) -> Row:
-    """Compute the metrics of a group of clicks.
+    """Compare the ranks of clicked documents with and without sessions, for a group of clicks.
 
     Args:
         clicks: The ranks of the clicked documents.
         rng: The source of random numbers for the bootstrap.
-        weighted: Whether to weight each click by its position, at most 10.
+        weighted: Whether to weight each click by the position at which the document was shown, at most 10.
     """
     without = np.array([_reciprocal(click.without) for click in clicks])
     with_session = np.array([_reciprocal(click.with_session) for click in clicks])
@@ -202,12 +202,12 @@ def false_alarms(observations: Sequence[Observation], seed: int = 0) -> int:
     Each of the ``RUNS`` runs swaps the rankings with and without the session of each client with a chance of 0.5, and
     computes the 95 % interval of the difference.
 
-    Returns:
-        The number of runs whose interval excludes 0.
-
     Args:
         observations: The ranks of the clicked documents.
         seed: The seed of the swaps and the bootstrap.
+
+    Returns:
+        The number of runs whose interval excludes 0.
     """
     rng = np.random.default_rng([seed, 1])
     sums, counts = _by_client(observations, np.ones(len(observations)))
@@ -253,14 +253,15 @@ def interval(
 
 
 def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the means over clicks, and their standard errors.
+    """Return the mean over clicks and its standard error, for several samples of clients.
 
     Args:
         sums: The sum of the values of each client's clicks, for m samples of n clients, shape (m, n).
         counts: The number of each client's clicks, shape (m, n).
 
     Returns:
-        The mean of each sample (m,), and its standard error (m,).
+        The mean of each sample, shape (m,), and its standard error, shape (m,). Clicks of the same client are not
+        treated as independent.
     """
     total = counts.sum(axis=1)
     means = sums.sum(axis=1) / total
@@ -269,15 +270,15 @@ def _ratio(sums: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_client(clicks: Sequence[Observation], weights: Numbers) -> tuple[Numbers, Numbers]:
-    """Add up the differences between reciprocal ranks, with and without the session, for each client.
+    """Sum up how much sessions change reciprocal ranks, for each client.
 
     Args:
-        clicks: The ranks of the clicked documents.
+        clicks: The ranks of the clicked documents, with and without the session.
         weights: The weight of each click.
 
     Returns:
-        For each of the n clients, the weighted sum of the client's differences (n,), and the sum of the weights of the
-        client's clicks (n,).
+        For each of the n clients, the weighted sum of the differences of the client's clicks, shape (n,), and the sum
+        of the weights of the client's clicks, shape (n,).
     """
     clients = {client: row for row, client in enumerate(dict.fromkeys(click.client for click in clicks))}
     sums, counts = np.zeros(len(clients)), np.zeros(len(clients))

@@ -22,13 +22,14 @@ COLUMNS = ("query", "shown", "clicked", "client", "time")
 
 @dataclass
 class Sample:
-    """A random sample of the clients of a log.
+    """A random sample of the clients in a click log.
 
     Attributes:
         of_client: The events of each client in the sample, by the id of the client.
         share: The share of the log's clients that are in the sample, 0 to 1.
-        events: The number of events in the log.
-        robots: The number of clients in the sample that were excluded because they have more than ``MAX_EVENTS``.
+        events: The number of events in the whole log.
+        robots: The number of clients in the sample that were excluded because they have more than ``MAX_EVENTS``
+            events.
     """
 
     of_client: dict[str, list[UbiEvent]] = field(default_factory=dict)
@@ -42,10 +43,10 @@ class Sample:
         return [event for events in self.of_client.values() for event in events]
 
     def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
-        """Return the objects that the events refer to, and all hits of the events' queries.
+        """Return all references to documents in the sample: in its events, and in the lists of hits of its searches.
 
         Args:
-            queries: The queries of the log, by id. Each query lists its hits.
+            queries: The queries of the log, by query id. Each query lists its hits.
         """
         events = self.events_of_all
         searches = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
@@ -54,9 +55,9 @@ class Sample:
 
 
 def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, seed: int = 0) -> Sample:
-    """Draw a random sample of clients from a log.
+    """Draw a random sample of clients from a click log.
 
-    Either all events of a client are in the sample, or none of them. The clients with the lowest hashes of their ids
+    Either all events of a client are in the sample, or none of them. The clients with the smallest hashes of their ids
     are drawn.
 
     Args:
@@ -98,7 +99,7 @@ def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, 
 
 
 class _Client:
-    """The events of a client that have been read so far, and the client's searches with a click."""
+    """The events of a client that have been read so far, and the searches in which the client has clicked."""
 
     def __init__(self) -> None:
         self.events: list[UbiEvent] = []
@@ -106,9 +107,13 @@ class _Client:
         self.is_robot = False
 
     def add(self, event: UbiEvent, is_click: bool) -> tuple[int, int]:
-        """Add an event.
+        """Add an event of the client.
 
-        If the client then has more than ``MAX_EVENTS`` events, it is marked as a robot, and its events are deleted.
+        A client with more than ``MAX_EVENTS`` events is marked as a robot, and all of its events are deleted.
+
+        Args:
+            event: The event.
+            is_click: Whether the event is a click.
 
         Returns:
             The change in the number of stored events, and the change in the number of searches with a click. Both are
@@ -126,7 +131,12 @@ class _Client:
 
 
 def _hash(seed: int, client: str) -> float:
-    """Return a hash of a client's id as a number from 0 to 1. The hashes of many ids are uniformly distributed."""
+    """Map the id of a client to a number from 0 to 1. The numbers of many ids are uniformly distributed.
+
+    Args:
+        seed: The seed of the hash function.
+        client: The id of the client.
+    """
     digest = hashlib.blake2b(f"{seed}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 

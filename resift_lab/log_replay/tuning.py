@@ -30,11 +30,11 @@ Values = Callable[[Tuning], Numbers]
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of :func:`choose`.
+    """The constants that :func:`choose` has chosen for sessions, and their evaluation.
 
     Attributes:
-        tuning: The chosen constants if ``better`` is true, otherwise the present constants.
-        better: Whether the chosen constants are significantly better than the present constants.
+        tuning: The new constants if ``better`` is true, otherwise the present constants.
+        better: Whether the new constants are significantly better than the present constants.
         units: The number of clients or queries in the evaluation.
         before: The mean value with the present constants.
         held_out: The mean value with new constants. Each half of the clients or queries is evaluated with the constants
@@ -51,15 +51,16 @@ class Choice:
 
 
 def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
-    """Choose constants of sessions, and keep the present constants unless the new ones are significantly better.
-
-    The choice is evaluated by two-fold cross-validation.
+    """Search for better constants of sessions, and check by cross-validation that they are significantly better.
 
     Args:
         values: A function that evaluates constants. It returns a value for each client or query, and NaN for clients or
             queries without a value.
         start: The present constants.
-        seed: The seed of the division into halves and of the significance test.
+        seed: The seed of the division into two halves and of the significance test.
+
+    Returns:
+        The choice. It contains the new constants if they are significantly better, otherwise the present constants.
     """
     cache: dict[tuple[float, ...], Numbers] = {}
 
@@ -92,14 +93,14 @@ def choose(values: Values, start: Tuning, seed: int = 0) -> Choice:
 
 
 def _best(values: Values, start: Tuning, part: NDArray[np.bool_]) -> Tuning:
-    """Choose the best value of each constant, while the other constants keep their present values.
+    """Choose the best value of each constant separately, while the other constants have their present values.
 
     A constant is changed only if the mean improvement is larger than its standard error.
 
     Args:
         values: The function that evaluates constants.
         start: The present constants.
-        part: Whether each client or query takes part in the choice, Boolean, shape (n,).
+        part: True for the clients or queries to choose the constants with, shape (n,).
     """
     best, before = start, values(start)[part]
     for name, factors in FACTORS.items():

@@ -41,10 +41,13 @@ class BM25:
         self.k1, self.b, self.analyze = k1, b, analyze
 
     def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn the vocabulary, the idf and the mean length from the documents.
+        """Learn the vocabulary, the inverse document frequencies and the mean length from the documents.
+
+        Args:
+            documents: The texts of the N documents.
 
         Returns:
-            The rows of the N documents, shape (N, V) for V terms, float32.
+            The BM25 weight of each of the V terms in each document, a sparse matrix of shape (N, V), float32.
         """
         self.terms = Terms(documents, self.analyze)
         counts = self.terms.counts(documents)
@@ -53,18 +56,38 @@ class BM25:
         return self._weighted(counts)
 
     def documents(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the rows of n further documents, shape (n, V), float32.
+        """Return the BM25 weights of further documents, without learning from them.
 
-        The V terms, their idf and the mean length, which :meth:`fit` learned, do not change.
+        Args:
+            texts: The texts of n documents.
+
+        Returns:
+            The weight of each of the V fitted terms in each document, a sparse matrix of shape (n, V), float32.
         """
         return self._weighted(self.terms.counts(texts))
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Return how often each of the V terms occurs in each of n queries, shape (n, V), float32."""
+        """Count the fitted terms in queries.
+
+        The BM25 score of a document is the inner product of its row, from :meth:`fit`, and the row of the query.
+
+        Args:
+            texts: The texts of n queries.
+
+        Returns:
+            The count of each of the V terms in each query, a sparse matrix of shape (n, V), float32.
+        """
         return self.terms.counts(texts)
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:
-        """Return the BM25 weights of the terms in n documents, from their counts, both of shape (n, V)."""
+        """Replace the count of each term in each document by its BM25 weight.
+
+        Args:
+            counts: The counts of V terms in n documents, a sparse matrix of shape (n, V).
+
+        Returns:
+            The weights, a sparse matrix of the same shape.
+        """
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         norms = (self.k1 * (1 - self.b + self.b * lengths / self.mean_length)).astype(np.float32)
         rows = counts.copy()

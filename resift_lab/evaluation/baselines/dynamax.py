@@ -20,7 +20,7 @@ _UNKNOWN = 0.25
 
 
 class DynaMax:
-    """A system that compares sentence pairs by :func:`dynamax` of their weighted word vectors.
+    """A baseline that compares two sentences by :func:`dynamax` of their weighted word vectors.
 
     A word without a vector, such as a name, is similar only to the same word in the other sentence.
 
@@ -34,21 +34,29 @@ class DynaMax:
         self.table = table
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Raise BadInput, because DynaMax has no vector of a single text."""
+        """Raise an error, because DynaMax compares pairs of sentences and has no vectors of single documents.
+
+        Raises:
+            BadInput: Always.
+        """
         raise BadInput("dynamax has no vectors of documents", value="dynamax", expected="sentence pairs (eval sts)")
 
     queries = fit
 
     def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
-        """Return the similarity of each text in ``left`` with the text at the same position in ``right``.
+        """Return the similarity of each text with the text at the same position in another list.
+
+        Args:
+            left: The first texts of n pairs.
+            right: The second texts of the pairs.
 
         Returns:
-            Array of shape (n,) with values in [0, 1].
+            Similarities from 0 to 1, shape (n,).
         """
         return np.array([self._compare(a, b) for a, b in zip(left, right, strict=True)], np.float64)
 
     def _compare(self, first: str, second: str) -> float:
-        """Return the similarity of two texts, including their words without a vector."""
+        """Return the similarity of two texts, in which words without a vector are compared by their spelling."""
         ids, (_, middle, _) = self.table.ids([first, second])
         rows = self.table.weights[ids, None] * self.table.rows(ids)
         unknown_first, unknown_second = self._unknown_words(first), self._unknown_words(second)
@@ -58,12 +66,15 @@ class DynaMax:
         return dynamax(rows[:middle], rows[middle:], (shared, len(unknown) * self._unknown_square))
 
     def _unknown_words(self, text: str) -> list[str]:
-        """Return the words of a text that have no vector, in order and with repetitions."""
+        """Return the words of a text that have no vector, in order and with repetitions, except function words."""
         return [word for word in tokenize(text) if self.table.index[word] < 0 and word not in FUNCTION_WORDS]
 
     @cached_property
     def _unknown_square(self) -> float:
-        """The product of an out-of-vocabulary word with itself, for a vector of average length."""
+        """The contribution of a word without a vector to the similarity with the same word in another text.
+
+        Its size is that of a weighted word vector of average length, multiplied with itself.
+        """
         square = float(np.square(self.table.rows(slice(FREQUENT_WORDS))).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
 

@@ -44,14 +44,14 @@ _MAX_CACHED = 50_000_000  # numbers of 4 bytes each
 
 
 class Late:
-    """A late-interaction reranker as a system.
+    """A late-interaction reranker, evaluated like an encoder that returns vectors of texts.
 
-    The row of a text contains its position. ``similarity`` looks the texts up by these positions and compares them by
-    the scores of the reranker. In collections of more than 20,000 documents only the first 1,000 hits of BM25 are
-    scored for a query. All other documents have the score 0.
+    The "vector" of a text only contains the position of the text in its list. The similarity function uses these
+    positions to look up the texts, and then computes the reranker's scores. In collections of more than 20,000
+    documents, only the first 1,000 hits of BM25 are scored for a query, and all other documents have the score 0.
 
     Args:
-        model: The reranker. None stands for an untrained reranker with the idf of the fitted documents.
+        model: The reranker. None means an untrained reranker with the inverse document frequencies of the documents.
         vectors: Folder or name of the word vectors. Used by the untrained reranker and by :meth:`first_stage`.
     """
 
@@ -66,7 +66,7 @@ class Late:
 
     @property
     def alpha(self) -> float:
-        """The weight of the reranker's scores against the scores that the hits already have."""
+        """The weight of the reranker's scores, from 0 to 1, when they are combined with the search's own scores."""
         return RERANKER_ALPHA if self.model is None else self.model.alpha
 
     @property
@@ -76,15 +76,16 @@ class Late:
         return self.model
 
     def first_stage(self) -> Encoder:
-        """Return the mean of the word vectors, the dense part of the search whose hits the reranker reorders."""
+        """Return the encoder of the search whose hits the reranker reorders: the mean of the word vectors."""
         model = build_model("mean", load_vectors(self.vectors))
         return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
-        """Prepare the documents for scoring.
+        """Prepare the N documents for scoring.
 
         Returns:
-            The position of each of the N documents, repeated K times, shape (N, K).
+            A stand-in for document vectors of shape (N, K), where K is the number of dimensions of the word vectors.
+            Each row repeats the position of its document.
         """
         if self.model is None:
             self.model = self._untrained(documents)
@@ -96,10 +97,10 @@ class Late:
         return self._positions(len(documents))
 
     def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Store the queries.
+        """Store the texts of n queries for scoring.
 
         Returns:
-            The position of each of the n queries, repeated K times, shape (n, K).
+            A stand-in for query vectors of shape (n, K). Each row repeats the position of its query.
         """
         self._texts = list(texts)
         return self._positions(len(texts))
@@ -115,11 +116,14 @@ class Late:
         return np.broadcast_to(np.arange(count)[:, None], (count, width))
 
     def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
-        """Return the scores of all N documents for each of B queries, shape (B, N).
+        """Score all N documents for each of B queries.
 
         Args:
-            queries: Rows of the queries, which :meth:`queries` returned, shape (B, K).
-            documents: Rows of the documents, which :meth:`fit` returned, shape (N, K).
+            queries: Rows that :meth:`queries` returned, shape (B, K). They contain the positions of the queries.
+            documents: The rows that :meth:`fit` returned, shape (N, K).
+
+        Returns:
+            The reranker's scores, shape (B, N), float32.
         """
         texts = [self._texts[position] for position in queries[:, 0]]
         if self._bm25 is None:
@@ -133,7 +137,15 @@ class Late:
 
 
 def select_documents(documents: PreparedDocuments, selected: NDArray[np.int64]) -> PreparedDocuments:
-    """Return the documents at n positions ``selected``, shape (n,), in the order of the positions."""
+    """Select some of the documents that were prepared for a reranker.
+
+    Args:
+        documents: The prepared documents.
+        selected: The positions of the documents to select, shape (n,).
+
+    Returns:
+        The selected documents, in the order of the positions.
+    """
     spans = [documents.positions[documents.starts[text] : documents.starts[text + 1]] for text in selected]
     flat = np.concatenate([np.zeros(0, np.int64), *spans])
     words, positions = np.unique(flat, return_inverse=True)
@@ -143,10 +155,11 @@ def select_documents(documents: PreparedDocuments, selected: NDArray[np.int64]) 
 
 
 def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
-    """Return a late-interaction reranker before training.
+    """Create a late-interaction reranker from word vectors, without training.
 
     Args:
-        table: Word vectors whose weights are idf. The reranker uses the weights to the power of 1.2.
+        table: Word vectors whose weights are inverse document frequencies. The reranker uses the weights to the power
+            of 1.2.
         documents: Documents that the reranker will score. Only their mean length is used.
     """
     weights = table.weights ** np.float32(IDF_POWER)
@@ -157,7 +170,9 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
 
 
 class CollectionScorer:
-    """A scorer of all documents of a collection that caches the matches of query words between queries.
+    """A scorer that ranks all documents of a collection by a late-interaction reranker.
+
+    The similarities of a query word to the documents are cached, because other queries may contain the same word.
 
     Args:
         model: The reranker.
@@ -170,7 +185,14 @@ class CollectionScorer:
         self._matches: dict[str, Floats] = {}
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Return the scores of all N documents for each of Q queries, shape (Q, N), float32."""
+        """Score all N documents of the collection for each of Q queries.
+
+        Args:
+            queries: The texts of the queries.
+
+        Returns:
+            The reranker's scores, shape (Q, N), float32.
+        """
         norms = self.model._length_norms(self.prepared)
         scores = np.zeros((len(queries), len(norms)), np.float32)
         for line, query in zip(scores, queries, strict=True):
@@ -184,7 +206,13 @@ class CollectionScorer:
         return scores
 
     def _match(self, words: Sequence[str]) -> None:
-        """Add the matches of the words to the cache. Empty the cache first if it has grown too large."""
+        """Make sure that the cache contains the best match of each word in each document.
+
+        If the cache has grown too large, it is emptied first.
+
+        Args:
+            words: The words of a query.
+        """
         if len(self._matches) * len(self.prepared.lengths) > _MAX_CACHED:
             self._matches = {}
         missing = [word for word in words if word not in self._matches]

@@ -37,8 +37,11 @@ class Lsi:
     def fit(self, documents: Sequence[str]) -> Floats:
         """Learn the singular vectors from the documents.
 
+        Args:
+            documents: The texts of the N documents.
+
         Returns:
-            The projections of the N documents, shape (N, K) for K dimensions.
+            The projections of the documents, shape (N, K) for K dimensions.
         """
         rows = unit_matrix(self._tfidf.fit(documents))
         self._axes = self._singular_vectors(rows)[: self.size].T.astype(np.float32)
@@ -49,10 +52,13 @@ class Lsi:
         return np.asarray(unit_matrix(self._tfidf.queries(texts)) @ self._axes)
 
     def _singular_vectors(self, rows: Matrix) -> Matrix:
-        """Return the right singular vectors of a matrix as rows, in descending order of singular values.
+        """Return the right singular vectors of a matrix, in descending order of singular values.
 
         Args:
             rows: The tf-idf vectors of N documents with V terms, shape (N, V).
+
+        Returns:
+            The singular vectors as rows of length V. There are at least ``size`` rows, unless the matrix is smaller.
         """
         with needs_extra("lab", "Evaluation"):
             from scipy.sparse.linalg import svds

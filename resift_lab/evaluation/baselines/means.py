@@ -9,21 +9,24 @@ from resift_lab.evaluation.system import Encoder
 
 
 def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
-    """Return a system that encodes a text as the weighted mean of its word vectors, scaled to length 1.
+    """Return an encoder whose vector of a text is the weighted mean of its word vectors, scaled to length 1.
 
     Args:
         vectors: Word vectors, the most frequent words first. Their own weights are ignored.
-        weighting: Name of the weights, see :func:`resift.encoders.tables.weights_by_rank`. ``none`` is the unweighted
+        weighting: Name of the weighting, see :func:`resift.encoders.tables.weights_by_rank`. ``none`` is the unweighted
             mean, ``zipf`` the pooling of model2vec.
     """
     return Encoder(Model("mean", weight_by_rank(vectors, weighting), "mean", "cosine").encode)
 
 
 def weight_by_rank(vectors: WordVectors, weighting: str) -> WordVectors:
-    """Return the same word vectors with weights by frequency rank.
+    """Replace the weights of word vectors by weights that depend on the frequency rank of each word.
 
     Args:
         vectors: Word vectors, the most frequent words first.
-        weighting: Name of the weights, see :func:`resift.encoders.tables.weights_by_rank`.
+        weighting: Name of the weighting, see :func:`resift.encoders.tables.weights_by_rank`.
+
+    Returns:
+        A new table with the same vectors.
     """
     return replace_rows(vectors, vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

@@ -13,7 +13,11 @@ from resift.text import tokenize
 
 
 def _doc2vec() -> Any:
-    """Return the module ``gensim.models.doc2vec``. Raises MissingExtra if gensim is not installed."""
+    """Import and return the module ``gensim.models.doc2vec``.
+
+    Raises:
+        MissingExtra: If gensim is not installed.
+    """
     with needs_extra("lab", "pv-dbow"):
         from gensim.models import doc2vec
     return doc2vec
@@ -41,10 +45,10 @@ class ParagraphVectors:
         self.size, self.seed, self.epochs = size, seed, epochs
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Train the vectors of the documents.
+        """Train a vector for each of N documents.
 
         Returns:
-            The vectors of the N documents, shape (N, K) for K dimensions.
+            The vectors of the documents, shape (N, K) for K dimensions.
 
         Raises:
             BadInput: If no word occurs twice.
@@ -73,7 +77,7 @@ class ParagraphVectors:
         return np.concatenate([np.zeros((0, self.size), np.float32), *map(self._infer, texts)])
 
     def _infer(self, text: str) -> Floats:
-        """Return the vector of a text, shape (1, K).
+        """Compute the vector of a text that was not in the training documents, shape (1, K) for K dimensions.
 
         This repeats gensim's ``infer_vector`` with a seeded start vector. gensim derives the start vector from a hash
         of the text, which differs between processes.

@@ -33,10 +33,13 @@ class Sif:
         self._model = _RawMean("sif", weight_by_rank(vectors, "sif"), "mean", "jaccard")
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the common direction, the first singular vector, from the documents.
+        """Learn the common direction, which is the first singular vector of the document vectors.
+
+        Args:
+            documents: The texts of the N documents.
 
         Returns:
-            The vectors of the N documents without the common direction, shape (N, K) for K dimensions.
+            The vectors of the documents without the common direction, shape (N, K) for K dimensions.
         """
         means = self._model.encode(documents)
         _, axes = np.linalg.eigh(means.T.astype(np.float64) @ means)
@@ -44,7 +47,14 @@ class Sif:
         return self._without_common(means)
 
     def queries(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of n other texts without the common direction, shape (n, K)."""
+        """Encode other texts, such as queries, and remove the common direction that :meth:`fit` learned.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            Vectors of shape (n, K) for K dimensions.
+        """
         return self._without_common(self._model.encode(texts))
 
     def _without_common(self, means: Floats) -> Floats:
@@ -52,7 +62,9 @@ class Sif:
 
 
 class _RawMean(Model):
-    """The sum of the weighted word vectors, divided by the number of words and not scaled to length 1.
+    """An encoder that adds up the weighted word vectors of a text and divides the sum by the number of words.
+
+    In contrast to other encoders, the result is not scaled to length 1.
 
     Source:
         Arora et al. 2017, algorithm 1, line 2.

@@ -57,7 +57,7 @@ def stemmer() -> Callable[[str], str]:
 
 
 class Terms:
-    """A vocabulary of terms, sorted alphabetically.
+    """A sorted vocabulary of terms, in which each term has a column number.
 
     Args:
         texts: Texts from which the terms are collected.
@@ -65,7 +65,7 @@ class Terms:
         min_df: Minimum number of texts that contain a term. Terms in fewer texts are ignored.
 
     Attributes:
-        index: Column of each term.
+        index: Column number of each term.
     """
 
     def __init__(self, texts: Sequence[str], analyze: Analyzer, min_df: int = 1) -> None:
@@ -76,9 +76,13 @@ class Terms:
         self.index = {term: column for column, term in enumerate(terms)}
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
-        """Return how often each of the V terms occurs in each of n texts, shape (n, V), float32.
+        """Count the terms of the vocabulary in each text. Other words are ignored.
 
-        Words outside the vocabulary are ignored.
+        Args:
+            texts: The n texts.
+
+        Returns:
+            The count of each of the V terms in each text, a sparse matrix of shape (n, V), float32.
         """
         columns = [[self.index[term] for term in self.analyze(text) if term in self.index] for text in texts]
         offsets = np.cumsum([0, *map(len, columns)])

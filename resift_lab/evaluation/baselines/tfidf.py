@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class TfIdf:
-    """tf · idf with idf = log((1 + N) / (1 + df)) + 1.
+    """Tf-idf vectors with scikit-learn's formula, idf = log((1 + N) / (1 + df)) + 1.
 
-    This is the formula of scikit-learn, which Passalis and Tefas (2018) used.
+    Passalis and Tefas (2018) used this formula, too. N is the number of documents, and df the number of documents that
+    contain the term.
 
     Args:
         analyze: Function that splits a text into terms.
@@ -30,10 +31,13 @@ class TfIdf:
         self.analyze, self.min_df = analyze, min_df
 
     def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn the vocabulary and the idf from the documents.
+        """Learn the vocabulary and the inverse document frequencies from the documents.
+
+        Args:
+            documents: The texts of the N documents.
 
         Returns:
-            The rows of the N documents, shape (N, V) for V terms, float32.
+            The tf-idf vectors of the documents with V terms, a sparse matrix of shape (N, V), float32.
         """
         self._terms = Terms(documents, self.analyze, self.min_df)
         counts = self._terms.counts(documents)
@@ -41,7 +45,14 @@ class TfIdf:
         return self._weighted(counts)
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Return the rows of n other texts, shape (n, V), float32, with the idf of the fitted documents."""
+        """Return the tf-idf vectors of other texts, such as queries, with the fitted inverse document frequencies.
+
+        Args:
+            texts: The n texts.
+
+        Returns:
+            A sparse matrix of shape (n, V) for V terms, float32.
+        """
         return self._weighted(self._terms.counts(texts))
 
     def _weighted(self, counts: csr_matrix) -> csr_matrix:

@@ -24,7 +24,9 @@ Judged = tuple[str, str, str, float]  # where it stands, a query, a document and
 
 @dataclass(frozen=True)
 class Collection:
-    """A retrieval test collection: documents, and queries that have at least one relevant document.
+    """A retrieval test collection: documents, queries and relevance judgements.
+
+    Every query has at least one relevant document.
 
     Attributes:
         name: Name of the collection.
@@ -32,8 +34,8 @@ class Collection:
         documents: Texts of the documents, in the order of ``document_ids``.
         query_ids: Ids of the queries.
         queries: Texts of the queries, in the order of ``query_ids``.
-        grades: For each query, a dictionary that maps the position of a document in ``documents`` to its grade. A grade
-            above 0 means relevant.
+        grades: For each query, the grades of its judged documents, by the position of the document in ``documents``. A
+            grade above 0 means relevant.
         skipped: Number of queries that were left out because they have no relevant document.
     """
 
@@ -116,7 +118,19 @@ def read_judgements(
 def _judged_queries(
     folder: Path, part: str | None, judgments: str | Path | None
 ) -> tuple[Path, dict[str, str], Iterator[Judged]]:
-    """Return the path of the queries' file, the texts of the queries by id, and an iterator over the judgements."""
+    """Open the queries and judgements of a test collection.
+
+    Args:
+        folder: The folder in BEIR's layout.
+        part: Name of a part of the queries, such as ``train``. None uses ``qrels.tsv`` or else the part ``test``.
+        judgments: The path of a judgement list that replaces the queries and judgements of the folder, or None.
+
+    Returns:
+        The path of the file with the queries, the texts of the queries by id, and an iterator over the judgements.
+
+    Raises:
+        BadInput: If a file is missing, or both ``part`` and ``judgments`` are set.
+    """
     if judgments is None:
         query_file = first_file(folder, "queries.jsonl")
         names = [f"qrels/{part}.tsv"] if part else ["qrels.tsv", "qrels/test.tsv"]
@@ -129,7 +143,7 @@ def _judged_queries(
 
 
 def corpus_file(folder: str | Path) -> Path:
-    """Return the path of the documents in a BEIR folder.
+    """Return the path of the file with the documents in a folder in BEIR's layout.
 
     Raises:
         BadInput: If there is no such file.
@@ -138,12 +152,22 @@ def corpus_file(folder: str | Path) -> Path:
 
 
 def has_part(folder: str | Path, part: str) -> bool:
-    """Return whether a BEIR folder contains ``qrels/PART.tsv``, the judgements of one part of its queries."""
+    """Return whether a folder in BEIR's layout has separate judgements for a part of its queries.
+
+    Args:
+        folder: The folder.
+        part: Name of the part, such as ``train``. Its judgements are in the file ``qrels/PART.tsv``, plain or gzipped.
+    """
     return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
 
 
 def with_queries(collection: Collection, positions: Sequence[int]) -> Collection:
-    """Return the collection with only the queries at ``positions``."""
+    """Return a test collection with the same documents and only some of the queries.
+
+    Args:
+        collection: The collection.
+        positions: The positions of the queries to include.
+    """
     return replace(
         collection,
         query_ids=[collection.query_ids[position] for position in positions],
@@ -153,7 +177,11 @@ def with_queries(collection: Collection, positions: Sequence[int]) -> Collection
 
 
 def first_file(folder: Path, *names: str) -> Path:
-    """Return the path of the first of several files that exists, plain or with the ending ``.gz``.
+    """Return the path of the first existing file from a list of alternative names.
+
+    Args:
+        folder: The folder that contains the files.
+        *names: The names to try, in order of preference. Each of them may also have the ending ``.gz``.
 
     Raises:
         BadInput: If none of the files exists.

@@ -14,14 +14,14 @@ from resift_lab.evaluation.data.lines import json_objects, text_of
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of a conversation.
+    """A question in a conversation, and the user's reaction to its hits.
 
     Attributes:
         text: Text of the question.
-        marks: Judgements that the user made in this turn: 1 (relevant) or -1 (irrelevant), by the position of the
+        marks: Documents that the user marked in this turn as relevant (1) or irrelevant (-1), by the position of the
             document in the collection.
-        grades: Grades of the collection's judgements for this query, by the position of the document. Empty if the
-            query has no judgements.
+        grades: Grades of the test collection for this question, by the position of the document. Empty if the question
+            was not judged.
     """
 
     text: str

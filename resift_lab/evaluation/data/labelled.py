@@ -12,7 +12,7 @@ from resift_lab.evaluation.data.lines import json_objects, text_of, unfit
 
 @dataclass(frozen=True)
 class Classes:
-    """Documents that belong to one class each.
+    """Labelled documents, each of which belongs to a single class.
 
     Attributes:
         ids: Ids of the documents.
@@ -26,10 +26,13 @@ class Classes:
 
 
 def read_classes(path: str | Path) -> Classes:
-    """Read documents that belong to one class each.
+    """Read labelled documents from a file of JSON lines.
 
-    Each line is a JSON object with ``text`` (which may be empty), ``label`` (a string or an integer) and optionally
-    ``id``. A document without an id gets its line number as id.
+    Each line is an object with ``text`` (which may be empty), ``label`` (a string or an integer) and optionally ``id``.
+    Without ``id``, the line number is the document's id.
+
+    Args:
+        path: The path of the file, plain or gzipped.
 
     Raises:
         BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.
@@ -50,13 +53,16 @@ def read_classes(path: str | Path) -> Classes:
 
 
 def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
-    """Read the labelled texts of a training set.
+    """Read texts and labels of a training set from a file of JSON lines.
 
-    Each line is a JSON object with ``text`` and ``label``. A label is a string, an integer, or an object that maps
+    Each line is an object with ``text`` and ``label``. A label is a string, an integer, or an object that maps
     classes to weights.
 
+    Args:
+        path: The path of the file, plain or gzipped.
+
     Returns:
-        Texts and labels, two lists of the same length.
+        The texts, and their labels in the same order.
 
     Raises:
         BadInput: If a line is malformed or has no label, or if the file is empty or cannot be read.

@@ -39,7 +39,12 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(line: bytes, number: int, path: Path) -> str:
-    """Decode a line, and remove the byte order mark from the first line.
+    """Decode a line of UTF-8 text. A byte order mark at the start of the file is removed.
+
+    Args:
+        line: The bytes of the line.
+        number: The number of the line, from 1.
+        path: The path of the file, for error messages.
 
     Raises:
         BadInput: If the line is not UTF-8.
@@ -80,12 +85,19 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def header_of(lines: Iterator[tuple[int, str]]) -> list[str]:
-    """Consume the first line and return its tab-separated column names. Return ``[""]`` if there is no line."""
+    """Consume the header line of a tab-separated file, and return the names of the columns.
+
+    Args:
+        lines: Pairs of a line number and a line.
+
+    Returns:
+        The names, or ``[""]`` if there is no line.
+    """
     return next(lines, (0, ""))[1].split("\t")
 
 
 def cells_of(line: str, columns: int, where: str) -> list[str]:
-    """Split a line into tab-separated cells.
+    """Split a line of a tab-separated file into cells.
 
     Args:
         line: The line.
@@ -102,10 +114,10 @@ def cells_of(line: str, columns: int, where: str) -> list[str]:
 
 
 def finite_number(text: str, where: str) -> float:
-    """Convert a string to a number.
+    """Convert text from a file to a number.
 
     Args:
-        text: The string.
+        text: The text.
         where: The file and line number, for error messages.
 
     Raises:
@@ -121,15 +133,15 @@ def finite_number(text: str, where: str) -> float:
 
 
 def text_of(record: dict[str, Any], key: str, where: str) -> str:
-    """Return the value of a key that must be a string.
+    """Return a string from a JSON object.
 
     Args:
         record: The JSON object.
-        key: The key.
+        key: The key of the string.
         where: The file and line number, for error messages.
 
     Raises:
-        BadInput: If the key is missing or its value is not a string.
+        BadInput: If the key is missing, or its value is not a string.
     """
     text = record.get(key)
     if not isinstance(text, str):
@@ -138,13 +150,13 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
 
 
 def unfit(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
-    """Create the error for a missing or invalid value of a JSON object.
+    """Create the error to raise for a missing or invalid value in a JSON object.
 
     Args:
         record: The JSON object.
-        key: The key with the missing or invalid value.
-        where: The file and line number, for the message.
-        expected: A description of valid values, for the message.
+        key: The key whose value is missing or invalid.
+        where: The file and line number, for the error message.
+        expected: A description of valid values, for the error message.
     """
     value = record.get(key)
     message = f"{where}: {key} is {value!r:.60}" if key in record else f"{where}: no {key}"

@@ -18,13 +18,13 @@ DEFAULT_SHARES = (70.0, 10.0, 20.0)
 
 @dataclass(frozen=True)
 class SplitCollection:
-    """A collection and the split of its queries.
+    """A test collection whose queries are divided into training, validation and test queries.
 
     Attributes:
         collection: The collection.
         split: The positions of training, validation and test queries.
-        train_on_all: Whether a final training may use all queries, including the test queries, after the method was
-            evaluated on the test queries.
+        train_on_all: Whether the final model may be trained on all queries, including the test queries, after the
+            training method was evaluated on the test queries.
     """
 
     collection: Collection
@@ -33,12 +33,15 @@ class SplitCollection:
 
 
 def split_in_blocks(collection: Collection, shares: Sequence[float] | None) -> SplitCollection:
-    """Split the queries of a collection into contiguous blocks, see :func:`block_split`.
+    """Divide the queries of a collection into contiguous blocks for training, validation and test.
 
     Args:
         collection: The collection.
-        shares: Shares of training, validation and test queries. None means ``DEFAULT_SHARES``, and sets
-            ``train_on_all``.
+        shares: Shares of training, validation and test queries, such as (60, 10, 30). None uses ``DEFAULT_SHARES``, and
+            allows training the final model on all queries (``train_on_all``).
+
+    Returns:
+        The collection and its split, see :func:`block_split`.
     """
     return SplitCollection(collection, block_split(collection, shares or DEFAULT_SHARES), shares is None)
 
@@ -69,12 +72,11 @@ def read_split_collection(folder: str | Path, shares: Sequence[float] | None) ->
 
 
 def join_parts(parts: dict[str, Collection]) -> SplitCollection:
-    """Join the parts of one folder into a collection with a split.
-
-    Without the part ``dev``, a tenth of the training queries become validation queries.
+    """Join the separately judged parts of a test collection into a collection with a split.
 
     Args:
-        parts: The collections ``train`` and optionally ``dev`` and ``test``. They have the same documents.
+        parts: The collections ``train`` and optionally ``dev`` and ``test``, which have the same documents. Without
+            ``dev``, a tenth of the training queries become validation queries.
     """
     ends = np.cumsum([0, *(len(part.queries) for part in parts.values())])
     positions: dict[str, Positions] = {

@@ -13,14 +13,14 @@ _REQUIRED = ("score", "sentence1", "sentence2")
 
 @dataclass(frozen=True)
 class SentencePairs:
-    """The sentence pairs of a file. The four lists have the same length.
+    """Pairs of sentences with human similarity scores, as four lists of the same length.
 
     Attributes:
         name: Name of the file without its ending.
-        tasks: The task of each pair.
-        scores: Gold scores.
-        left: First sentences.
-        right: Second sentences.
+        tasks: The task of each pair, by which results are grouped.
+        scores: The human scores.
+        left: The first sentences.
+        right: The second sentences.
     """
 
     name: str
@@ -31,10 +31,14 @@ class SentencePairs:
 
 
 def read_pairs(path: str | Path) -> SentencePairs:
-    """Read sentence pairs from tab-separated lines without quoting, with a header line.
+    """Read sentence pairs from a tab-separated file with a header line.
 
-    The columns ``score``, ``sentence1`` and ``sentence2`` are required; ``task`` is optional. They may be in any order.
-    Without ``task``, all pairs belong to one task with the name of the file. Scores are finite numbers of any range.
+    The file needs the columns ``score``, ``sentence1`` and ``sentence2``, and may have a column ``task``, in any order.
+    Without ``task``, all pairs belong to a task with the name of the file. Quotes have no special meaning. Scores are
+    finite numbers of any range.
+
+    Args:
+        path: The path of the file, plain or gzipped.
 
     Raises:
         BadInput: If a column is missing, a line is malformed, or the file is empty or cannot be read.

@@ -17,12 +17,12 @@ MIN_QUERIES = 10
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a collection's queries. Each part is an array of positions in ``Collection.queries``.
+    """The positions of a collection's training, validation and test queries in ``Collection.queries``.
 
     Attributes:
-        train: Queries to train models on.
-        validation: Queries to choose between models.
-        test: Queries to evaluate the chosen model.
+        train: Positions of the queries to train models on.
+        validation: Positions of the queries to choose between models.
+        test: Positions of the queries to evaluate the chosen model.
     """
 
     train: Positions
@@ -31,17 +31,17 @@ class Split:
 
 
 def block_split(collection: Collection, shares: Sequence[float]) -> Split:
-    """Split queries into contiguous blocks.
+    """Divide the queries of a collection into contiguous blocks for training, validation and test.
 
-    Queries are sorted by the position of their first relevant document in the collection. All queries with the same
-    first relevant document are assigned to the same part.
+    Queries are sorted by the position of their first relevant document. Queries with the same first relevant document
+    are always in the same block, so that a model is not tested on documents that it was trained to find.
 
     Args:
         collection: The collection.
         shares: Shares of training, validation and test queries in any unit, such as (60, 10, 30). The last may be 0.
 
     Raises:
-        BadInput: If the shares are invalid, or a part with a share gets fewer than ten queries.
+        BadInput: If the shares are invalid, or a block whose share is not 0 gets fewer than ten queries.
     """
     if len(shares) != 3 or min(shares) < 0 or shares[0] <= 0 or shares[1] <= 0 or not np.isfinite(shares).all():
         raise BadInput(

@@ -23,10 +23,12 @@ Ratings = dict[str, dict[str, float]]
 
 
 def read_judgment_list(path: str | Path) -> Ratings:
-    """Read the ratings of a judgement list.
+    """Read a judgement list of the Search Relevance Workbench.
 
-    The file contains the body of a request that imports a judgement list, or the Workbench's response to a GET request
-    for a single list.
+    The file contains either the body of a request that imports the list, or the response to a GET request for the list.
+
+    Args:
+        path: The path of the file.
 
     Returns:
         The ratings: ``ratings[query text][document id]``.
@@ -72,11 +74,11 @@ def _inner(value: Any, key: str) -> Any:
 
 
 def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """Return the body of a request that imports ratings as a judgement list.
+    """Return the body of a request that imports a judgement list into the Search Relevance Workbench.
 
     Args:
         name: Name of the judgement list.
-        description: Its description.
+        description: Description of the judgement list.
         ratings: The ratings: ``ratings[query text][document id]``.
 
     Raises:
@@ -93,14 +95,14 @@ def judgment_list(name: str, description: str, ratings: Mapping[str, Mapping[str
 
 
 def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) -> tuple[dict[str, Any], int]:
-    """Return the body of a request that creates a query set.
+    """Return the body of a request that creates a query set in the Search Relevance Workbench.
 
     Queries with characters that the Workbench rejects are left out.
 
     Args:
         name: Name of the query set.
-        description: Its description.
-        rows: A mapping for each query, with ``queryText`` and further fields.
+        description: Description of the query set.
+        rows: A mapping for each query, with its text as ``queryText`` and optionally further fields.
 
     Returns:
         The body, and the number of queries that were left out.
@@ -114,16 +116,16 @@ def query_set(name: str, description: str, rows: Iterable[Mapping[str, str]]) ->
 
 
 def search_configuration(name: str, index: str, fields: Sequence[str], pipeline: str, session: bool) -> dict[str, Any]:
-    """Return the body of a request that creates a search configuration.
+    """Return the body of a request that creates a search configuration in the Search Relevance Workbench.
 
-    A search with this configuration is a ``multi_match`` query for the text of each query in a query set.
+    For each query of a query set, the Workbench then sends a ``multi_match`` query through a search pipeline.
 
     Args:
         name: Name of the configuration.
         index: Name of the index.
-        fields: The fields to search.
+        fields: The text fields to search.
         pipeline: Name of the search pipeline.
-        session: Whether each query of the set names a session, in its field ``session``.
+        session: Whether to search in the session that each query of the set names in its field ``session``.
     """
     text = QUERY_AND_FIELDS if session else QUERY
     body: dict[str, Any] = {"query": {"multi_match": {"query": text, "fields": list(fields)}}}

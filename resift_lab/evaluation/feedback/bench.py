@@ -34,14 +34,14 @@ Judged = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Options of a :class:`FeedbackBench`.
+    """Options of a :class:`FeedbackBench`, which runs simulated searches with relevance feedback.
 
     Attributes:
-        idf: Function that returns the idf of a word. By default that of the system's word table, or that of the
-            packaged word vectors if the system has no table.
-        alpha: Weight of the vector similarity without feedback. None stands for the system's own weight.
-        whole: Whether the whole collection is ranked. Otherwise only the rescore window is ranked, which contains the
-            first hits of the search.
+        idf: Function that returns the inverse document frequency of a word. None uses the word vectors of the evaluated
+            system, or the packaged word vectors if the system has none.
+        alpha: Weight of the vector similarity in searches without feedback, 0 to 1. None uses the system's own weight.
+        whole: Whether to rank all documents. Otherwise only the first hits of a search, the rescore window, are
+            reranked.
     """
 
     idf: Callable[[str], float] | None = None
@@ -111,15 +111,15 @@ class FeedbackBench:
 
     @cached_property
     def counts(self) -> csr_matrix:
-        """Number of occurrences of each of the V terms in each document, shape (N, V)."""
+        """How often each of the V terms occurs in each of the N documents, a sparse matrix of shape (N, V)."""
         return self.bm25.terms.counts(self.documents)
 
     @cached_property
     def whitened(self) -> tuple[Floats, Floats]:
-        """Half-whitened vectors of the documents, shape (N, K), and of the queries, shape (Q, K).
+        """The half-whitened vectors of the N documents and the Q queries, shapes (N, K) and (Q, K) for K dimensions.
 
-        A vector x becomes (x - μ) · V / s^½, scaled to length 1, where μ is the mean of the document vectors, and V and
-        s are the right singular vectors and the singular values of the document vectors minus μ.
+        A vector x becomes (x - μ) · V / s^½, scaled to length 1. Here μ is the mean of the document vectors, and V and
+        s are the right singular vectors and the singular values of the centred document vectors.
         """
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
@@ -134,34 +134,37 @@ class FeedbackBench:
         return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
-        """Return the counts of the V terms in a query, scaled to length 1, shape (V,).
-
-        The vector is zero if the query contains no known term.
+        """Return the term counts of a query as a vector of length 1.
 
         Args:
             query: Position of the query.
+
+        Returns:
+            The scaled count of each of the V terms, shape (V,). All values are 0 if the query contains no term of the
+            documents.
         """
         counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
     def lexical(self, weights: NDArray[Any]) -> Scores:
-        """Return the BM25 scores of the N documents for a weighted query, shape (N,).
-
-        Documents without any term of the query have the score -inf.
+        """Return the BM25 scores of all N documents for a query with weighted terms.
 
         Args:
             weights: Weights of the V terms in the query, shape (V,).
+
+        Returns:
+            Scores of shape (N,). -inf for documents that contain no term of the query.
         """
         columns = np.flatnonzero(weights)
         scores = np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
         return np.where(scores == 0, -np.inf, scores)
 
     def judged_documents(self, query: str, judged: Judged) -> list[JudgedDocument]:
-        """Return the judgements as a session stores them.
+        """Return judged documents in the form in which a session stores them.
 
         Args:
-            query: Text of the query for which the documents were judged. "" if the judgements belong to no query.
-            judged: Positions and grades of the documents.
+            query: Text of the query for which the documents were judged, or "" if the judgements belong to no query.
+            judged: Pairs of a document's position and its grade.
         """
         return [
             JudgedDocument(Judgement("", str(row), grade, query), self.vectors[row], self.documents[row])
@@ -169,16 +172,17 @@ class FeedbackBench:
         ]
 
     def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
-        """Run the search of a query, and return scores of shape (N,) that have the order of the hits.
+        """Run a query as the service would, in a session if there are judged documents.
 
         Args:
             query: Position of the query.
-            judged: Judged documents of the session. If there are none, the search is run without a session.
+            judged: Judged documents of the session. If empty, the query is run without a session.
             method: Name of the feedback method, a key of
                 :data:`resift_lab.evaluation.feedback.learners.LEARNERS`.
 
         Returns:
-            Descending scores of the hits, and -inf for all other documents.
+            A score for each of the N documents, shape (N,). The scores of the hits decrease with their rank. All other
+            documents have the score -inf.
         """
         options = self._options
         search = SimulatedSearch(

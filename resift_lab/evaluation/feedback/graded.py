@@ -53,13 +53,29 @@ class Graded(FeedbackProtocol):
         self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._is_pool else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores of the N documents in a search without a session, shape (N,)."""
+        """Run a query without a session, to get the ranking that the simulated user judges first.
+
+        Args:
+            bench: Documents and queries.
+            query: Position of the query.
+
+        Returns:
+            The scores of the N documents, shape (N,).
+        """
         return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Return the judgements of the first ``count`` documents of a ranking.
+        """Judge the first documents of a ranking by the grades of the test collection.
 
-        If :attr:`unjudged` is ``skip``, documents without a grade are removed from the ranking first.
+        Documents without a grade are skipped if :attr:`unjudged` is ``skip``, and otherwise judged as irrelevant.
+
+        Args:
+            query: Position of the query.
+            ranking: Positions of the n documents, best first, shape (n,).
+            count: Maximum number of judgements.
+
+        Returns:
+            Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).
         """
         if self.unjudged == "skip":
             ranking = ranking[np.isin(ranking, list(self._grades[query]))]
@@ -67,9 +83,16 @@ class Graded(FeedbackProtocol):
         return [(document, 1.0 if document in relevant else -1.0) for document in ranking[:count].tolist()]
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Return the metrics of the ranking without the judged documents.
+        """Return the metrics of the residual ranking, from which the judged documents were removed.
 
-        All metrics are NaN if every relevant document is judged.
+        Args:
+            query: Position of the query.
+            scores: Scores of all N documents, shape (N,).
+            judged: Positions of the judged documents.
+
+        Returns:
+            The value of each metric, in the order of :attr:`metrics`. All values are NaN if every relevant document was
+            judged.
         """
         excluded = set(judged)
         grades = {row: grade for row, grade in self._grades[query].items() if row not in excluded}
@@ -84,10 +107,16 @@ class Graded(FeedbackProtocol):
         return [values[name] for name in self.metrics]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of related and of unrelated queries.
+        """Return queries on the same topic as a query, and queries on other topics.
 
-        Related queries share at least 30 % of their relevant documents, relative to the query with fewer relevant
-        documents. Unrelated queries share none.
+        Two queries are on the same topic if they share at least 30 % of their relevant documents, relative to the query
+        with fewer relevant documents. They are on different topics if they share no relevant document.
+
+        Args:
+            query: Position of the query.
+
+        Returns:
+            The positions of the queries on the same topic, and the positions of the queries on other topics.
         """
         relevant = self._relevant[query]
         shared = np.array([len(relevant & other) / min(len(relevant), len(other)) for other in self._relevant])

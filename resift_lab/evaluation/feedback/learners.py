@@ -17,17 +17,22 @@ from resift.feedback.rocchio import rocchio_shift
 
 
 class RocchioFeedback(Feedback):
-    """Feedback that moves query vectors by Rocchio's formula instead of a ridge regression."""
+    """Relevance feedback that moves query vectors by Rocchio's formula instead of a ridge regression."""
 
     @cached_property
     def shift(self) -> Floats:
-        """The vector that is added to a query vector of length 1, shape (K,) for K dimensions, float32."""
+        """The vector that feedback adds to a query vector of length 1, shape (K,) for K dimensions, float32."""
         return rocchio_shift(self.vectors, self.grades)
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """Return the query vector plus its length times :attr:`shift`, shape (K,), float32.
+        """Move a query vector towards the relevant and away from the irrelevant documents.
 
-        The result is not scaled back to the length of the query vector.
+        Args:
+            query: The query vector, shape (K,) for K dimensions.
+
+        Returns:
+            The sum of the query vector and :attr:`shift`, multiplied by the length of the query vector, shape (K,),
+            float32. The sum is usually longer than the query vector.
         """
         if self.for_query is not self:
             return self.for_query.transform_query(query)
@@ -51,12 +56,12 @@ def learn_feedback(
     idf: Callable[[str], float],
     known_share: Callable[[str], float] | None = None,
 ) -> Feedback:
-    """Learn from judged documents with the method ``name`` of :data:`LEARNERS`.
+    """Learn relevance feedback from judged documents.
 
     Args:
-        name: Name of the method.
+        name: Name of the feedback method, a key of :data:`LEARNERS`.
         judged: The judged documents.
-        dim: Number of dimensions of their vectors.
+        dim: Number of dimensions of the documents' vectors.
         idf: Function that returns the inverse document frequency of a word.
         known_share: Function that takes a text and returns the share of its words that its vector represents, from
             0 to 1. None means that vectors represent all words.

@@ -65,17 +65,17 @@ _REFIT_TEMPERATURE = 0.1
 
 
 def scores_after(bench: FeedbackBench, method: str, query: int, judged: Judged, first: Scores) -> Scores:
-    """Rank all documents by a feedback method.
+    """Rank all N documents for a query by a feedback method, after some of its hits were judged.
 
     Args:
         bench: Documents and queries.
         method: Name of the method.
         query: Position of the query.
-        judged: Judgements of the query's hits.
-        first: Scores (N,) of the initial ranking.
+        judged: Pairs of a hit's position and its grade.
+        first: Scores of the initial ranking, shape (N,).
 
     Returns:
-        The scores (N,) of all documents after the judgements.
+        The scores after the judgements, shape (N,).
 
     Raises:
         BadInput: If the method is unknown.
@@ -100,7 +100,16 @@ def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Return the scores of the N documents by ``whitened``, shape (N,). See the module's documentation."""
+    """Rank all N documents with Rocchio's formula in a half-whitened vector space.
+
+    Args:
+        bench: Documents and queries, with their half-whitened vectors.
+        query: Position of the query.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The inner product of each document with the moved query vector, shape (N,).
+    """
     documents, queries = bench.whitened
     vector = queries[query].copy()
     for weight, sign in zip(_WHITENED_WEIGHTS, (1, -1), strict=True):
@@ -110,7 +119,16 @@ def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Return the scores of the N documents by RM3, shape (N,). See the module's documentation."""
+    """Rank all N documents with RM3, which expands the query by words of the relevant documents.
+
+    Args:
+        bench: Documents and queries.
+        query: Position of the query.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The BM25 scores of the documents for the expanded query, shape (N,).
+    """
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
         return bench.lexical(terms)
@@ -123,7 +141,16 @@ def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Return the scores of the N documents by ``more_like_this``, shape (N,). See the module's documentation."""
+    """Rank all N documents like Lucene's ``more_like_this``: by the query and the best words of the relevant documents.
+
+    Args:
+        bench: Documents and queries.
+        query: Position of the query.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The BM25 scores of the documents for the expanded query, shape (N,).
+    """
     terms, relevant = bench.query_terms(query), _relevant(judged)
     if not relevant:
         return bench.lexical(terms)
@@ -132,14 +159,34 @@ def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Return the scores of the N documents by Qdrant's naive strategy, shape (N,). See the module's documentation."""
+    """Rank all N documents with the strategy "naive" of Qdrant's relevance feedback.
+
+    The strategy adds to the query vector the differences of all pairs of a relevant and an irrelevant document.
+
+    Args:
+        bench: Documents and queries.
+        query: Position of the query.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The scores of the documents by BM25 and the moved query vector, shape (N,).
+    """
     relevant, irrelevant = (bench.vectors[[row for row, grade in judged if grade * sign > 0]] for sign in (1, -1))
     pairs = len(irrelevant) * relevant.sum(axis=0) - len(relevant) * irrelevant.sum(axis=0)
     return _mixed(bench, query, unit_rows(bench.query_vectors[query]) + _QDRANT_WEIGHT * pairs, judged)
 
 
 def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Return the scores of the N documents by ReFIT, shape (N,). See the module's documentation."""
+    """Rank all N documents with ReFIT, which moves the query vector by gradient descent until it fits the judgements.
+
+    Args:
+        bench: Documents and queries.
+        query: Position of the query.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The scores of the documents by BM25 and the moved query vector, shape (N,).
+    """
     vector = unit_rows(bench.query_vectors[query]).astype(np.float64)
     relevant = np.array([grade > 0 for _, grade in judged])
     if relevant.any():
@@ -151,15 +198,18 @@ def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judged) -> Scores:
-    """Return BM25 · exp(beta · cosine with ``vector``) for each of the N documents, shape (N,).
+    """Combine BM25 scores of all N documents with their similarity to a vector: BM25 · exp(beta · cosine).
 
-    The weight beta is that of a session with the same judgements.
+    The weight beta is the weight that a session with the same judgements would use.
 
     Args:
         bench: Documents and queries.
-        query: Position of the query.
-        vector: Vector with which the document vectors are compared, shape (K,) for K dimensions.
-        judged: Positions and grades of the judged documents.
+        query: Position of the query, for the BM25 scores.
+        vector: Vector to compare the document vectors with, shape (K,) for K dimensions.
+        judged: Pairs of a judged document's position and its grade.
+
+    Returns:
+        The combined scores, shape (N,).
     """
     rows = [row for row, _ in judged]
     alpha = Feedback.learn(bench.vectors[rows], bench.vectors[:0]).adjusted_alpha(bench.alpha, bench.max_alpha)
@@ -184,7 +234,15 @@ def _relevant(judged: Judged) -> list[int]:
 
 
 def _largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
-    """Return the weights of V terms, shape (V,), with all values except the ``count`` largest set to 0."""
+    """Set all weights except the largest to 0.
+
+    Args:
+        weights: The weights of V terms, shape (V,).
+        count: The number of weights to leave unchanged.
+
+    Returns:
+        A new array of shape (V,).
+    """
     largest = np.zeros(len(weights))
     rows = np.argpartition(-weights, min(count, len(weights) - 1))[:count]
     largest[rows] = weights[rows]

@@ -10,13 +10,13 @@ from resift_lab.training.options import at_least
 
 @dataclass(frozen=True)
 class FeedbackOptions:
-    """Options of a simulated user.
+    """Options of a simulated user who judges the hits of queries.
 
     Attributes:
-        queries: Number of queries to draw. All queries are used if there are fewer.
+        queries: Maximum number of queries. If there are more, they are drawn at random.
         judgements: Maximum number of documents that the user judges in a round.
-        rounds: Number of rounds. In each round the user judges a ranking, and the documents are ranked again.
-        noise: Probability, 0 to 1, that a judgement is inverted.
+        rounds: Number of rounds. In each round, the user judges a ranking, and the documents are ranked again.
+        noise: Probability, 0 to 1, that the user gives the opposite judgement.
         seed: Seed for drawing the queries and for the noise.
 
     Raises:

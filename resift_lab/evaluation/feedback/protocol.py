@@ -12,12 +12,15 @@ from resift_lab.evaluation.feedback.options import FeedbackOptions
 
 
 class FeedbackProtocol:
-    """A protocol that defines the initial ranking, the simulated judgements and the metrics.
+    """The base class of evaluation protocols for relevance feedback.
+
+    A protocol defines the initial ranking of a query, the judgements of the simulated user, and the metrics.
 
     Attributes:
         name: Name of the protocol in reports.
-        whole: Whether rankings contain all documents, and not only the hits of a search.
-        unjudged: Treatment of documents without a grade, "" if all documents have a grade.
+        whole: Whether a ranking contains all documents. Otherwise it contains only the hits of a search.
+        unjudged: How the simulated user treats documents without a grade: ``skip`` or ``irrelevant``. Empty if all
+            documents have a grade.
         metrics: Names of the metrics.
         documents: Texts of the documents.
         queries: Texts of the queries.
@@ -33,26 +36,31 @@ class FeedbackProtocol:
     skipped: int
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores of the N documents in the initial ranking of a query, shape (N,).
+        """Return the initial ranking of a query, which the user judges in the first round.
 
-        The user judges this ranking in the first round.
+        Args:
+            bench: Documents and queries.
+            query: Position of the query.
+
+        Returns:
+            The scores of the N documents, shape (N,). A higher score means a better rank.
         """
         raise NotImplementedError
 
     def judge(
         self, query: int, scores: Scores, judged: Judged, options: FeedbackOptions, rng: np.random.Generator
     ) -> list[tuple[int, float]]:
-        """Return the judgements of a round, in which the user judges the present ranking.
+        """Simulate a round of judging: the user looks at a ranking and judges some of its documents.
 
         Args:
             query: Position of the query.
-            scores: Scores (N,) of the ranking that the user sees.
+            scores: Scores of the N documents, shape (N,), whose order the user sees.
             judged: Judgements of earlier rounds. These documents are not judged again.
-            options: Number of judgements, and the probability that a judgement is inverted.
-            rng: Random generator for the noise.
+            options: Number of judgements, and the probability of an opposite judgement.
+            rng: Random generator for the opposite judgements.
 
         Returns:
-            Positions of documents, with the grade 1 or -1 each.
+            Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).
         """
         order = np.argsort(-scores, kind="stable")
         order = order[np.isfinite(scores[order])]  # a user sees hits only
@@ -65,28 +73,38 @@ class FeedbackProtocol:
         ]
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Return the correct judgements of at most ``count`` documents.
+        """Return the correct judgements of the documents that the user judges in a ranking.
 
         Args:
             query: Position of the query.
-            ranking: Positions of the documents (n,), best first.
+            ranking: Positions of the n documents, best first, shape (n,).
             count: Maximum number of judgements.
 
         Returns:
-            Positions of documents, with the grade 1 or -1 each.
+            Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).
         """
         raise NotImplementedError
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Return the metrics of a ranking, in the order of :attr:`metrics`.
+        """Compute the metrics of a ranking.
 
         Args:
             query: Position of the query.
-            scores: Scores (N,) of all documents.
-            judged: Positions of the judged documents.
+            scores: Scores of all N documents, shape (N,).
+            judged: Positions of the judged documents, which some metrics ignore.
+
+        Returns:
+            The value of each metric, in the order of :attr:`metrics`.
         """
         raise NotImplementedError
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of the queries on the same topic as ``query``, and of the queries on other topics."""
+        """Return queries on the same topic as a query, and queries on other topics.
+
+        Args:
+            query: Position of the query.
+
+        Returns:
+            The positions of the queries on the same topic, and the positions of the queries on other topics.
+        """
         raise NotImplementedError

@@ -62,9 +62,18 @@ def run_feedback(
 def _rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
-    """Return the M metrics of a query in each round, shape (rounds, 2, M).
+    """Simulate all rounds of judging for a query, and measure each ranking.
 
-    The first entry of the second axis is the ranking after the round, the second entry the initial ranking.
+    Args:
+        bench: Documents and queries.
+        protocol: Initial ranking, simulated judgements and metrics.
+        options: Number of rounds and judgements, and the noise.
+        method: Name of the feedback method.
+        query: Position of the query.
+
+    Returns:
+        For each round, the M metrics of the new ranking and of the initial ranking, shape (rounds, 2, M). Metrics that
+        ignore judged documents ignore the same documents in both rankings.
     """
     # a generator per query, so that the noise depends neither on the method nor on the other queries
     rng = np.random.default_rng([options.seed, query])
@@ -81,15 +90,25 @@ def _rounds(
 
 
 def _counts(metrics: NDArray[np.float64]) -> dict[str, int]:
-    """Count the queries, and the queries with an undefined metric, from the M metrics of Q queries, shape (Q, M)."""
+    """Count queries by whether all their metrics are defined.
+
+    Args:
+        metrics: M metrics of Q queries, shape (Q, M). A metric is NaN if all relevant documents of a query were judged.
+
+    Returns:
+        A dictionary with ``queries``, the number of queries, and ``all_judged``, the number of queries with a NaN.
+    """
     return {"queries": len(metrics), "all_judged": int(np.isnan(metrics).any(axis=1).sum())}
 
 
 def _check_rounds(metrics: NDArray[np.float64]) -> None:
-    """Raise BadInput if no query has a defined metric in one of the rounds.
+    """Check that in every round at least one query has a metric that is not NaN.
 
     Args:
         metrics: M metrics of Q queries, after each round and in the initial ranking, shape (rounds, 2, Q, M).
+
+    Raises:
+        BadInput: If all metrics of a round are NaN, because all relevant documents were judged.
     """
     empty = np.flatnonzero(np.isnan(metrics).all(axis=(1, 2, 3)))
     if len(empty):
@@ -98,10 +117,15 @@ def _check_rounds(metrics: NDArray[np.float64]) -> None:
 
 
 def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions) -> dict[str, dict[str, Run]]:
-    """Run sessions of two queries, where the user judges hits of the first query and then searches for the second.
+    """Simulate sessions with two queries: the user judges hits of the first query, and then runs the second query.
 
     The second query is on the same topic (``related``) or on another topic (``unrelated``). Judged documents are
     removed from all rankings.
+
+    Args:
+        bench: Documents and queries.
+        protocol: Initial ranking, simulated judgements and metrics.
+        options: Number of queries and judgements.
 
     Returns:
         For ``related`` and ``unrelated`` three runs of the second query: without a session (``before``), with the
@@ -140,11 +164,11 @@ def _draw_queries(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[
 
 
 def _run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
-    """Return a run of a protocol.
+    """Create a run from a table of metrics.
 
     Args:
         protocol: The protocol, which names the metrics.
-        table: M metrics of Q queries, shape (Q, M).
-        facts: Further facts about the run, by name.
+        table: The M metrics of Q queries, shape (Q, M).
+        facts: Additional entries for reports, such as the number of queries.
     """
     return Run({name: table[:, column] for column, name in enumerate(protocol.metrics)}, facts)

@@ -19,13 +19,14 @@ _TOP = 30  # the user judges documents among this many first ones
 
 
 class SameClass(FeedbackProtocol):
-    """A protocol in which the user judges relevant and irrelevant documents in equal parts among the first 30.
+    """An evaluation protocol on labelled documents: documents with the same label as the query are relevant.
+
+    The user judges equal numbers of relevant and irrelevant documents among the first 30.
 
     Args:
-        train: Labelled documents of the database.
+        train: Labelled documents to search.
         test: Labelled documents that serve as queries. Queries whose label does not occur in ``train`` are skipped.
-        first_system: System of the initial ranking. Without a system, a search without a session provides the initial
-            ranking.
+        first_system: System that computes the initial ranking. None uses a search without a session.
 
     Raises:
         BadInput: If all queries are skipped.
@@ -49,13 +50,27 @@ class SameClass(FeedbackProtocol):
         self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """Return the scores of the N documents by the first system, or by a search without a session, shape (N,)."""
+        """Return the initial ranking of a query, by the first system or by a search without a session.
+
+        Args:
+            bench: Documents and queries.
+            query: Position of the query.
+
+        Returns:
+            The scores of the N documents, shape (N,).
+        """
         return bench.served(query) if self._first is None else self._first(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Return judgements of the first relevant and the first irrelevant documents.
+        """Judge the best relevant and the best irrelevant documents among the first 30 of a ranking.
 
-        If ``count`` is odd, one more relevant document than irrelevant documents is judged.
+        Args:
+            query: Position of the query.
+            ranking: Positions of the n documents, best first, shape (n,).
+            count: Maximum number of judgements. Half of them, rounded up, are of relevant documents.
+
+        Returns:
+            Pairs of a document's position and its grade, 1 (relevant) or -1 (irrelevant).
         """
         top = ranking[:_TOP]
         relevant = self._document_classes[top] == self._query_classes[query]
@@ -66,9 +81,16 @@ class SameClass(FeedbackProtocol):
         ]
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Return the metrics of all documents, then the metrics without the judged documents.
+        """Measure a ranking twice: with all documents, and without the judged documents.
 
-        The latter are NaN if every relevant document is judged.
+        Args:
+            query: Position of the query.
+            scores: Scores of all N documents, shape (N,).
+            judged: Positions of the judged documents.
+
+        Returns:
+            The value of each metric, in the order of :attr:`metrics`. The metrics without the judged documents are NaN
+            if every relevant document was judged.
         """
         relevant = self._document_classes == self._query_classes[query]
         residual = np.delete(scores, judged), np.delete(relevant, judged)
@@ -84,7 +106,14 @@ class SameClass(FeedbackProtocol):
         return metrics if residual[1].any() else [*metrics[:3], np.nan, np.nan]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of the queries of the same class, and of all other classes."""
+        """Return the other queries of a query's class, and the queries of all other classes.
+
+        Args:
+            query: Position of the query.
+
+        Returns:
+            The positions of the queries in the same class, and the positions of the queries in other classes.
+        """
         same = self._query_classes == self._query_classes[query]
         other = np.flatnonzero(~same)
         same[query] = False
@@ -92,7 +121,16 @@ class SameClass(FeedbackProtocol):
 
 
 def _scorer(system: System, documents: Sequence[str], queries: Sequence[str]) -> Callable[[int], Scores]:
-    """Return a function that takes the position of a query and returns its similarity to each of the N documents."""
+    """Fit a retrieval system on documents, and return a function that scores them for a query.
+
+    Args:
+        system: The system.
+        documents: The texts of the N documents.
+        queries: The texts of the queries.
+
+    Returns:
+        A function that takes the position of a query and returns its similarity to each document, shape (N,).
+    """
     database, rows = system.fit(documents), system.queries(queries)
 
     def scores(query: int) -> Scores:

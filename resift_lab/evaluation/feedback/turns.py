@@ -74,12 +74,15 @@ def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], met
 
 
 def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
-    """Return nDCG@5 of a ranking, or NaN if no relevant document remains.
+    """Return nDCG@5 of a ranking for a question in a conversation.
 
     Args:
         scores: Scores of the N documents, shape (N,).
-        turn: The turn of the conversation, with its relevant documents.
-        excluded: Positions of documents that are removed from the ranking.
+        turn: The question and the grades of its documents.
+        excluded: Positions of documents that are removed from the ranking first.
+
+    Returns:
+        A number from 0 to 1, or NaN if no relevant document remains.
     """
     grades = {row: grade for row, grade in turn.grades.items() if row not in excluded}
     remaining = scores.copy()
@@ -90,7 +93,16 @@ def ndcg(scores: Scores, turn: Turn, excluded: Sequence[int]) -> float:
 
 
 def _condensed(rankings: Sequence[Scores], turn: Turn) -> list[float]:
-    """Return nDCG@5 of each condensed ranking, then the fraction of judged documents among each ranking's first ten."""
+    """Measure rankings without the documents that have no judgement.
+
+    Args:
+        rankings: Scores of the N documents in each ranking, each of shape (N,).
+        turn: The question, with the grades and the user's marks.
+
+    Returns:
+        nDCG@5 of each ranking without the unjudged documents, followed by the share of judged documents among the first
+        ten hits of each ranking.
+    """
     judged = list({*turn.grades, *turn.marks})
     condensed, fractions = [], []
     for scores in rankings:

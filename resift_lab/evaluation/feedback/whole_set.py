@@ -28,13 +28,13 @@ _JUDGED_WEIGHT = 100.0  # weight of a judged document or the query, in other tra
 
 
 class WholeSet:
-    """A classifier over the tf-idf vectors of N texts.
+    """A self-training classifier that ranks all documents of a collection after a few of them were judged.
 
-    The term frequency is 1 + log tf. English stop words and words that occur in a single text are ignored. Vectors have
-    length 1.
+    Texts are represented by tf-idf vectors of length 1 with the term frequency 1 + log tf. English stop words and words
+    that occur in a single text are ignored.
 
     Args:
-        texts: The texts.
+        texts: The texts of the documents.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
