@@ -135,7 +135,7 @@ class Catalogue:
         return self._fields.put(key, fields) if sources else fields
 
     def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
-        """Return whether range queries work on a field, by running one for each range.
+        """Return whether range queries on a field match any documents.
 
         Args:
             info: The names, fields and settings of the index.

@@ -290,8 +290,8 @@ class SampledWords:
     def _table(self) -> WordVectors:
         """Return word vectors in which words of similar meaning are near each other.
 
-        These are the vectors of the service's model, unless they were trained on the documents of an index. In that
-        case, the vectors that come with Resift are returned.
+        These are the vectors of the service's model if they are general word vectors. Otherwise, for example if the
+        model was adapted to the documents of an index, the vectors that come with Resift are returned.
         """
         model = self.model
         # what was learned from documents is near for other reasons, and memberships are no words

@@ -51,12 +51,12 @@ Object = tuple[str, str]  # the id of an object, and the field that contains the
 
 @dataclass(frozen=True)
 class ClickGrade:
-    """The relevance grade of a search hit, derived from a user's actions.
+    """A relevance grade that was derived from a user's clicks and other actions on a hit.
 
     Attributes:
         grade: The grade from -1 (irrelevant) to 1 (relevant).
         at: The time of the action in Unix seconds.
-        source: "click" if the user acted on the hit, or "skip" if the user passed it over and clicked a lower hit.
+        source: "click" if the user acted on the hit, or "skip" if the user ignored the hit and clicked a lower hit.
     """
 
     grade: float
@@ -65,14 +65,14 @@ class ClickGrade:
 
 
 class Clicks:
-    """Derives relevance judgements from the clicks and other events in the UBI (User Behavior Insights) log.
+    """Derives relevance judgements from the clicks in the log of user events (UBI, User Behavior Insights).
 
     Instances are thread-safe.
 
     Args:
         log: The UBI log.
-        engine: The engine. It looks up the documents to which the events refer.
-        actions: The grade (-1 to 1) of each action, for example ``{"purchase": 1.0, "click": 0.5}``.
+        engine: The search engine, which looks up the clicked documents.
+        actions: The grade (-1 to 1) of each type of action, for example ``{"purchase": 1.0, "click": 0.5}``.
         seconds: The age in seconds after which events are ignored.
         count: A function that updates metrics. It is called with the name of an outcome and a number of events.
         clock: A function that returns the time in Unix seconds.
@@ -100,19 +100,19 @@ class Clicks:
         self._refused: TtlCache[bool] = TtlCache(1, _UNKNOWN_OBJECT_SECONDS)
 
     def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
-        """Return the judgements that follow from the latest events of a client or a session, oldest first.
+        """Return relevance judgements derived from the latest clicks of a user, oldest first.
 
         Args:
-            client: The client id or session id in the log.
-            index: The name of the index. Events that refer to documents of other indices are ignored.
-            headers: The HTTP headers of the caller.
+            client: The client id or session id of the user in the log.
+            index: The name of the index. Clicks on documents of other indices are ignored.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            At most MAX_JUDGEMENTS judgements. Empty if the engine refuses to read the log (status 403).
+            At most MAX_JUDGEMENTS judgements. Empty if the engine refuses access to the log (status 403).
 
         Raises:
-            EngineUnavailable: If the log does not respond within half a second.
-            EngineError: If the engine responds with another error.
+            EngineUnavailable: The log does not respond within half a second.
+            EngineError: The engine responds with another error.
         """
         if self._refused.get("log"):
             return []
@@ -139,7 +139,10 @@ class Clicks:
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-        """Return the logged queries to which the events refer, by query id."""
+        """Return the logged queries after which some events happened, as a mapping from query ids to queries.
+
+        Queries that are missing in the log are left out.
+        """
         ids = sorted({event.query_id for event in events if event.query_id})
         keys = {id: id for id in ids if not self._unknown_queries.get(id)}
         queries = get_or_fetch(self._queries, keys, self.log.queries)
@@ -148,7 +151,17 @@ class Clicks:
         return queries
 
     def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
-        """Return the document id of each object that identifies exactly one document of the index."""
+        """Look up the document ids of clicked objects in an index. The results are cached.
+
+        Args:
+            objects: The objects in the UBI log, as pairs of a value and the name of the document field that contains
+                it.
+            index: The name of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+
+        Returns:
+            The document id of each object. Objects that match no document or several documents are left out.
+        """
         keys = {object: (index, str(headers), *object) for object in sorted(objects)}
         keys = {object: key for object, key in keys.items() if not self._unknown_objects.get(key)}
         ids = get_or_fetch(self._documents, keys, lambda new: document_ids(self.engine, index, new, headers))
@@ -160,12 +173,12 @@ class Clicks:
 def graded_objects(
     events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
 ) -> list[tuple[str, Object, ClickGrade]]:
-    """Derive grades from events. The events may belong to several queries.
+    """Derive relevance grades from user events, which may belong to several queries.
 
     Args:
         events: The events from the UBI log.
         queries: The logged queries, by query id.
-        actions: The grade (-1 to 1) of each action. Events with other actions are ignored.
+        actions: The grade (-1 to 1) of each type of action. Events with other actions are ignored.
 
     Returns:
         A tuple for each graded hit: the text of the query, the object that identifies the hit, and the grade.
@@ -189,10 +202,10 @@ def graded_objects(
 def judgements_from(
     graded: Iterable[tuple[str, Object, ClickGrade]], ids: Mapping[Object, str], index: str
 ) -> list[Judgement]:
-    """Convert graded objects to judgements of documents.
+    """Convert grades of clicked objects to relevance judgements of documents.
 
     Args:
-        graded: The result of :func:`graded_objects`.
+        graded: Query texts, objects and grades, as returned by :func:`graded_objects`.
         ids: The document id of each object. Objects without a document id are ignored.
         index: The name of the index that contains the documents.
     """
@@ -207,11 +220,11 @@ def document_ids(engine: Engine, index: str, objects: Collection[Object], header
     """Look up the documents to which objects in the UBI log refer.
 
     Args:
-        engine: The engine.
+        engine: The search engine.
         index: The name of the index.
-        objects: Pairs of a value and the name of the document field that contains it. If the name is "", the value is
-            the document id itself.
-        headers: The HTTP headers of the caller.
+        objects: Pairs of a value and the name of the document field that contains this value. If the name is "", the
+            value is the document id itself.
+        headers: The caller's HTTP headers, which are passed on to the engine.
 
     Returns:
         The document id of each object. Objects that match no document or several documents are left out.
@@ -244,10 +257,13 @@ def _ids_by_field(engine: Engine, index: str, field: str, names: Sequence[str], 
 
 
 def read_actions(parts: Iterable[str]) -> dict[str, float]:
-    """Parse settings of the form ``ACTION=GRADE``, and return a dictionary from actions to grades.
+    """Parse settings of the form ``ACTION=GRADE`` into a dictionary.
+
+    Args:
+        parts: The settings. A grade is a number from -1 (irrelevant) to 1 (relevant).
 
     Raises:
-        BadInput: If a setting has another form, or a grade is not between -1 and 1.
+        BadInput: A setting is malformed, or a grade is out of range.
 
     >>> read_actions(["purchase=1", "impression=-0.1"])
     {'purchase': 1.0, 'impression': -0.1}
@@ -308,7 +324,12 @@ def click_grades(
 
 
 def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
-    """Return the position in the hit list, from 0, of each object whose position is known."""
+    """Return the position in the list of hits, counted from 0, of each object whose position is known.
+
+    Args:
+        events: The events of a query. They can contain the positions of clicked hits, which take precedence.
+        shown: The ids of the displayed hits, in order.
+    """
     # UBI's specification says "nth", but the sample in it counts from 0.
     first = 0 if any(event.ordinal == 0 for event in events) else 1
     ranks: dict[str, int] = {}
@@ -320,5 +341,11 @@ def _ranks(events: Sequence[UbiEvent], shown: Sequence[str]) -> dict[str, int]:
 
 
 def _examination_probability(rank: int) -> float:
-    """Return the estimated probability that a user looks at the hit at position ``rank``, counted from 0."""
+    """Return the estimated probability that a user looks at the hit at a position.
+
+    Users look at lower hits less often.
+
+    Args:
+        rank: The position of the hit, counted from 0.
+    """
     return float((rank + 1) ** -POSITION_BIAS)

@@ -47,22 +47,22 @@ _CACHED_FAILURES = 200
 def read_documents(
     engine: Engine, model: Model, info: IndexInfo, ids: Sequence[str], headers: Headers
 ) -> dict[str, Content]:
-    """Return the vectors and texts of documents.
+    """Fetch documents from the engine, and return their vectors and texts.
 
-    The model encodes documents without a stored vector.
+    Documents without a stored vector are encoded by the model.
 
     Args:
-        engine: The engine.
-        model: The model of the vectors.
-        info: The index.
+        engine: The search engine.
+        model: The embedding model of the vectors.
+        info: The names and fields of the index.
         ids: The ids of the documents.
-        headers: The HTTP headers of the caller.
+        headers: The caller's HTTP headers, which are passed on to the engine.
 
     Returns:
-        A mapping from the ids of existing documents to their vectors, of shape (K,) for K dimensions, and texts.
+        A mapping from the ids of existing documents to pairs of a vector, of shape (n_dimensions,), and a text.
 
     Raises:
-        AmbiguousDocument: Several of the searched indices have a document with one of the ids.
+        AmbiguousDocument: Several of the indices behind an alias contain a document with one of the ids.
         ResiftError: The engine failed.
     """
     documents = engine.documents(info.name, ids, headers, info.vector_field)
@@ -77,13 +77,13 @@ def read_documents(
 
 
 def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a document that a session learns from: its text fields without the names of persons.
+    """Return the text of a judged document for learning, without fields that contain names of persons.
 
-    A person who marks a document looks for other documents about the same subject, by any author.
+    Users who mark a document relevant look for the same subject, not for the same author.
 
     Args:
-        source: The document.
-        fields: The text fields. All fields if empty.
+        source: The ``_source`` of the document.
+        fields: The names of the text fields. If empty, all fields are used.
 
     >>> learned_text({"title": "Fire", "author": "Ann", "editor": {"name": "Bo"}}, ["title", "author", "editor.name"])
     'Fire'
@@ -94,14 +94,14 @@ def learned_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 class FieldLoader:
-    """Loads the vectors and tokens that judged documents have in fields of the index, and encodes query texts.
+    """Loads the vectors and sparse tokens of judged documents from an index, and encodes query texts.
 
-    Vectors and tokens are cached for five minutes, and encoded texts for an hour, for callers with the same headers.
-    Thread-safe.
+    Vectors and tokens are cached for five minutes and encoded texts for an hour, separately for each set of caller's
+    headers. Instances are thread-safe.
 
     Args:
-        engine: The engine.
-        background: A function that returns vectors of random documents in a field.
+        engine: The search engine.
+        background: A function that returns the vectors of random documents in a given field.
     """
 
     def __init__(self, engine: Engine, background: Callable[[IndexInfo, Headers, str], Background]) -> None:
@@ -111,7 +111,7 @@ class FieldLoader:
         self._failures: TtlCache[bool] = TtlCache(_CACHED_FAILURES, _FAILURE_SECONDS)
 
     def forget(self) -> None:
-        """Remove all documents from the cache, because some have changed."""
+        """Clear the cache of documents. Call this method after documents were changed."""
         self._documents.clear()
 
     def load(
@@ -123,17 +123,17 @@ class FieldLoader:
         searched: Sequence[JudgedDocument],
         headers: Headers = None,
     ) -> FieldKnowledge:
-        """Load the vectors and tokens of judged documents in the fields that a query searches, and learn from them.
+        """Load the vectors and tokens of judged documents from the fields that a query searches, and learn from them.
 
-        Fields and texts that the engine refuses to read or encode are left out.
+        Fields that the engine refuses to read, and texts that it refuses to encode, are left out.
 
         Args:
-            info: The index.
-            needs: The fields that the query searches, and the query texts that must be encoded.
-            feedback: The part of the session's feedback that concerns the query.
-            documents: All judged documents of the session. ``feedback.positions`` refers to them.
-            searched: Those of the judged documents that are in the index.
-            headers: The HTTP headers of the caller, or None.
+            info: The names and fields of the index.
+            needs: The fields that the query searches, and the query texts to encode.
+            feedback: The part of the session's feedback that applies to the query.
+            documents: All judged documents of the session. The positions in ``feedback`` refer to this list.
+            searched: The judged documents that are in the searched index.
+            headers: The caller's HTTP headers, or None.
         """
         searched_objects = set(map(id, searched))
         judged = {
@@ -162,15 +162,15 @@ class FieldLoader:
         return FieldKnowledge(mapped=info.vector_fields, vectors=vectors, tokens=tokens, encoded=encoded)
 
     def _values(self, judged: Mapping[int, JudgedDocument], field: VectorField, headers: Headers) -> dict[int, Any]:
-        """Return the vectors or tokens of judged documents in a field.
+        """Return the vectors or tokens of judged documents in a field, from the cache or from the engine.
 
         Args:
-            judged: A mapping from the row of a document in the feedback to the document.
+            judged: The judged documents. The keys are their row numbers in the feedback.
             field: The field.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers.
 
         Returns:
-            A mapping from the same rows to the vectors or tokens, without documents that have none, in order of rows.
+            A mapping from row numbers to vectors or tokens, in ascending order. Documents without a value are left out.
         """
         values: dict[int, Any] = {}
         for index in dict.fromkeys(document.judgement.index for document in judged.values()):
@@ -192,8 +192,15 @@ class FieldLoader:
     def _fetch(self, index: str, field: VectorField, headers: Headers, ids: Sequence[str]) -> dict[str, Any]:
         """Fetch the vectors or tokens of documents in a field from the engine.
 
+        Args:
+            index: The name of the index.
+            field: The field.
+            headers: The caller's HTTP headers.
+            ids: The ids of the documents.
+
         Returns:
-            A mapping from each of the ids to a vector or to tokens, which is empty if the document has neither.
+            A mapping from document ids to vectors or tokens. The value is empty for a document without a vector or
+            tokens.
         """
         values: Mapping[str, Any]
         if field.kind == "tokens":
@@ -213,7 +220,15 @@ class FieldLoader:
         return tokens_by_id
 
     def _encoded(self, text: TextToEncode, headers: Headers) -> Any:
-        """Return the vector or the tokens of a query text, or None if it cannot be encoded."""
+        """Return the vector or sparse tokens of a query text, from the cache or from the engine.
+
+        Args:
+            text: The text, with the model or analyzer that encodes it.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            A vector, a mapping from tokens to weights, or None if the text cannot be encoded.
+        """
         key = (text, str(headers))
         cached = self._texts.get(key)
         if cached is not None or self._failures.get(key):

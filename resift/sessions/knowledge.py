@@ -52,12 +52,12 @@ _WORD_BYTES = 70  # of a word in a document's bag of words: the word, its weight
 
 
 class EncodedQuery(NamedTuple):
-    """A query text and its vector.
+    """The text of a query together with its vector.
 
     Attributes:
         text: The text.
-        vector: The vector, of shape (K,) for K dimensions.
-        similarity: How the model compares vectors, ``cosine`` or ``jaccard``.
+        vector: The vector, of shape (n_dimensions,).
+        similarity: How the embedding model compares vectors: ``cosine`` or ``jaccard``.
     """
 
     text: str
@@ -68,16 +68,18 @@ class EncodedQuery(NamedTuple):
 def scoped_feedback(
     learned: Feedback | None, query: EncodedQuery, background: Callable[[], Background], carried: float = 1.0
 ) -> Feedback | None:
-    """Return the part of a session's feedback that concerns a query.
+    """Return the part of a session's feedback that applies to a query.
+
+    Judgements that were made for other queries have less weight, or none.
 
     Args:
         learned: The feedback that was learned from all judgements of the session, or None if there are none.
         query: The query.
-        background: A function that returns vectors of random documents. It is not called if ``learned`` is None.
-        carried: A factor for the weights of judgements that were made for other queries.
+        background: A function that returns the vectors of random documents of the index, for comparison.
+        carried: An additional factor for the weights of judgements that were made for other queries.
 
     Returns:
-        The feedback for the query, or None if no judgement concerns the query.
+        The feedback for the query, or None if no judgement applies to the query.
     """
     if learned is None:
         return None
@@ -93,16 +95,17 @@ def knowledge_of(
     documents: Sequence[JudgedDocument],
     searched: Sequence[JudgedDocument],
 ) -> Knowledge:
-    """Return the knowledge about a query that follows from a session's feedback.
+    """Collect what a session's feedback implies for a search.
 
-    Expansion words, and knowledge about vectors and tokens that the index had before Resift, are not included.
+    The result contains neither expansion words nor knowledge about the index's own vectors and tokens. The caller adds
+    them.
 
     Args:
-        info: The index.
-        query: The query.
-        feedback: The part of the session's feedback that concerns the query, or None if no feedback does.
+        info: The names, fields and settings of the searched index.
+        query: The text and vector of the query.
+        feedback: The part of the session's feedback that applies to the query, or None.
         documents: All judged documents of the session.
-        searched: Those of the judged documents that are in the index.
+        searched: The judged documents that are in the searched index.
     """
     vector = query.vector if feedback is None else feedback.transform_query(query.vector)
     homes = {document.judgement.document: document.judgement.index for document in searched}
@@ -122,18 +125,17 @@ def knowledge_of(
 
 
 def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str, float]:
-    """Return the similarities between a query and the documents that were judged for other queries.
+    """Return the documents that were judged for other queries, with their similarities to the current query.
 
-    The session does not change the rank of these documents. Otherwise documents that were marked earlier would fill
-    the top of every later search. Documents that were judged for this query do move, because a person who marks a hit
-    expects it.
+    The session should not change the rank of these documents. Otherwise, documents that were marked earlier would fill
+    the top of every later search. Documents that were judged for the current query may move, as users expect.
 
     Args:
-        judged: The judged documents that are in the index.
-        query: The query, before the session moves its vector.
+        judged: The judged documents that are in the searched index.
+        query: The query with its original vector.
 
     Returns:
-        A mapping from the ids of the documents to the similarities.
+        A mapping from document ids to similarities.
     """
     # A session stores the beginning of a query.
     unmoved = [document for document in judged if document.judgement.query not in ("", query.text[:MAX_QUERY])]
@@ -147,18 +149,19 @@ def _unmoved(judged: Sequence[JudgedDocument], query: EncodedQuery) -> dict[str,
 
 
 class KnowledgeLoader:
-    """Loads the knowledge of sessions. Thread-safe.
+    """Loads everything that is needed to apply the relevance judgements of a session to a search.
 
-    Vectors and texts of judged documents are cached for five minutes, for callers with the same headers.
+    Vectors and texts of judged documents are cached for five minutes, separately for each set of caller's headers.
+    Instances are thread-safe.
 
     Args:
-        engine: The engine.
-        model: The model that encodes queries.
-        sessions: The sessions.
-        info: A function that returns the record of an index, for a name and the headers of the caller. It raises
-            ``ModelMismatch`` for an index of another model.
-        method: The feedback method, a key of :data:`resift.feedback.methods.METHODS`.
-        clicks: The clicks in UBI's log, or None to ignore the log.
+        engine: The search engine.
+        model: The embedding model that encodes queries.
+        sessions: The search sessions.
+        info: A function that returns the names, fields and settings of an index, given its name and the caller's
+            headers. It raises ``ModelMismatch`` if the vectors of the index were made by another model.
+        method: The name of the feedback method, a key of :data:`resift.feedback.methods.METHODS`.
+        clicks: The clicks in the log of user events, or None to ignore the log.
     """
 
     def __init__(
@@ -179,18 +182,18 @@ class KnowledgeLoader:
         self._learned: TtlCache[Feedback] = TtlCache(_CACHE_BYTES, _SECONDS)
 
     def load(self, info: IndexInfo, options: Options, needs: Needs = NO_NEEDS, headers: Headers = None) -> Knowledge:
-        """Load the knowledge about a query that follows from its session and the clicks of its client.
+        """Load what the session and the clicks of a user imply for a search.
 
-        If the session or the clicks cannot be read, the result does not include them, and its notes say so.
+        If the session or the clicks cannot be read, they are ignored, and a note in the result gives the reason.
 
         Args:
-            info: The index.
-            options: The options of the search, which state its text, its session and its client.
+            info: The names, fields and settings of the searched index.
+            options: The options of the search: its text, its session and its user.
             needs: The fields whose vectors or tokens must be loaded, and the query texts that must be encoded.
-            headers: The HTTP headers of the caller, or None.
+            headers: The caller's HTTP headers, or None.
 
         Raises:
-            BadInput: The id of the session is malformed.
+            BadInput: The session id is malformed.
             ResiftError: The engine failed.
         """
         judgements, notes = self._judgements(info, options, headers)
@@ -215,16 +218,15 @@ class KnowledgeLoader:
         return replace(knowledge, missing_documents=max(0, missing), own_fields=own_fields)
 
     def _judgements(self, info: IndexInfo, options: Options, headers: Headers) -> tuple[list[Judgement], list[str]]:
-        """Read the judgements of a session and the clicks of its client.
+        """Read the relevance judgements of a session, and the judgements derived from the clicks of its user.
 
         Args:
-            info: The index.
-            options: The options of the search, which state its session and its client.
-            headers: The HTTP headers of the caller.
+            info: The names, fields and settings of the searched index.
+            options: The options of the search, which name the session and the user.
+            headers: The caller's HTTP headers.
 
         Returns:
-            The judgements that count, of which each document has at most one, and English sentences about what could
-            not be read.
+            The judgements, at most one for each document, and English sentences about data that could not be read.
         """
         notes: list[str] = []
         stored = None
@@ -250,12 +252,14 @@ class KnowledgeLoader:
         return effective_judgements([*clicked, *judgements]), notes
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Return whether documents that were judged in one index can be hits of a search in another.
+        """Return whether documents that were judged in one index can be hits in another.
+
+        This is the case if both names refer to the same index, for example through an alias.
 
         Args:
             index: The name of the index or alias in which the documents were judged.
             info: The searched index.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers.
         """
         try:
             judged = info if index == info.name else self.info(index, headers)
@@ -264,13 +268,13 @@ class KnowledgeLoader:
         return not set(judged.indices).isdisjoint(info.indices)
 
     def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
-        """Learn from judged documents, or return the cached feedback if it was learned from them before.
+        """Learn from judged documents. The result is cached.
 
         Args:
-            judged: The judged documents.
+            judged: The judgements, with the vectors and texts of the documents.
 
         Returns:
-            The feedback, or None if there are no judged documents.
+            The feedback, or None if ``judged`` is empty.
         """
         if not judged:
             return None
@@ -295,16 +299,15 @@ class KnowledgeLoader:
     def expansion_words(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
         """Return the words that feedback adds to queries in an index, heaviest first.
 
-        As a side effect, vectors of random documents are loaded into a cache, so the next search need not wait for
-        them.
+        This also loads the vectors of random documents into a cache, so that the next search is faster.
 
         Args:
-            feedback: The feedback, or None.
+            feedback: The feedback of the session, or None.
             index: The name of the index.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers.
 
         Returns:
-            The words. Empty if the index no longer exists, is not served or has vectors of another model.
+            The words. Empty if the index no longer exists, may not be searched, or has vectors of another model.
         """
         try:
             info = self.info(index, headers)
@@ -314,17 +317,20 @@ class KnowledgeLoader:
             return []
 
     def read(self, judgements: Sequence[Judgement], headers: Headers) -> list[JudgedDocument]:
-        """Return judgements together with their documents.
+        """Load the documents of some relevance judgements.
 
         A judgement is left out in these cases:
 
         - Its document no longer exists, or the caller may not read it.
-        - Several of the searched indices contain a document with the same id.
-        - Its index no longer exists, is not served or has vectors of another model.
+        - Several indices behind an alias contain a document with the same id.
+        - Its index no longer exists, may not be searched, or has vectors of another model.
 
         Args:
             judgements: The judgements.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers.
+
+        Returns:
+            The judgements, each with the vector and text of its document.
         """
         contents: dict[tuple[str, str], Content] = {}
         for index in dict.fromkeys(judgement.index for judgement in judgements):
@@ -338,15 +344,15 @@ class KnowledgeLoader:
         return [JudgedDocument(judgement, *contents[key]) for judgement, key in keys if key in contents]
 
     def _fetch_readable(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
-        """Fetch documents like :meth:`fetch`, but leave out documents that cannot be read.
+        """Fetch documents like :meth:`fetch`, but skip documents that cannot be read instead of raising an error.
 
         Args:
             index: The name of the index or alias. If it cannot be read, the result is empty.
-            ids: The ids of the documents. An id that occurs in several of the searched indices is left out.
-            headers: The HTTP headers of the caller.
+            ids: The ids of the documents. An id that occurs in several of the indices behind an alias is skipped.
+            headers: The caller's HTTP headers.
 
         Returns:
-            A mapping from the ids to the vectors and texts of the documents.
+            A mapping from document ids to vectors and texts.
         """
         try:
             return self.fetch(index, ids, headers)
@@ -366,16 +372,16 @@ class KnowledgeLoader:
         Args:
             index: The name of the index or alias.
             ids: The ids of the documents.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers.
 
         Returns:
             A mapping from the ids of existing documents to their vectors and texts.
 
         Raises:
             IndexNotFound: The index does not exist.
-            IndexNotServed: The index is not served.
-            ModelMismatch: The index has vectors of another model.
-            AmbiguousDocument: Several of the searched indices have a document with one of the ids.
+            IndexNotServed: The settings of the service do not allow searching the index.
+            ModelMismatch: The vectors in the index were made by another model.
+            AmbiguousDocument: Several of the indices behind an alias contain a document with one of the ids.
             ResiftError: The engine failed.
         """
         contents = read_documents(self.engine, self.model, self.info(index, headers), ids, headers)
@@ -386,6 +392,6 @@ class KnowledgeLoader:
         return contents
 
     def forget(self) -> None:
-        """Remove all documents from the cache, because some have changed."""
+        """Clear the cache of documents. Call this method after documents were changed."""
         self._contents.clear()
         self.fields.forget()

@@ -13,13 +13,13 @@ _DAY = 86_400  # seconds
 
 
 class Quotas:
-    """Limits how much data each API key may store in a day (UTC). Instances are thread-safe.
+    """Limits how much data each API key may store per day (UTC). Instances are thread-safe.
 
-    Each process counts separately. Requests without an API key are not limited, because they come from the same
-    machine.
+    Each process of the service counts separately. Requests without an API key are not limited, because they come from
+    the same machine.
 
     Args:
-        marks: The maximum number of relevance marks per key and day. 0 means no limit.
+        marks: The maximum number of relevance judgements per key and day. 0 means no limit.
         sessions: The maximum number of new sessions per key and day. 0 means no limit.
         bytes: The maximum number of stored bytes per key and day. 0 means no limit.
         clock: A function that returns the time in Unix seconds.
@@ -39,10 +39,10 @@ class Quotas:
 
         Args:
             key: The name of the key, or None for a request without a key, which is not limited.
-            kinds: The names of the limits to check: "marks", "sessions" or "bytes".
+            kinds: The limits to check: "marks", "sessions" or "bytes".
 
         Raises:
-            QuotaExceeded: If the key has reached one of these limits.
+            QuotaExceeded: The key has reached one of these limits.
         """
         now = int(self.clock())
         with self._lock:
@@ -58,6 +58,11 @@ class Quotas:
             )
 
     def count(self, key: str | None, **amounts: int) -> None:
-        """Add the given amounts of "marks", "sessions" or "bytes" to the daily totals of an API key."""
+        """Add to the amount of data that an API key has stored today.
+
+        Args:
+            key: The name of the key, or None for a request without a key, which is not counted.
+            **amounts: The numbers of ``marks``, ``sessions`` and ``bytes`` to add.
+        """
         with self._lock:
             self._used.update({(key, kind): amount for kind, amount in amounts.items() if key})

@@ -34,13 +34,13 @@ _NO_BACKGROUND = Background(np.zeros((0, 0)))
 
 
 class Samples:
-    """Draws vectors of random documents from an index. Instances are thread-safe.
+    """Reads the vectors of random documents from an index. Instances are thread-safe.
 
-    The vectors are cached for ten minutes, separately for each combination of HTTP headers, because callers may be
-    allowed to read different documents.
+    The vectors are cached for ten minutes, separately for each set of caller's headers, because callers may be allowed
+    to read different documents.
 
     Args:
-        engine: The engine that contains the documents.
+        engine: The search engine.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,18 +48,18 @@ class Samples:
         self._cache: TtlCache[Background] = TtlCache(_CACHED_SAMPLES, _SECONDS)
 
     def draw(self, info: IndexInfo, headers: Headers = None, field: str | None = None) -> Background:
-        """Return the vectors of at most 300 random documents.
+        """Return the vectors of up to 300 random documents.
 
         Args:
-            info: The description of the index.
-            headers: The HTTP headers of the caller.
-            field: The vector field to read, by default the index's own vector field.
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers.
+            field: The vector field to read. By default, the field in which Resift stores its vectors.
 
         Returns:
             The vectors. Empty if no document has a vector, or if the engine refuses the request.
 
         Raises:
-            EngineUnavailable: If the engine cannot be reached.
+            EngineUnavailable: The engine cannot be reached.
         """
         if field is None and info.dim is None:
             return _NO_BACKGROUND
@@ -80,12 +80,13 @@ class Samples:
 
 
 class WordSelector:
-    """Selects expansion words, which are added to a query to match more documents. Instances are thread-safe.
+    """Selects expansion words: words of relevant documents that are added to a query. Instances are thread-safe.
 
-    The document counts of the words are cached for ten minutes, separately for each combination of HTTP headers.
+    The numbers of documents that contain a word are cached for ten minutes, separately for each set of caller's
+    headers.
 
     Args:
-        engine: The engine that counts the documents.
+        engine: The search engine, which counts the documents.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -124,9 +125,14 @@ class WordSelector:
         return {word: candidates[word] * info.tuning.words for word in selected}
 
     def _selection_values(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> dict[str, float]:
-        """Return idf · log(1 + n) of each word, where n is the number of documents that contain the word.
+        """Return how useful each word is in a query: idf · log(1 + n), where n is the number of documents with it.
 
-        All values are 1 if the engine refuses to count, or if the index has fewer than 100 documents.
+        All values are 1 if the index has fewer than 100 documents, or if the engine refuses to count.
+
+        Args:
+            words: The words.
+            info: The names and fields of the index.
+            headers: The caller's HTTP headers.
         """
         clauses = [text_clause(word, info.fields) for word in words]
         total, counts = 0, list[int]()

@@ -56,7 +56,9 @@ _STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 
 
 class SessionCaller:
-    """The caller of a request, who may use all sessions. A subclass restricts callers with API keys.
+    """The caller of a request, and the sessions that this caller may use.
+
+    This class allows all sessions. A subclass restricts callers with API keys to their own sessions.
 
     Attributes:
         name: The name of the caller's API key, or None if the service has no keys.
@@ -65,15 +67,19 @@ class SessionCaller:
     name: str | None = None
 
     def may_use(self, owner: str | None) -> bool:
-        """Return whether the caller may use sessions that were created with the API key named ``owner``."""
+        """Return whether the caller may use a session.
+
+        Args:
+            owner: The name of the API key that created the session, or None if it was created without a key.
+        """
         return True
 
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A session: the relevance judgements of a user's search task.
+    """A search session, which contains a user's relevance judgements.
 
-    Judgements that were added together form a step, which can be undone as a whole.
+    Judgements that were added together form a step. The last step can be undone.
 
     Attributes:
         id: The id of the session.
@@ -96,13 +102,19 @@ class StoredSession:
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """Return the judgements that count, at most one for each document. See :func:`effective_judgements`."""
+        """The latest judgement of each document, without judgements that were replaced or withdrawn.
+
+        See :func:`effective_judgements`.
+        """
         return effective_judgements(self.judgements)
 
     def with_step(self, judgements: Sequence[Judgement]) -> StoredSession:
         """Return a copy of the session with additional judgements, which form a new step.
 
-        If the session would then have more than MAX_JUDGEMENTS judgements, its oldest steps are dropped.
+        If there are then more than MAX_JUDGEMENTS judgements, the oldest steps are dropped.
+
+        Args:
+            judgements: The additional judgements.
         """
         number = self.judgements[-1].step + 1 if self.judgements else 1
         extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
@@ -113,7 +125,11 @@ class StoredSession:
         return replace(self, judgements=tuple(extended))
 
     def without_last_step(self) -> StoredSession:
-        """Return a copy of the session without its last step. Raise BadInput if the session has no step."""
+        """Return a copy of the session without its last step, the judgements that were added last.
+
+        Raises:
+            BadInput: The session contains no judgements.
+        """
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
         last = self.judgements[-1].step
@@ -204,19 +220,20 @@ class Sessions:
         return self._change(id, change, len(judgements))
 
     def undo(self, id: str) -> StoredSession:
-        """Remove the judgements that were added last, and return the changed session.
+        """Remove the judgements that were added to a session last, and return the changed session.
+
+        Args:
+            id: The id of the session.
 
         Raises:
-            SessionNotFound: If the session does not exist.
-            BadInput: If the session has no judgements.
-            SessionBusy: If other writers changed the session during every attempt.
+            SessionNotFound: The session does not exist.
+            BadInput: The session has no judgements.
+            SessionBusy: Concurrent writes changed the session during every attempt.
         """
         return self._change(id, StoredSession.without_last_step)
 
     def find(self, id: str, any_owner: bool = False, wait: bool = False) -> StoredSession | None:
-        """Return a session and postpone its expiry.
-
-        Returns None if the session does not exist, has expired or belongs to another caller.
+        """Return a session and extend its lifetime.
 
         Args:
             id: The id of the session.
@@ -224,6 +241,9 @@ class Sessions:
                 pipeline of OpenSearch, where the caller is the cluster and not the user.
             wait: Whether to wait for a slow store. If False, SessionsUnavailable is raised after a short timeout, so
                 that searches are not delayed.
+
+        Returns:
+            The session, or None if it does not exist, has expired or belongs to another caller.
         """
         try:
             session, stored = self._read(id, any_owner, wait)
@@ -241,47 +261,70 @@ class Sessions:
         return session
 
     def peek(self, id: str) -> StoredSession | None:
-        """Return a session without postponing its expiry, or None if it does not exist or has expired.
+        """Return a session without extending its lifetime, or None if it does not exist or has expired.
+
+        Args:
+            id: The id of the session.
 
         Raises:
-            SessionNotFound: If the session belongs to another caller.
+            SessionNotFound: The session belongs to another caller.
         """
         return self._read(id)[0]
 
     def get(self, id: str) -> StoredSession:
-        """Return a session and postpone its expiry. Raise SessionNotFound if the session does not exist."""
+        """Return a session and extend its lifetime.
+
+        Args:
+            id: The id of the session.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+        """
         session = self.find(id, wait=True)
         if session is None:
             raise _not_found(id)
         return session
 
     def delete(self, id: str) -> None:
-        """Delete a session. Raise SessionNotFound if it does not exist."""
+        """Delete a session with all its judgements.
+
+        Args:
+            id: The id of the session.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+        """
         with suppress(SessionDamaged):
             self._read(id)
         if not self.store.delete(id):
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[tuple[str, Judgement]]:
-        """Yield the judgements that count for documents of an index, in the sessions of all callers.
+        """Yield the judgements of documents in an index, from the sessions of all callers.
+
+        Judgements that were replaced or withdrawn are skipped (see :func:`effective_judgements`).
 
         Args:
             index: The name of the index.
 
         Yields:
-            Pairs of the session id and a judgement (see :func:`effective_judgements`).
+            Pairs of a session id and a judgement.
         """
         for session in self._scanned(index):
             judgements = session.effective_judgements
             yield from ((session.id, judgement) for judgement in judgements if judgement.index == index)
 
     def all(self) -> Iterator[StoredSession]:
-        """Return the unexpired sessions of the caller, in no particular order."""
+        """Return all sessions of the caller that have not expired, in no particular order."""
         caller = self.caller()
         return (session for session in self._scanned() if caller.may_use(session.owner))
 
     def _scanned(self, index: str | None = None) -> Iterator[StoredSession]:
-        """Yield all valid, unexpired sessions, or only the sessions that refer to an index."""
+        """Yield all valid sessions that have not expired.
+
+        Args:
+            index: The name of an index. If given, only sessions with judgements in this index are yielded.
+        """
         now = self.clock()
         for id, stored in self.store.scan(index):
             if not is_session_id(id):  # other objects in the same store, such as a trial
@@ -297,7 +340,7 @@ class Sessions:
     def _read(
         self, id: str, any_owner: bool = False, wait: bool = True
     ) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Read a session.
+        """Read a session from the store.
 
         Args:
             id: The id of the session.
@@ -305,11 +348,12 @@ class Sessions:
             wait: Whether to wait for a slow store.
 
         Returns:
-            The session, or None if it does not exist or has expired; and the stored record, or None if there is none.
+            The session, or None if it does not exist or has expired; and the stored record, or None if there is no
+            record.
 
         Raises:
-            SessionNotFound: If the session belongs to another caller, even if the stored data is damaged.
-            SessionDamaged: If the stored data is not a valid session.
+            SessionNotFound: The session belongs to another caller, even if the stored data is damaged.
+            SessionDamaged: The stored data is not a valid session.
         """
         stored = self.store.read(check_id(id), wait)
         if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
@@ -319,10 +363,16 @@ class Sessions:
         return _decoded(id, stored), stored
 
     def _read_or_taken(self, id: str) -> tuple[StoredSession | None, SessionRecord | None]:
-        """Return the result of :meth:`_read` for a session that will be created if it does not exist.
+        """Read a session that will be created if it does not exist yet.
+
+        Args:
+            id: The id of the session.
+
+        Returns:
+            The session and the stored record, as returned by :meth:`_read`.
 
         Raises:
-            SessionNotFound: If the id belongs to another caller's session, with the advice to use another id.
+            SessionNotFound: A session of another caller has this id. The message suggests using another id.
         """
         try:
             return self._read(id)
@@ -332,13 +382,13 @@ class Sessions:
     def _change(
         self, id: str, change: Callable[[StoredSession], StoredSession], marks: int | None = None
     ) -> StoredSession:
-        """Read a session, change it and write it. Repeat this if another writer changed the session in between.
+        """Read a session, change it and write it to the store. Try again if another process changed it meanwhile.
 
         Args:
             id: The id of the session.
-            change: A function that receives the session and returns the changed session.
-            marks: The number of judgements that ``change`` adds, or None if it adds none. Unless this is None, a
-                missing session is created.
+            change: A function that takes the session and returns the changed session.
+            marks: The number of judgements that ``change`` adds, or None if it adds no judgements. If a number is
+                given, a missing session is created.
 
         Returns:
             The changed session.
@@ -379,7 +429,14 @@ class Sessions:
 
 
 def check_id(session: str) -> str:
-    """Return ``session`` if it is a well-formed session id. Raise BadInput if it is not."""
+    """Check that a session id is well-formed, and return it.
+
+    Args:
+        session: The session id.
+
+    Raises:
+        BadInput: The id is malformed.
+    """
     if not is_session_id(session):
         expected = "1 to 128 letters, digits and _ . : -"
         raise BadInput(f"malformed session id {shorten(session)!r}", value=session, expected=expected)
@@ -387,11 +444,11 @@ def check_id(session: str) -> str:
 
 
 def check_judgements(judgements: Sequence[Judgement]) -> None:
-    """Check the number of judgements and their ids.
+    """Check the number of judgements, and the document ids and index names in them.
 
     Raises:
-        BadInput: If there are more than MAX_JUDGEMENTS, or an id or index name is not Unicode text.
-        TextTooLong: If an id or index name is too long.
+        BadInput: There are more than MAX_JUDGEMENTS judgements, or an id or index name is not valid Unicode text.
+        TextTooLong: An id or index name is too long.
     """
     if len(judgements) > MAX_JUDGEMENTS:
         raise BadInput(
@@ -419,12 +476,12 @@ def _not_found(id: str) -> SessionNotFound:
 def _encoded(session: StoredSession, version: Any) -> SessionRecord:
     """Convert a session to a record for the store.
 
-    The record contains each query and each index name only once. Times are milliseconds since the session was created.
+    To save space, the record contains each query and each index name only once.
 
     Args:
         session: The session.
-        version: The version that the record must still have in the store when it is overwritten, or None if the store
-            must not contain the session yet.
+        version: The version of the stored record to overwrite, or None to create a new record. The store refuses to
+            overwrite a record that has another version.
     """
     queries = list(dict.fromkeys(judgement.query for judgement in session.judgements))
     indices = list(dict.fromkeys(judgement.index for judgement in session.judgements))
@@ -449,7 +506,9 @@ def _encoded(session: StoredSession, version: Any) -> SessionRecord:
 
 
 class _Body(msgspec.Struct):
-    """The JSON in which a session is stored. Sessions that version 0.1 stored have no sources and no owner.
+    """The JSON document in which a session is stored. Names are short to save space.
+
+    Sessions that were stored by version 0.1 have no sources and no owner.
 
     Attributes:
         at: The time of creation in Unix seconds.
@@ -469,7 +528,15 @@ class _Body(msgspec.Struct):
 
 
 def _decoded(id: str, stored: SessionRecord) -> StoredSession:
-    """Return the session in a record. Raise SessionDamaged if the record is invalid."""
+    """Convert a record of the store to a session.
+
+    Args:
+        id: The id of the session.
+        stored: The record.
+
+    Raises:
+        SessionDamaged: The record is invalid.
+    """
     try:
         body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
         indices = msgspec.convert(stored.indices, list[_IndexName])

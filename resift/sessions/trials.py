@@ -43,14 +43,15 @@ STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
 
 @dataclass(frozen=True)
 class Trial:
-    """An experiment that compares search results with and without sessions on an index.
+    """An online experiment on an index, which compares rankings with and without users' relevance feedback.
 
-    For a share of the clients, both kinds of results are interleaved. Clicks show which results are better.
+    For a share of the users, hits of both rankings are interleaved in a single list. Clicks show which ranking is
+    better.
 
     Attributes:
         index: The name of the index.
         id: The id of the trial.
-        share: The share of the clients that take part, 0 to 1.
+        share: The share of the users who take part, from 0 to 1.
         started: The time of the start in Unix seconds.
         checked: The time of the last evaluation in Unix seconds, or 0 before the first evaluation.
         verdict: The reason why the trial ended, or "" while it is running.
@@ -64,12 +65,12 @@ class Trial:
     verdict: str = ""
 
     def includes(self, client: str, now: float) -> bool:
-        """Return whether a client takes part in the trial.
+        """Return whether a user takes part in the trial.
 
-        The result is the same for all searches of a client during the trial.
+        The result is the same for all searches of a user during the trial.
 
         Args:
-            client: The client id.
+            client: The user's client id.
             now: The current time in Unix seconds.
         """
         digest = hashlib.blake2b(f"{self.id}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -78,19 +79,21 @@ class Trial:
 
     @property
     def application(self) -> str:
-        """Return the application name with which the interleaved pages of the trial are stored in the UBI log."""
+        """The application name under which the pages of this trial are stored in the log of user events (UBI)."""
         return f"resift-trial-{self.id}"
 
 
 @dataclass(frozen=True)
 class ShownPage:
-    """A page of interleaved hits that was shown to a client during a trial.
+    """A page of interleaved hits that a user saw during a trial.
+
+    A trial compares a ranking with the user's feedback and a plain ranking, and interleaves their hits.
 
     Attributes:
-        client: The id of the client.
+        client: The user's client id.
         at: The time of the search in Unix seconds.
-        teams: For each document id on the page, True if the results with the session contributed the document, False if
-            the plain results contributed it, or None if it belongs to neither side.
+        teams: The ranking from which each document was taken, by document id: True for the ranking with feedback, False
+            for the plain ranking, and None for a document that counts for neither.
     """
 
     client: str
@@ -98,7 +101,12 @@ class ShownPage:
     teams: Mapping[str, bool | None]
 
     def query(self, trial: Trial, text: str) -> dict[str, Any]:
-        """Return the page as a JSON object for the UBI log of queries."""
+        """Return the page as a JSON object for the log of queries (UBI, User Behavior Insights).
+
+        Args:
+            trial: The trial during which the page was shown.
+            text: The text of the query.
+        """
         teams = {name: [id for id, team in self.teams.items() if team is value] for name, value in _TEAMS.items()}
         return {
             "application": trial.application,
@@ -112,7 +120,7 @@ class ShownPage:
 
     @classmethod
     def read(cls, source: Mapping[str, Any]) -> ShownPage:
-        """Create a page from a JSON object that :meth:`query` returned."""
+        """Create a page from a JSON object in the log of queries, as returned by :meth:`query`."""
         teams = source["query_attributes"]["teams"]
         team_by_id = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
         return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, team_by_id)
@@ -123,13 +131,13 @@ _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams i
 
 @dataclass(frozen=True)
 class Preference:
-    """The mean preference of clients for results with or without sessions, with a confidence interval.
+    """Which ranking users prefer in a trial, as a mean with a confidence interval.
 
-    The interval remains valid if a trial is evaluated repeatedly and stopped early.
+    The interval stays valid if a trial is evaluated repeatedly and stopped early.
 
     Attributes:
-        outcomes: The number of clients with an outcome.
-        mean: The mean outcome, from -1 (plain results are better) to 1 (results with sessions are better).
+        outcomes: The number of users whose clicks show a preference.
+        mean: The mean preference, from -1 (the plain ranking is better) to 1 (the ranking with feedback is better).
         low: The lower limit of the interval.
         high: The upper limit of the interval.
     """
@@ -142,14 +150,14 @@ class Preference:
 
 @dataclass(frozen=True)
 class TrialReport:
-    """The results of a trial so far.
+    """The results of a trial so far. A trial compares rankings with and without users' feedback.
 
     Attributes:
         trial: The trial.
-        searches: The number of interleaved searches.
-        clients: The number of clients with interleaved searches.
-        preferred: The mean preference of the clients, from -1 (plain results) to 1 (results with sessions). It is based
-            on clicks on hits that only one of the two sides contributed.
+        searches: The number of searches with interleaved hits.
+        clients: The number of users with such searches.
+        preferred: The mean preference of the users, from -1 (plain ranking) to 1 (ranking with feedback). It is based
+            on clicks on hits that only one of the rankings contributed.
     """
 
     trial: Trial
@@ -159,7 +167,7 @@ class TrialReport:
 
     @property
     def verdict(self) -> str:
-        """Return the reason why the trial has ended or should end now, or "" if it should continue."""
+        """The reason why the trial has ended or should end now, or "" if it should continue."""
         preferred = self.preferred
         conditions = {
             SESSIONS: preferred.low > 0,
@@ -189,14 +197,13 @@ class TrialReport:
 
 
 class Trials:
-    """Starts and changes trials, which are stored in a session store. An index has at most one running trial.
+    """Starts and changes trials, which are online experiments. An index has at most one running trial.
+
+    All methods raise SessionsUnavailable if the store does not respond.
 
     Args:
-        store: The session store.
+        store: The session store, which contains the trials as well.
         clock: A function that returns the time in Unix seconds.
-
-    Raises:
-        SessionsUnavailable: By every method, if the store does not respond.
     """
 
     def __init__(self, store: SessionStore, clock: Callable[[], float] = time.time) -> None:
@@ -216,14 +223,14 @@ class Trials:
         return self._read(index, wait)[0]
 
     def start(self, index: str, share: float) -> Trial:
-        """Start a trial on an index.
+        """Start a trial, an online experiment that compares rankings with and without users' feedback on an index.
 
         Args:
             index: The name of the index.
-            share: The share of the clients that take part, above 0 and at most 1.
+            share: The share of the users who take part, above 0 and at most 1.
 
         Raises:
-            BadInput: If a trial of the index is already running, or ``share`` is out of range.
+            BadInput: A trial of the index is already running, or ``share`` is out of range.
         """
         if not 0 < share <= 1:
             expected = "a share above 0 and at most 1, such as 0.1"
@@ -237,14 +244,15 @@ class Trials:
         return trial
 
     def change(self, trial: Trial, **fields: Any) -> Trial | None:
-        """Store new values for some attributes of a trial.
+        """Change some attributes of a trial in the store.
 
         Args:
             trial: The trial as it was read from the store.
-            fields: The new values by attribute name.
+            **fields: The new values, by attribute name.
 
         Returns:
-            The changed trial. None, without any change in the store, if another process has changed the trial.
+            The changed trial. If another process has changed the trial in the meantime, nothing is stored and None is
+            returned.
         """
         current, stored = self._read(trial.index)
         changed = replace(trial, **fields)
@@ -269,18 +277,18 @@ def _key(index: str) -> str:
 
 
 def trial_report(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
-    """Evaluate a trial with the interleaved pages and clicks in the UBI log.
+    """Evaluate a trial, based on the interleaved pages and the clicks in the log of user events (UBI).
 
     Args:
         trial: The trial.
-        log: The UBI log.
-        engine: The engine. It looks up the documents that were clicked.
-        actions: The grade of each action. Actions with a positive grade count as clicks.
+        log: The log of user events.
+        engine: The search engine, which looks up the clicked documents.
+        actions: The grade of each type of action. Actions with a positive grade count as clicks.
         now: The current time in Unix seconds.
 
     Raises:
-        EngineUnavailable: If the log or the engine cannot be reached.
-        EngineError: If the engine responds with an error.
+        EngineUnavailable: The log or the engine cannot be reached.
+        EngineError: The engine responds with an error.
     """
     queries = log.application_queries(trial.application, trial.started, now + CLOCK_TOLERANCE)
     shown = [ShownPage.read(query) for query in queries]
@@ -334,15 +342,15 @@ def client_outcomes(shown: Iterable[ShownPage], clicks: Iterable[tuple[str, str,
 
 
 def _page_of(document: str, at: float, pages: Sequence[ShownPage]) -> ShownPage | None:
-    """Return the page on which a client clicked a document, or None if no page matches.
+    """Return the page of hits on which a user clicked a document, or None if no page matches.
 
-    This is the last page with the document that was shown before the click. If there is none, it is the first page
-    after the click, because the client's clock may be slow.
+    This is the last page with the document that was shown before the click. If there is no such page, the first page
+    after the click is returned, because the user's clock may be slow.
 
     Args:
         document: The id of the document.
         at: The time of the click in Unix seconds.
-        pages: The pages that were shown to the client, in chronological order.
+        pages: The pages that were shown to the user, in chronological order.
     """
     having = [page for page in pages if document in page.teams]
     before = [page for page in having if page.at <= at <= page.at + VISIT_SECONDS]
@@ -416,7 +424,16 @@ def preference(outcomes: Sequence[float]) -> Preference:
 
 
 def _bets(values: NDArray[np.float64]) -> NDArray[Any]:
-    """Return the size of the bet on each value, of shape (n_values,). It only depends on the earlier values."""
+    """Return the size of the bet on each value, for a confidence interval that is based on betting.
+
+    A bet depends only on the values before, so the interval stays valid if it is checked after every value.
+
+    Args:
+        values: The outcomes, in order, as an array of shape (n_values,).
+
+    Returns:
+        Array of shape (n_values,).
+    """
     count = np.arange(1, len(values) + 1)
     mean = (0.5 + values.cumsum()) / (count + 1)
     variance = (0.25 + ((values - mean) ** 2).cumsum()) / (count + 1)
