@@ -56,7 +56,10 @@ _TRUNCATED_FIELDS = ("input", "documents")
 
 
 class JsonProvider(DefaultJSONProvider):
-    """A JSON provider that uses orjson, which supports NumPy arrays and writes null for NaN and infinity."""
+    """A JSON provider for Flask that uses orjson.
+
+    It supports NumPy arrays, and writes NaN and infinity as null.
+    """
 
     sort_keys = False
 
@@ -85,19 +88,19 @@ def current_service() -> SearchService:
 
 
 def read_body(kind: type[S], data: bool = False) -> S:
-    """Read the body of the current request.
+    """Parse the JSON body of the current request, and validate it against a type.
 
-    Search bodies are parsed by the standard library. orjson is faster, but it rounds integers of more than 64 bits and
-    keeps only the last of several equal keys in an object, which could change the query.
+    Search bodies are parsed by Python's standard library. orjson is faster, but it rounds integers of more than 64 bits
+    and drops duplicate keys of an object, which could change the query.
 
     Args:
-        kind: The type of the body.
-        data: Whether the body contains texts or vectors only, and can be parsed by orjson.
+        kind: The type of the body, which declares its fields.
+        data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
 
     Raises:
         MalformedJson: The body is not a JSON object, or contains NaN or infinity.
         BadInput: A field is unknown, missing or out of range.
-        TextTooLong: A text exceeds the configured limit.
+        TextTooLong: A text is longer than the settings allow.
     """
     body = schema.read_struct(kind, _json_value(data, dict, "a JSON object"))
     for name in set(body.__struct_fields__).difference(_TRUNCATED_FIELDS):
@@ -112,7 +115,7 @@ def _max_text() -> int:
 
 
 def read_items() -> list[Any]:
-    """Read the body of the current request as a JSON array.
+    """Parse the body of the current request as a JSON array, and return its items.
 
     Raises:
         MalformedJson: The body is not a JSON array.
@@ -125,9 +128,12 @@ def _json_value(data: bool, kind: type, expected: str) -> Any:
     """Parse the body of the current request as JSON, and check the type of the value.
 
     Args:
-        data: Whether the body contains texts or vectors only, and can be parsed by orjson.
-        kind: The required type, ``list`` or ``dict``.
-        expected: Description of the required value, for the error message.
+        data: Whether the body contains only texts or vectors, so that orjson can parse it safely.
+        kind: The expected type, ``list`` or ``dict``.
+        expected: A description of the expected value, for the error message.
+
+    Raises:
+        MalformedJson: The body is not JSON, or has another type.
     """
     raw = _raw_body()
     check_json_size(raw)
@@ -144,10 +150,10 @@ def _json_value(data: bool, kind: type, expected: str) -> Any:
 
 
 def _raw_body() -> bytes:
-    """Return the bytes of the current request's body.
+    """Read the body of the current request.
 
     Raises:
-        RequestEntityTooLarge: The body exceeds the configured limit.
+        RequestEntityTooLarge: The body is larger than the settings allow.
         UnsupportedMediaType: The body is compressed.
         BadInput: The body is incomplete, or its chunks are malformed.
     """
@@ -171,10 +177,12 @@ def _raw_body() -> bytes:
 
 
 def _parsed_fast(raw: bytes) -> Any:
-    """Parse JSON with orjson.
+    """Parse JSON with orjson, or with Python's standard library if orjson fails.
 
-    If orjson fails, the standard library parses the JSON. It accepts other encodings and lone surrogates, and its
-    errors are easier to understand.
+    The standard library accepts more encodings and lone surrogates, and its error messages are easier to understand.
+
+    Args:
+        raw: The JSON text.
     """
     try:
         return orjson.loads(raw)
@@ -208,16 +216,18 @@ def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
-    """Return the texts in a field of a request. Null becomes an empty text.
+    """Convert a field of a request to a list of texts, and check the length of each text.
+
+    Null becomes an empty text.
 
     Args:
-        name: The field's name, for error messages.
+        name: The name of the field, for error messages.
         value: A text, or a list of texts and of objects with a text.
-        truncate: Whether to cut long texts to the configured limit, and to replace lone surrogates.
+        truncate: Whether to cut texts that are too long and replace lone surrogates, instead of raising an error.
 
     Raises:
-        TextTooLong: A text exceeds the configured limit.
-        BadInput: A text contains a lone surrogate.
+        TextTooLong: A text is longer than the settings allow.
+        BadInput: A text contains a lone surrogate, which is not valid Unicode.
     """
     items = [value] if isinstance(value, str) else value
     strings = [(item.text if isinstance(item, TextObject) else item) or "" for item in items]
@@ -228,7 +238,7 @@ def texts(name: str, value: str | Sequence[str | TextObject | None], truncate: b
 
 
 def check_model(requested: str | None, model: Model) -> None:
-    """Check that a request names the model that the service uses.
+    """Check that the model named in a request, if any, is the model that the service uses.
 
     Args:
         requested: The name or hash of a model in the request, or None if the request names no model.
@@ -246,9 +256,15 @@ def check_model(requested: str | None, model: Model) -> None:
 
 
 def check_json_size(raw: bytes) -> None:
-    """Raise TextTooLong for a JSON body with too many values.
+    """Check that a JSON text does not contain too many values.
 
-    The body is checked before it is parsed, since parsed values need up to 50 times the memory of their text.
+    The text is checked before it is parsed, because the parsed values can need 50 times the memory of the text.
+
+    Args:
+        raw: The JSON text.
+
+    Raises:
+        TextTooLong: The text contains too many values, lists or objects.
     """
     # The first count includes delimiters within strings. It is fast, and almost always low enough.
     if not _fits(*(raw.count(delimiter) for delimiter in _DELIMITERS)):
@@ -267,7 +283,12 @@ def _fits(commas: int, lists: int, objects: int) -> bool:
 
 
 def _count_outside_strings(raw: bytes) -> list[int]:
-    """Count the commas, opening brackets and opening braces of a JSON text that are outside strings.
+    """Count the commas, opening brackets and opening braces of a JSON text, except inside strings.
+
+    The counts are used to estimate the number of values before the text is parsed.
+
+    Args:
+        raw: The JSON text.
 
     Returns:
         The three counts, in this order.
@@ -305,7 +326,8 @@ def embeddings() -> dict[str, Any]:
 def rerank() -> dict[str, Any]:
     """Rank documents by their similarity to a query, in the format of Cohere and Jina.
 
-    The engine's scores are not used. To combine similarities with the engine's scores, use `POST /v1/rewrite`.
+    The search engine is not involved, and its scores are not used. To combine similarities with the engine's scores,
+    use `POST /v1/rewrite`.
     """
     body, service = read_body(RerankRequest, data=True), current_service()
     check_model(body.model, service.model)
@@ -325,13 +347,13 @@ def rerank() -> dict[str, Any]:
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
-    """Return a ranked document in Cohere's format.
+    """Return a ranked document in the format of Cohere's rerank API.
 
-    The relevance is rounded to six digits, and to zero below 0.0001, because ML Commons rejects numbers with an
-    exponent.
+    The relevance is rounded to six digits, and values below 0.0001 become zero. ML Commons rejects numbers with an
+    exponent, such as 1e-05.
 
     Args:
-        index: The position of the document in the request, from 0.
+        index: The position of the document in the request, counted from 0.
         relevance: The similarity of the document to the query.
     """
     rounded = round(relevance, 6)
@@ -340,9 +362,10 @@ def _result(index: int, relevance: float) -> dict[str, Any]:
 
 @api.get("/indices")
 def list_indices() -> dict[str, Any]:
-    """List the indices that can be searched, and the search methods.
+    """List the indices that can be searched, and the available search methods.
 
-    If the caller has no right to list indices, the engine's error is returned. Indices can still be searched by name.
+    If the caller is not allowed to list indices, the engine's error is returned. An index can still be searched by its
+    name.
     """
     service = current_service()
     methods = ["vectors"] if service.served_reranker.get() is None else ["vectors", "late"]
@@ -351,10 +374,10 @@ def list_indices() -> dict[str, Any]:
 
 @api.get("/indices/<index>")
 def describe_index(index: str) -> dict[str, Any]:
-    """Return the fields, facets and example queries with which the search page shows an index.
+    """Return the fields, facets and example queries that the search page shows for an index.
 
-    The setting RESIFT_PAGE_FIELDS names the fields. Other fields are guessed from documents that the caller may read.
-    The result is cached for ten minutes for callers with the same Authorization header.
+    The fields are named by the setting RESIFT_PAGE_FIELDS, or else guessed from documents that the caller may read. The
+    result is cached for ten minutes for callers with the same Authorization header.
     """
     service, headers = current_service(), engine_headers()
     return service.catalogue.describe(service.info(index, headers), headers)
@@ -362,10 +385,10 @@ def describe_index(index: str) -> dict[str, Any]:
 
 @api.get("/indices/<index>/suggestions")
 def suggest(index: str) -> dict[str, Any]:
-    """Complete the text `q` that a user is typing: at most four words and four titles of the index.
+    """Complete the text `q` that a user is typing, with at most four words and four titles from the index.
 
-    Words and titles come from a sample of 3,000 documents that the caller may read. The first request for an index
-    starts to read the sample in the background, so its response is empty.
+    Words and titles come from a sample of 3,000 documents that the caller may read. The sample is read in the
+    background after the first request for an index. Until then, the response contains no suggestions.
     """
     text = request.args.get("q", "")[:MAX_QUERY]
     service, headers = current_service(), engine_headers()
@@ -374,7 +397,7 @@ def suggest(index: str) -> dict[str, Any]:
 
 @api.post("/search")
 def search() -> Response:
-    """Run a search that is rewritten with vectors and the session's judgements, and return the engine's response."""
+    """Run a search whose ranking follows the session's judgements, and return the engine's response."""
     body, service = read_body(SearchRequest), current_service()
     headers, listed_only = engine_headers(), not current_caller().may_send_bodies
     requested = Search(**msgspec.structs.asdict(body), listed_only=listed_only, headers=headers)
@@ -386,7 +409,7 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """Rewrite a search body with vectors and the session's judgements, as search pipelines do.
+    """Rewrite a search body so that its ranking follows the session's judgements, as search pipelines do.
 
     The engine can run the returned body without this service. A body that cannot be rewritten is returned unchanged.
     """
@@ -405,12 +428,21 @@ def rewrite() -> dict[str, Any]:
 
 
 def as_text(body: dict[str, Any]) -> str:
-    """Return a search body as JSON text, with ``$`` escaped. ML Commons would replace ``${name}`` by a parameter."""
+    """Return a search body as JSON text in which ``$`` is escaped.
+
+    Without the escape, ML Commons would replace ``${name}`` in the text by a parameter.
+
+    Args:
+        body: The search body.
+    """
     return to_json(body).decode().replace("$", "\\u0024")
 
 
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a search body that excludes vector fields from ``_source``."""
+    """Return a copy of a search body whose hits do not contain Resift's vector fields.
+
+    The fields are excluded in the ``_source`` option of the body.
+    """
     try:
         return prepare_body(body, None)
     except BadInput:  # let OpenSearch report the malformed _source
@@ -419,11 +451,11 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
 
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Store marks of hits in a session, and return the session's id, times and number of steps.
+    """Store relevance judgements of hits in a session, and return the session's id, times and number of steps.
 
     Each request is a step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most
-    100 judgements. Further marks remove its oldest steps. With `explain`, return the session as
-    `GET /v1/sessions/{session}` does.
+    100 judgements. If there are more, its oldest steps are removed. With `explain`, the session is returned as by `GET
+    /v1/sessions/{session}`.
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
@@ -433,7 +465,7 @@ def feedback() -> dict[str, Any]:
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """Return a session's judgements, and a summary of what was learned from them."""
+    """Return the judgements in a session, with a summary of what was learned from them."""
     service = current_service()
     return service.describe(service.sessions.get(session), engine_headers())
 
@@ -449,7 +481,7 @@ def delete_session(session: str) -> dict[str, Any]:
 def undo(session: str) -> dict[str, Any]:
     """Undo the last step of a session: remove the judgements that the latest feedback request stored.
 
-    The request has no body. If the session has no steps, respond with status 400.
+    The request has no body. If the session has no steps, the status is 400.
     """
     service = current_service()
     return service.describe(service.sessions.undo(session), engine_headers())

@@ -39,19 +39,19 @@ log = logging.getLogger(__name__)
 
 
 def create_app(config: Config | None = None, *, engine: Engine | None = None, model: Model | None = None) -> Flask:
-    """Create the Flask application.
+    """Create the Flask application of the search service.
 
     Args:
-        config: The settings, by default from environment variables.
-        engine: The search engine, by default the engine that the settings name.
-        model: The model, by default the model that the settings name.
+        config: The settings. By default, they are read from environment variables.
+        engine: The search engine. By default, the engine that the settings name.
+        model: The embedding model. By default, the model that the settings name.
 
     Raises:
         BadInput: A setting is malformed or out of range.
-        ModelNotFound: There is no model in the folder.
-        CorruptModel: The model's files are damaged.
-        EngineUnavailable: The embedded engine's file cannot be opened.
-        SessionsUnavailable: The sessions' file cannot be opened.
+        ModelNotFound: The folder of the model contains no model.
+        CorruptModel: The files of the model are damaged.
+        EngineUnavailable: The file of the embedded engine cannot be opened.
+        SessionsUnavailable: The file of the sessions cannot be opened.
     """
     config = config or Config.from_environment()
     app = Flask(__name__)
@@ -85,7 +85,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 
 def _add_errors(app: Flask) -> None:
-    """Add error handlers that respond to all errors with a JSON object."""
+    """Register error handlers, so that the application responds to all errors with a JSON object."""
 
     @app.errorhandler(ResiftError)
     def handle_resift_error(error: ResiftError) -> tuple[dict[str, Any], int, dict[str, str]]:
@@ -113,7 +113,12 @@ def _add_errors(app: Flask) -> None:
 
 
 def _add_pages(app: Flask, keys: Keys) -> None:
-    """Add health checks, the API's description, and the HTML pages."""
+    """Register the routes for health checks, the description of the API, and the HTML pages.
+
+    Args:
+        app: The Flask application.
+        keys: The API keys of the service.
+    """
     service: SearchService = app.extensions["resift"]
 
     @app.get("/healthz")

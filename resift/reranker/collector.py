@@ -35,12 +35,12 @@ ubi = Blueprint("ubi", __name__)
 
 
 class Collector:
-    """Stores events and queries in the UBI (User Behavior Insights) log. It is thread-safe.
+    """Stores user events and queries in the UBI (User Behavior Insights) log. Instances are thread-safe.
 
     Args:
         log: The UBI log.
-        quotas: Daily storage quotas of API keys. An event or query counts as much as a mark of a document.
-        clock: A function that returns the Unix time in seconds.
+        quotas: The daily storage limits of API keys. An event or query counts as much as a relevance judgement.
+        clock: A function that returns the time in Unix seconds.
     """
 
     def __init__(self, log: UbiLog, quotas: Quotas, clock: Callable[[], float] = time.time) -> None:
@@ -98,12 +98,12 @@ class Collector:
         return +outcomes
 
     def _allowed(self, kind: str, client: str, count: int) -> int:
-        """Return how many of a client's new items may be stored within the limit of the current minute.
+        """Return how many new events or queries of a client may be stored without exceeding the limit per minute.
 
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
             client: The client id.
-            count: The number of new items.
+            count: The number of new events or queries.
         """
         key = (kind, client, int(self.clock() // 60))
         before = self._counts.get(key) or 0
@@ -112,7 +112,15 @@ class Collector:
 
 
 def _fault(kind: str, item: Any) -> str:
-    """Return the reason why an event or query is dropped, or "" if it is valid."""
+    """Return the reason why an event or query cannot be stored, or "" if it is valid.
+
+    Args:
+        kind: ``EVENTS`` or ``QUERIES``.
+        item: The event or query as JSON.
+
+    Returns:
+        ``malformed``, ``too_large`` or "".
+    """
     if not isinstance(item, dict) or not text_of(item.get(_REQUIRED_FIELD[kind])):
         return "malformed"
     try:
@@ -124,7 +132,7 @@ def _fault(kind: str, item: Any) -> str:
 
 @ubi.post("/ubi_events")
 def events() -> dict[str, Any]:
-    """Store UBI events, such as clicks on hits, in the format of ubi.js (UBI 1.3)."""
+    """Store user events, such as clicks on hits, in the format of ubi.js (User Behavior Insights 1.3)."""
     return _store(EVENTS)
 
 

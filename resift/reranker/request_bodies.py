@@ -35,7 +35,7 @@ Truncate = Annotated[bool, documented("whether to cut long texts instead of refu
 
 
 class TextObject(Struct):
-    """A document in a rerank request: an object with a text, which some clients send instead of a string."""
+    """A document in a rerank request, for clients that send an object with a field `text` instead of a string."""
 
     text: str | None = None
 
@@ -61,7 +61,7 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Marks of at least one and at most 100 documents. No document may occur twice."""
+    """Relevance judgements of 1 to 100 documents. Each document may occur only once."""
 
     session: Annotated[
         SessionId, documented("1 to 128 letters, digits and `_ . : -`; the first mark starts the session")
@@ -129,11 +129,16 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def check_word_pairs(query: str, documents: Sequence[str]) -> None:
-    """Raise TextTooLong if a trained reranker would have to compare too many pairs of words.
+    """Check that a trained reranker would not have to compare too many pairs of words.
+
+    The reranker compares each word of a document with each word of the query.
 
     Args:
         query: The query text.
-        documents: The texts of the documents. Each of their words is compared with each word of the query.
+        documents: The texts of the documents.
+
+    Raises:
+        TextTooLong: There are too many pairs.
     """
     # A text has no more words than characters. Counting characters is faster, and almost always sufficient.
     if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
@@ -204,7 +209,7 @@ class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Judgements of documents of a review. At least one document must be judged, and no document may occur twice."""
+    """Judgements of documents in a review. At least one document must be judged, and none may occur twice."""
 
     relevant: Annotated[list[DocumentId], documented("ids of relevant documents", "none", max_length=1000)] = field(
         default_factory=list

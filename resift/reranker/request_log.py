@@ -25,23 +25,26 @@ log = logging.getLogger(__name__)
 
 
 def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
-    """Return the body of an error response.
+    """Return the JSON body of an error response.
 
     Args:
-        error: The error's ``code`` and ``message``, and the optional ``value`` and ``expected``.
-        id: The request's id, by default that of the current request.
+        error: The error's ``code`` and ``message``, and optionally ``value`` and ``expected``.
+        id: The id of the request. By default, the id of the current request.
     """
     return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
 
 
 def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, Any]:
-    """Return the error for an HTTP status, as keyword arguments of :func:`identified`.
+    """Describe an HTTP status as an error of this service.
 
     Args:
         status: The HTTP status, such as 413.
-        name: The status's name.
+        name: The name of the status, such as "Request Entity Too Large".
         path: The path of the request.
-        max_body: The maximum size of a request's body, in bytes.
+        max_body: The maximum size of a request body, in bytes.
+
+    Returns:
+        The ``code`` and ``message`` of the error, and optionally ``value`` and ``expected``.
     """
     expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
     code = _CODES.get(status, "http_error")
@@ -52,9 +55,12 @@ class JsonLines(logging.Formatter):
     """A formatter that writes a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as JSON with ``time`` (UTC), ``level``, ``logger`` and ``message``.
+        """Format a log record as a line of JSON with ``time`` (UTC), ``level``, ``logger`` and ``message``.
 
-        ``request_id`` is added if the record belongs to a request, and ``trace`` if it has an exception.
+        The line also contains ``request_id`` if the record belongs to a request, and ``trace`` if it has an exception.
+
+        Args:
+            record: The log record.
         """
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
@@ -72,7 +78,10 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """A formatter that writes text in gunicorn's format, with the request's id at the end of the first line."""
+    """A log formatter that writes lines of text in the style of gunicorn.
+
+    If a record belongs to a request, the id of the request is added at the end of the first line.
+    """
 
     def __init__(self) -> None:
         super().__init__(_TEXT, "%Y-%m-%d %H:%M:%S %z")
@@ -84,16 +93,16 @@ class TextLines(logging.Formatter):
 
 
 def _id_of(record: logging.LogRecord) -> str | None:
-    """Return the id of the request that a log record belongs to, or None if it belongs to no request.
+    """Return the id of the HTTP request during which a log record was created, or None.
 
-    Log records from background threads carry the id as an attribute.
+    Records from background threads have the id as an attribute.
     """
     id: str | None = getattr(record, "request_id", None) or REQUEST_ID.get()
     return id
 
 
 def formatter(kind: str) -> logging.Formatter:
-    """Return the log formatter for a log format, ``text`` or ``json``."""
+    """Return the log formatter for the format ``text`` or ``json``."""
     return JsonLines() if kind == "json" else TextLines()
 
 
@@ -101,7 +110,7 @@ def log_to_stderr(kind: str) -> None:
     """Write the log of this process to standard error.
 
     Args:
-        kind: The format, ``text`` or ``json``. With ``json``, the log also contains a line for each request.
+        kind: The log format, ``text`` or ``json``. The format ``json`` also writes a line for each request.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(kind))

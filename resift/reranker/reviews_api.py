@@ -28,7 +28,7 @@ reviews = Blueprint("reviews", __name__, url_prefix="/v1/reviews")
 
 @reviews.before_request
 def check() -> None:
-    """Refuse callers from other machines if the service has no API keys."""
+    """Reject requests from other machines if the service has no API keys."""
     if {"review", "admin"}.isdisjoint(current_caller().scopes):
         raise Forbidden(
             "without API keys, reviews are only available on this machine", value="review", expected="a key"
@@ -36,14 +36,16 @@ def check() -> None:
 
 
 def _open(id: str, reload: bool = False) -> Review:
-    """Open a review and check that the caller may search its index.
+    """Open a review, and check that the caller may search its index.
+
+    A review is a task in which people read the documents of an index and judge their relevance.
 
     Args:
-        id: The review's id.
+        id: The id of the review.
         reload: Whether to read the documents from the engine again.
 
     Raises:
-        IndexNotServed: The caller may not search the review's index.
+        IndexNotServed: The caller may not search the index of the review.
     """
     service = current_service()
     review: Review = service.reviews.open(id, reload)
@@ -54,7 +56,10 @@ def _open(id: str, reload: bool = False) -> Review:
 def _is_served(index: str) -> bool:
     """Return whether the caller may search an index.
 
-    For a deleted index, return whether the allow-list of indices contains its name.
+    If the index has been deleted, the result tells whether the settings of the service allow its name.
+
+    Args:
+        index: The name of the index.
     """
     service = current_service()
     try:
@@ -67,10 +72,11 @@ def _is_served(index: str) -> bool:
 
 
 def _by(name: str) -> str:
-    """Return the name of the person or model that judges documents.
+    """Return the name under which the judgements of the current request are stored.
 
     Args:
-        name: The field `by` of the request. If it is empty, the name of the caller's API key is used.
+        name: The name of a person or model in the field `by` of the request. If it is empty, the name of the caller's
+            API key is used.
     """
     return name or current_caller().name or ""
 
@@ -86,7 +92,7 @@ def list_reviews() -> dict[str, Any]:
 def begin_review(review: str) -> dict[str, Any]:
     """Start a review of an index, or of the documents that match a query.
 
-    If a review with this id and index already exists, it is returned unchanged.
+    If a review with this id already exists for the index, it is returned unchanged.
     """
     body, service = read_body(ReviewRequest), current_service()
     search = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
@@ -115,9 +121,9 @@ def delete_review(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/next")
 def next_batch(review: str) -> dict[str, Any]:
-    """Return the documents to read next, most likely relevant first, or a random sample of unread documents.
+    """Return the documents to judge next: most likely relevant documents first, or a random sample of unread documents.
 
-    No other reader gets these documents for eight hours.
+    Other readers do not get these documents for eight hours.
     """
     body, opened, engine = read_body(BatchRequest), _open(review), current_service().engine
     by, source = _by(body.by), MODEL if body.model else PERSON
@@ -136,7 +142,7 @@ def next_batch(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/judgements")
 def judge(review: str) -> dict[str, Any]:
-    """Store judgements of documents, and return the review's progress."""
+    """Store relevance judgements of documents in a review, and return the progress of the review."""
     body = read_body(JudgementsRequest)
     source = MODEL if body.model else PERSON
     progress = _open(review).judge(body.relevant, body.irrelevant, _by(body.by), source)
@@ -145,14 +151,14 @@ def judge(review: str) -> dict[str, Any]:
 
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
-    """Undo a reader's last judgement, and return the review's progress."""
+    """Undo the last judgement of a reader in a review, and return the progress of the review."""
     by = _by(read_body(UndoRequest).by)
     return {"progress": progress_response(_open(review).undo(by))}
 
 
 @reviews.get("/<review>/export")
 def export_review(review: str) -> Response:
-    """Export a review's judgements as `csv` (default), `ris` or `qrels`, or the log of all its events as `json`."""
+    """Export the judgements of a review as `csv` (default), `ris` or `qrels`, or the log of its events as `json`."""
     format, opened = request.args.get("format", "csv"), _open(review)
     if format == "json":
         return Response(b"\n".join([*map(to_json, opened.audit()), b""]), mimetype="application/x-ndjson")

@@ -71,18 +71,18 @@ def scope_of(endpoint: str) -> str:
         endpoint: The name of a Flask endpoint.
 
     Returns:
-        The name of the scope, or ``open`` for endpoints that need no key. Unknown endpoints require ``admin``.
+        The name of the scope, or ``open`` for endpoints that need no key. Unknown endpoints need ``admin``.
     """
     return SCOPE_OF.get(endpoint, "admin")
 
 
 @dataclass(frozen=True)
 class Caller(SessionCaller):
-    """The sender of a request.
+    """The caller of a request, with the permissions of the API key in the request.
 
     Attributes:
         name: The name of the caller's API key, or None if the service has no keys.
-        scopes: The scopes (permissions) of the API key. The default, for a service without keys, is all scopes.
+        scopes: The scopes (permissions) of the API key. By default, for a service without keys, all scopes.
     """
 
     name: str | None = None
@@ -90,30 +90,32 @@ class Caller(SessionCaller):
 
     @property
     def may_send_bodies(self) -> bool:
-        """Whether the caller's searches may contain any clause that the engine accepts.
+        """Whether the caller may send any search body that the engine accepts.
 
-        The searches of other callers may only contain the clauses in allow_list.json.
+        Other callers may only use the query clauses and options in ``allow_list.json``.
         """
         return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:
-        """Return whether the caller may use a session.
+        """Return whether the caller may use a search session.
+
+        Callers may use the sessions that were created with their own API key. Administrators may use all sessions.
 
         Args:
-            owner: The name of the API key with which the session was started, or None if it was started without a key.
+            owner: The name of the API key that created the session, or None if it was created without a key.
         """
         return "admin" in self.scopes or owner == self.name
 
 
 @dataclass(frozen=True)
 class Key:
-    """The stored record of an API key.
+    """The record of an API key in the file of keys. It contains a hash instead of the key itself.
 
     Attributes:
-        name: The key's name.
+        name: The name of the key.
         scopes: The scopes (permissions) of the key.
-        hash: The SHA-256 of the key, in hexadecimal.
-        created: When the key was created, in ISO 8601 format.
+        hash: The SHA-256 hash of the key, in hexadecimal.
+        created: The time when the key was created, in ISO 8601 format.
     """
 
     name: str
@@ -139,11 +141,11 @@ def key_hash(key: str) -> str:
 
 
 def check_key(key: str, source: str) -> str:
-    """Return an API key if it is well-formed.
+    """Check that an API key is well-formed, and return it.
 
     Args:
         key: The API key.
-        source: Where the key comes from, for the error message. The message does not quote the key.
+        source: Where the key comes from, for the error message. The message does not contain the key itself.
 
     Raises:
         BadInput: The key is malformed.
@@ -158,10 +160,16 @@ def check_key(key: str, source: str) -> str:
 
 
 def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
-    """Return the scopes (permissions of an API key) without duplicates, in the order of ``SCOPES``.
+    """Check the scopes (permissions) of an API key, and remove duplicates.
+
+    Args:
+        scopes: The names of the scopes.
+
+    Returns:
+        The different scopes, in the order of ``SCOPES``.
 
     Raises:
-        BadInput: A scope is unknown, or there are no scopes.
+        BadInput: A scope is unknown, or ``scopes`` is empty.
     """
     unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
@@ -171,16 +179,19 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
 
 
 class KeyFile:
-    """A file of API keys: one JSON object per line. Only the file's owner may read it."""
+    """A file with the records of API keys, one JSON object per line.
+
+    The file is created with permissions for its owner only.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
     def read(self) -> list[Key]:
-        """Return all keys, or an empty list if the file does not exist.
+        """Return the records of all API keys in the file, or an empty list if the file does not exist.
 
         Raises:
-            BadInput: The file is not readable, or a line is malformed.
+            BadInput: The file cannot be read, or a line is malformed.
         """
         try:
             lines = self.path.read_text("utf-8").splitlines()
@@ -193,11 +204,14 @@ class KeyFile:
         return [self._parse(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
     def create(self, name: str, scopes: Sequence[str]) -> str:
-        """Create an API key, store its hash, and return the key. The key itself is not stored.
+        """Create an API key, and store its hash in the file.
 
         Args:
-            name: The key's name.
-            scopes: The key's scopes.
+            name: A name for the key.
+            scopes: The scopes (permissions) of the key.
+
+        Returns:
+            The key. It is not stored, so it cannot be read again.
 
         Raises:
             BadInput: The name is malformed or in use, or a scope does not exist.
@@ -215,7 +229,10 @@ class KeyFile:
         return key
 
     def delete(self, name: str) -> None:
-        """Delete an API key.
+        """Delete an API key from the file.
+
+        Args:
+            name: The name of the key.
 
         Raises:
             NotFound: There is no key with this name.
@@ -244,7 +261,7 @@ class KeyFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold a lock on the file of keys, so that other processes do not change it at the same time."""
+        """A context manager that prevents other processes from changing the file of keys at the same time."""
         import fcntl  # does not exist on Windows, where keys can only be read
 
         # The folder is locked, since each change replaces the file.

@@ -92,9 +92,12 @@ _COUNTERS = {
 
 
 def add_request_ids(app: Flask) -> None:
-    """Assign an id to each request, and log each response.
+    """Give each request an id, and log each response together with the id.
 
-    See :func:`request_id` for the id. It is returned in the header ``X-Request-Id``.
+    Responses return the id in the header ``X-Request-Id``. See :func:`request_id` for how the id is chosen.
+
+    Args:
+        app: The Flask application.
     """
 
     @app.before_request
@@ -120,9 +123,12 @@ def add_request_ids(app: Flask) -> None:
 
 
 def request_id(headers: Mapping[str, str] | Headers) -> str:
-    """Return the id in the header ``X-Opaque-Id`` or ``X-Request-Id``, or a new id.
+    """Return the id of a request, from the header ``X-Opaque-Id`` or ``X-Request-Id``, or else a new random id.
 
-    Ids of more than 128 characters, or with characters other than visible ASCII, are ignored.
+    Ids with more than 128 characters, or with characters other than visible ASCII, are ignored.
+
+    Args:
+        headers: The headers of the request.
     """
     ids = (headers.get(name, "") for name in (OPAQUE_ID_HEADER, REQUEST_ID_HEADER))
     return next(filter(_ID.fullmatch, ids), None) or uuid.uuid4().hex
@@ -161,13 +167,16 @@ class Keys:
 
     @classmethod
     def from_config(cls, config: Config) -> Keys:
-        """Create the API keys from the service's settings.
+        """Load the API keys that the settings of the service specify.
 
-        A missing file is an error if the settings name it explicitly, because the service would otherwise accept
-        requests without a key.
+        If the settings name a file of keys explicitly, the file must exist. Otherwise the service would accept requests
+        without a key by mistake.
+
+        Args:
+            config: The settings of the service.
 
         Raises:
-            BadInput: A key or the file is malformed, or the settings name a file that does not exist.
+            BadInput: A key or the file is malformed, or the file does not exist.
         """
         return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
 
@@ -180,7 +189,10 @@ class Keys:
     def find(self, key: str) -> Key | None:
         """Return the record of an API key, or None if the key is unknown.
 
-        All keys are compared in constant time, so that the duration reveals nothing about them.
+        The comparison takes the same time for all keys, so attackers cannot guess a key by measuring the duration.
+
+        Args:
+            key: The API key that a caller sent.
         """
         self._reload_if_changed()
         hashed, match = key_hash(key), None
@@ -216,14 +228,17 @@ class Keys:
 
 
 def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    """Check the ``Host``, ``Origin`` and ``Content-Type`` of each request, and add security headers to responses.
+    """Protect an application against attacks through web browsers.
+
+    The headers ``Host``, ``Origin`` and ``Content-Type`` of each request are checked, and security headers are added to
+    each response.
 
     Args:
-        app: The application.
-        keys: The API keys.
-        hosts: Host names of the service besides those of this machine. If it is empty and there are API keys, any name
-            is accepted.
-        origins: Origins of other websites whose pages may use the API, such as ``https://shop.example``.
+        app: The Flask application.
+        keys: The API keys of the service.
+        hosts: Accepted host names, in addition to the names of this machine. If this list is empty and the service has
+            API keys, all names are accepted.
+        origins: The origins of other websites whose pages may use the API, such as ``https://shop.example``.
     """
 
     @app.before_request
@@ -259,16 +274,16 @@ def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequ
 
 
 def _has_body() -> bool:
-    """Return whether the current request may change data and has a body, or headers that announce a body."""
+    """Return whether the current request may change data, and has a body or headers that announce a body."""
     is_declared = any(name in request.headers for name in ("Content-Type", "Transfer-Encoding"))
     return request.method not in _SAFE_METHODS and (is_declared or bool(request.content_length))
 
 
 def _is_foreign(origins: Sequence[str]) -> bool:
-    """Return whether a web page sent the current request from a website that may not use the API.
+    """Return whether the current request was sent by a web page of a website that is not allowed to use the API.
 
     Args:
-        origins: Origins of the allowed websites.
+        origins: The origins of the allowed websites, such as ``https://shop.example``.
     """
     origin = request.headers.get("Origin")
     if origin in origins:
@@ -288,9 +303,13 @@ _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
 
 
 def require_keys(app: Flask, keys: Keys) -> None:
-    """Make an application refuse requests whose API key lacks the scope (permission) for the endpoint.
+    """Make an application reject requests without an API key that has the scope (permission) for the endpoint.
 
-    If the service has no keys, requests need no key.
+    If the service has no keys, all requests are accepted.
+
+    Args:
+        app: The Flask application.
+        keys: The API keys of the service.
     """
 
     @app.before_request
@@ -314,26 +333,26 @@ def require_keys(app: Flask, keys: Keys) -> None:
 
 
 def _is_local() -> bool:
-    """Return whether the current request comes from this machine, and is addressed to one of its local names.
+    """Return whether the current request comes from this machine and is sent to a local name such as ``localhost``.
 
-    Requests that a proxy on this machine forwards for another host name do not count as local.
+    Requests that a reverse proxy on this machine forwards for another host name do not count as local.
     """
     return is_loopback(request.remote_addr or "") and is_loopback(host_of(f"//{request.host}"))
 
 
 def current_caller() -> Caller:
-    """Return the sender of the current request. Outside a request, return a caller with all scopes."""
+    """Return the caller of the current HTTP request. Outside a request, a caller with all permissions is returned."""
     caller: Caller = g.get("caller", Caller()) if has_request_context() else Caller()
     return caller
 
 
 def engine_headers() -> dict[str, str] | None:
-    """Return the headers with the caller's credentials for the search engine.
+    """Return the headers that authenticate the current caller at the search engine.
 
-    API keys of this service are never passed on.
+    The credentials are taken from the current request. API keys of this service are never passed on to the engine.
 
     Returns:
-        The headers for requests to the engine, or None if the caller sent no credentials for the engine.
+        The headers, or None if the caller sent no credentials for the engine.
     """
     authorization = request.headers.get("Authorization")
     if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):
@@ -359,14 +378,20 @@ def _caller(keys: Keys, scope: str) -> Caller:
 
 
 def _bearer() -> str | None:
-    """Return the API key in the header ``Authorization``, or None if the header has no key of this service."""
+    """Return the API key of this service in the request's ``Authorization`` header, or None if there is no key."""
     scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
     token = token.strip()
     return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
 
 
 def _credentials(authorization: str) -> Iterator[str]:
-    """Yield the value of an ``Authorization`` header, and the user name and password of basic authentication."""
+    """Yield the parts of an ``Authorization`` header that could be an API key.
+
+    These are the value after the scheme and, for basic authentication, the user name and the password.
+
+    Args:
+        authorization: The value of the header.
+    """
     yield authorization
     try:
         decoded = request.authorization
@@ -377,10 +402,13 @@ def _credentials(authorization: str) -> Iterator[str]:
 
 
 def add_metrics(app: Flask) -> None:
-    """Count requests and measure their duration by endpoint, and serve the metrics under ``/metrics``.
+    """Count requests and measure their duration by endpoint, and serve these metrics under ``/metrics``.
 
     If the environment variable ``PROMETHEUS_MULTIPROC_DIR`` names a folder, the metrics of all processes that use this
     folder are added up.
+
+    Args:
+        app: The Flask application.
     """
     shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
     registry = CollectorRegistry()
@@ -412,18 +440,22 @@ def add_metrics(app: Flask) -> None:
 
 
 def count_rewrite(outcome: Outcome) -> None:
-    """Count a search of a search pipeline in the metrics, by the outcome of rewriting its body."""
+    """Count a search from an OpenSearch search pipeline in the metrics.
+
+    Args:
+        outcome: How the rewriting of the search ended.
+    """
     current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 
 def count_search(report: dict[str, Any]) -> None:
-    """Count a search in the metrics, by its outcome.
+    """Count a search in the metrics, by how its hits were ranked.
 
-    The outcome is ``reranked`` if all hits were reranked, ``in_part`` if a part of the reranking was left out, and
-    ``engine_order`` if the hits have the engine's order.
+    The search counts as ``reranked`` if Resift ranked the hits, as ``in_part`` if Resift had to leave out a part of its
+    changes, and as ``engine_order`` if the hits have the engine's own order.
 
     Args:
-        report: The object ``resift`` in the search's response.
+        report: The section ``resift`` of the response to the search.
     """
     outcome = "in_part" if "reason" in report else "reranked"
     if not report["reranked"]:
@@ -432,13 +464,13 @@ def count_search(report: dict[str, Any]) -> None:
 
 
 def count_ubi(outcome: str, items: int) -> None:
-    """Count UBI (User Behavior Insights) events or queries in the metrics.
+    """Count events or queries in the log of user events (UBI) in the metrics.
 
     Outside a Flask application, nothing is counted.
 
     Args:
-        outcome: The outcome that the items have in common, such as ``stored``.
-        items: The number of items.
+        outcome: What happened to the events or queries, for example ``stored``.
+        items: The number of events or queries.
     """
     if items and has_app_context():
         current_app.extensions["ubi"].labels(outcome).inc(items)
