@@ -6,5 +6,5 @@ from importlib.resources import files
 
 @cache
 def read_resource(name: str) -> str:
-    """Return the text of a file in the folder ``resources``, such as ``tidy_up.painless``."""
+    """Return the text of a packaged file in the folder ``resources``, such as ``tidy_up.painless``."""
     return (files("resift.plugin") / "resources" / name).read_text("utf-8")

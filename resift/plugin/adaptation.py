@@ -24,10 +24,10 @@ GROUP = "resift.adaptation"
 
 
 class Adaptation(Protocol):
-    """The functions that an entry point of the group ``resift.adaptation`` provides."""
+    """The training functions that an optional package provides under the entry point group ``resift.adaptation``."""
 
     def require_packages(self) -> None:
-        """Raise MissingExtra if a package that adapting needs is not installed."""
+        """Raise MissingExtra if a package that training needs is not installed."""
 
     def adapt_if_better(
         self,
@@ -36,43 +36,59 @@ class Adaptation(Protocol):
         progress: Callable[[int, int], None],
         remark: Callable[[str], None],
     ) -> Model | None:
-        """Adapt ``vectors`` to ``texts``, and compare both on documents that were not used for the adaptation.
+        """Adapt word vectors to some texts, if the result ranks documents better than the original vectors.
+
+        The comparison uses documents that were not used for the adaptation.
 
         Args:
-            texts: Texts of the documents to learn from.
-            vectors: Word vectors to start from.
-            progress: Called with the number of finished steps and the total number of steps.
-            remark: Called with messages for the user.
+            texts: The texts of the documents to learn from.
+            vectors: The word vectors to start from.
+            progress: A function that is called with the number of completed steps and the total number of steps.
+            remark: A function that is called with messages for the user.
 
         Returns:
-            The adapted model, or None if it ranks the test documents no better than ``vectors``.
+            The adapted model, or None if it is no better than ``vectors``.
         """
 
     def adapt_files(self, files: Files, fields: Sequence[str], out: str | Path) -> Model:
-        """Adapt the packaged vectors to the documents in ``files``, and save the model in the folder ``out``."""
+        """Adapt the packaged word vectors to documents, and save the new model in a folder.
+
+        Args:
+            files: The files that contain the documents.
+            fields: The names of the text fields.
+            out: The folder to save the model in.
+
+        Returns:
+            The new model.
+        """
 
     def index_texts(self, engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]]) -> list[str]:
-        """Read texts to learn from.
+        """Read the texts of documents from indices, to train a model on them.
 
         Args:
             engine: The search engine.
-            indices: Name, text fields and number of documents of each index.
+            indices: The name, the text fields and the number of documents of each index.
         """
 
     def weigh_index(self, engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-        """Choose the weight of the vectors of ``model`` in an index, and store the weight in the index.
+        """Choose how much vector similarity counts in the searches of an index, and store this weight in the index.
+
+        Args:
+            engine: The search engine.
+            info: The description of the index.
+            model: The model that encoded the documents.
 
         Returns:
-            The stored settings, or None if the index has too few documents.
+            The stored search settings, or None if the index has too few documents for a choice.
         """
 
 
 @cache
 def adaptation() -> Adaptation:
-    """Return the installed adaptation code.
+    """Load the training functions of the package ``resift_lab``.
 
     Raises:
-        MissingExtra: If no installed distribution provides the entry point ``resift.adaptation``.
+        MissingExtra: If no installed package provides the entry point ``resift.adaptation``.
     """
     for entry in entry_points(group=GROUP):
         loaded: Adaptation = entry.load()

@@ -26,15 +26,15 @@ _ADDRESS = "http://HOST:PORT, or several of them separated by commas; in a passw
 
 @dataclass(frozen=True)
 class Node:
-    """The address of a node of a cluster.
+    """The address of a node in an OpenSearch cluster.
 
     Attributes:
         scheme: ``http`` or ``https``.
-        host: Host name or IP address.
-        port: Port number.
-        prefix: Path before the path of every request, such as ``/search``; empty for most clusters.
-        user: User name in the URL, if any.
-        password: Password in the URL, if any.
+        host: The host name or IP address.
+        port: The port number.
+        prefix: A path that is put before the path of every request, such as ``/search``. Empty for most clusters.
+        user: The user name in the URL, if any.
+        password: The password in the URL, if any.
     """
 
     scheme: str
@@ -46,11 +46,11 @@ class Node:
 
 
 def is_cluster(address: str) -> bool:
-    """Return True if an address holds cluster URLs, and False if it is the path of a file.
+    """Return True if an address consists of cluster URLs, and False if it is the path of a file.
 
     Raises:
-        BadInput: If the address is neither: a malformed URL, or a host without ``http://``. Without this check, the
-            host would silently become the name of a database file.
+        BadInput: If the address is a malformed URL, or a host without ``http://``, which would otherwise be taken for
+            the name of a file.
 
     >>> is_cluster("http://127.0.0.1:9200, http://127.0.0.1:9201"), is_cluster("resift.db")
     (True, False)
@@ -76,10 +76,10 @@ def is_cluster(address: str) -> bool:
 
 
 def nodes_of(address: str) -> tuple[Node, ...]:
-    """Parse the URLs of an address.
+    """Parse the URLs of a cluster, which are separated by commas.
 
     Raises:
-        BadInput: If a part is not an http or https URL.
+        BadInput: If a part of the address is not an http or https URL.
 
     >>> [node.host for node in nodes_of("http://a:9200 , https://anna:secret@b/search")]
     ['a', 'b']
@@ -88,7 +88,7 @@ def nodes_of(address: str) -> tuple[Node, ...]:
 
 
 def without_credentials(address: str) -> str:
-    """Return an address without user names and passwords, so that it can be printed.
+    """Remove user names and passwords from an address, so that it can be displayed or logged.
 
     >>> without_credentials("http://anna:secret@a:9200, http://b:9200")
     'http://a:9200,http://b:9200'
@@ -130,7 +130,7 @@ def _parse_node(url: str) -> Node:
 
 @lru_cache(256)  # every HTTP request calls this several times
 def host_of(url: str) -> str:
-    """Return the host of a URL in lower case and without its port, or "" if the URL has none or is malformed.
+    """Return the host of a URL in lower case and without its port. Return "" if the URL has no host or is malformed.
 
     >>> host_of("http://LOCALHOST:8080"), host_of("//[::1]:8080"), host_of("null")
     ('localhost', '::1', '')
@@ -143,7 +143,7 @@ def host_of(url: str) -> str:
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine and cannot be any other machine.
+    """Return whether a host name or IP address always refers to this machine.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "127.0.0.1.example")]
     [True, True, True, False, False]

@@ -12,28 +12,28 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
 class Cluster:
-    """A client for the REST requests that Resift makes besides searching and indexing.
+    """A client for the administrative REST requests that Resift makes, in addition to searches and indexing.
 
     All methods raise EngineUnavailable if no node answers, and EngineError if OpenSearch refuses the request.
 
     Args:
-        engine: The engine whose connection is used.
+        engine: The engine whose connections are used.
     """
 
     def __init__(self, engine: OpenSearchEngine) -> None:
         self.engine = engine
 
     def request(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        """Send a request, and return the parsed JSON of the response.
+        """Send a REST request to the cluster, and return the parsed JSON of the response.
 
         Args:
-            method: HTTP method.
-            path: Path of the request.
-            body: Body of the request.
-            **params: URL parameters.
+            method: The HTTP method.
+            path: The path of the request.
+            body: The body of the request.
+            **params: The URL parameters.
 
         Raises:
-            NotFound: For a response with status 404.
+            NotFound: If the response has the status 404.
         """
         transport = self.engine.client.transport
         # Requests that only read get the long time limit as well. No user waits for hits here, and a large cluster may
@@ -42,11 +42,11 @@ class Cluster:
         return call(transport.perform_request, method, path, body=body, params=params or None, timeout=seconds)
 
     def find(self, path: str, key: str | None = None) -> Any:
-        """Return the response to a GET request, or None for status 404.
+        """Send a GET request, and return the parsed JSON of the response, or None if its status is 404.
 
         Args:
-            path: Path of the request.
-            key: If given, return only the value of this key in the response.
+            path: The path of the request.
+            key: A key of the response. If present, only its value is returned.
         """
         try:
             response = self.request("GET", path)
@@ -55,22 +55,27 @@ class Cluster:
         return response if key is None else response.get(key)
 
     def count(self, index: str, query: Mapping[str, Any] | None = None) -> int:
-        """Return the number of documents in an index, or the number of documents that match ``query``."""
+        """Return the number of documents in an index. With ``query``, only matching documents are counted."""
         # _count is not used, because OpenSearch refuses it if the default search pipeline of the index is missing.
         body = {"query": query or {"match_all": {}}, "size": 0, "track_total_hits": True, "search_pipeline": "_none"}
         return int(self.request("POST", f"/{quote(index, safe='')}/_search", body)["hits"]["total"]["value"])
 
     def index_settings(self, names: str) -> dict[str, dict[str, str]]:
-        """Return the flat settings of indices, by index.
+        """Return the settings of indices, by index name. The names of the settings are flat, such as ``index.knn``.
 
         Args:
-            names: Names, aliases or patterns, separated by commas.
+            names: Names of indices or aliases, or patterns, separated by commas.
         """
         response = self.request("GET", f"/{quote(names, safe=',*')}/_settings", flat_settings="true")
         return {index: entry["settings"] for index, entry in response.items()}
 
     def update_index_settings(self, index: str, values: Mapping[str, Any]) -> None:
-        """Change settings of an index. The value None removes a setting."""
+        """Change settings of an index.
+
+        Args:
+            index: The name of the index.
+            values: The new values, by the name of the setting. None removes a setting.
+        """
         self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
 
     def plugins(self) -> set[str]:
@@ -78,13 +83,14 @@ class Cluster:
         return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}
 
     def ml_objects(self, kind: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the ids and bodies of the ML Commons objects with a name.
-
-        Several objects can have the same name.
+        """Find objects of ML Commons by their name. Several objects can have the same name.
 
         Args:
             kind: ``connectors``, ``models`` or ``model_groups``.
             name: The exact name.
+
+        Returns:
+            The id and the body of each object.
         """
         # The field "name" is analyzed text, so the query also finds longer names. They are filtered out below. The
         # index of the objects does not exist until the first object is created.
@@ -97,11 +103,14 @@ class Cluster:
         return [(id, source) for id, source in hits if source.get("name") == name]
 
     def prediction_error(self, model: str, parameters: Mapping[str, Any]) -> str:
-        """Make the cluster call a remote model, and return the error message, or "" if the model answers.
+        """Make the cluster call a remote model, to check that the model answers.
 
         Args:
             model: The id of the model.
-            parameters: Parameters of the prediction.
+            parameters: The parameters of the call.
+
+        Returns:
+            The error message, or an empty string if the model answers.
         """
         try:
             self.request("POST", f"/_plugins/_ml/models/{model}/_predict", {"parameters": parameters})
@@ -110,16 +119,23 @@ class Cluster:
         return ""
 
     def effective_settings(self) -> dict[str, Any]:
-        """Return the flat cluster settings in force: transient over persistent over default values."""
+        """Return all cluster settings with their current values. Their names are flat, such as ``cluster.name``.
+
+        Transient values take precedence over persistent values, and persistent values over defaults.
+        """
         response = self.request("GET", "/_cluster/settings", include_defaults="true", flat_settings="true")
         return {**response["defaults"], **response["persistent"], **response["transient"]}
 
     def persistent_settings(self) -> dict[str, Any]:
-        """Return the persistent flat cluster settings."""
+        """Return the cluster settings that are set persistently, under flat names such as ``cluster.name``."""
         response: dict[str, Any] = self.request("GET", "/_cluster/settings", flat_settings="true")
         persistent: dict[str, Any] = response["persistent"]
         return persistent
 
     def update_settings(self, values: dict[str, Any]) -> None:
-        """Change persistent cluster settings. The value None resets a setting to its default."""
+        """Change persistent cluster settings.
+
+        Args:
+            values: The new values, by the name of the setting. None resets a setting to its default.
+        """
         self.request("PUT", "/_cluster/settings", {"persistent": values})

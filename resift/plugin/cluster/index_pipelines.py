@@ -36,19 +36,18 @@ RESERVED_NAMES = ("ingest", *PIPELINES)
 
 
 class IngestPipeline(Pipeline):
-    """The ingest pipeline of an index, which gathers the text of a document, and encodes it once for each model.
+    """The ingest pipeline of an index. It encodes the text of each new document, once for each embedding model.
 
-    If a document cannot be encoded, it is written without a vector: the pipeline must not refuse a client's write, nor
-    delay it. So it calls the remote model ``NAME-query``, whose connector has a short time limit.
+    The pipeline must not refuse or delay a client's write. A document that cannot be encoded is therefore written
+    without a vector. The remote model ``NAME-query`` is called, because its connector has a short time limit.
 
     Args:
         cluster: The cluster.
-        index: Name of the index.
-        encoders: Values of the placeholders in ``index-encoder.json`` for each model: the installation's name, the
-            ``query_id`` of its remote model, and the ``fields`` and ``vector_field`` of the index.
+        index: The name of the index.
+        encoders: For each model, the values of the placeholders in ``index-encoder.json``.
 
     Attributes:
-        owners: Names of the installations whose remote models the pipeline calls.
+        owners: The names of the installations whose remote models the pipeline calls.
     """
 
     def __init__(self, cluster: Cluster, index: str, encoders: list[dict[str, Any]]) -> None:
@@ -72,12 +71,13 @@ class IngestPipeline(Pipeline):
 
 
 class IndexPipelines:
-    """The pipelines that indices should have.
+    """Determines which ingest and search pipelines indices should have, given the installations in a cluster.
 
     Args:
         cluster: The cluster.
-        installed: The installations, by name. Of several installations with the same model, the first is used.
-        ids: Ids of remote models, by name. Models that were just created may be missing from search results.
+        installed: The installations, by name. If several installations have the same model, the first is used.
+        ids: The ids of remote models, by name. New models may be missing from search results, so the caller can pass
+            them.
     """
 
     def __init__(
@@ -86,7 +86,14 @@ class IndexPipelines:
         self.cluster, self._installed, self._ids = cluster, installed, dict(ids or {})
 
     def ingest(self, record: IndexRecord) -> IngestPipeline | None:
-        """Return the ingest pipeline that an index should have, or None if no installation can encode its vectors."""
+        """Return the ingest pipeline that an index should have.
+
+        Args:
+            record: The record of the index, which lists its vectors.
+
+        Returns:
+            The pipeline, or None if no installation has the model of the vectors.
+        """
         encoders = []
         for entry in record.encoded:
             for name, installation in self._installed.items():
@@ -105,14 +112,14 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def search(self, name: str, index_records: Mapping[str, IndexRecord]) -> list[SearchPipeline]:
-        """Return the search pipelines that should call an installation.
+        """Return the search pipelines that should call an installation to rewrite searches.
 
-        These are the existing pipelines that call it. An index with vectors of the installation's model also gets a
-        pipeline, unless its searches are attached already.
+        These are the existing pipelines that call the installation. In addition, each index with vectors of the
+        installation's model gets a pipeline, unless another pipeline already rewrites its searches.
 
         Args:
-            name: Name of the installation.
-            index_records: Records of the indices, by index.
+            name: The name of the installation.
+            index_records: The records of the indices, by index name.
         """
         model_id, model = self._model_id(name, "rewrite"), self._installed[name].model.hash
         if model_id is None:
@@ -135,7 +142,7 @@ class IndexPipelines:
         return pipelines
 
     def _resolve(self, names: set[str]) -> set[str]:
-        """Return the indices that aliases, patterns and data streams refer to."""
+        """Return the names of all indices that the aliases, patterns and data streams in ``names`` refer to."""
         indices: set[str] = set()
         for name in names:
             with suppress(NotFound):
@@ -143,7 +150,15 @@ class IndexPipelines:
         return indices
 
     def _model_id(self, installation: str, endpoint: str) -> str | None:
-        """Return the id of a remote model, or None if it does not exist, as in a cluster without ML Commons."""
+        """Look up the id of a remote model.
+
+        Args:
+            installation: The name of the installation.
+            endpoint: The purpose of the model, such as "rewrite".
+
+        Returns:
+            The id, or None if the model does not exist, for example because the cluster lacks the plugin ML Commons.
+        """
         model = f"{installation}-{endpoint}"
         if model not in self._ids:
             self._ids[model] = next((id for id, _ in self.cluster.ml_objects("models", model)), "")
@@ -151,19 +166,20 @@ class IndexPipelines:
 
 
 def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search: bool = True) -> list[str]:
-    """Create or update the pipelines of an index, for the current installations.
+    """Create the missing pipelines of an index, and update outdated ones.
 
     Args:
         cluster: The cluster.
-        index: Name of the index.
-        replace: Also update existing pipelines.
-        search: Also create or update the search pipeline.
+        index: The name of the index.
+        replace: Whether to update existing pipelines.
+        search: Whether to include the search pipeline. Otherwise, only the ingest pipeline is created or updated.
 
     Returns:
-        The changes, each in English.
+        A line of text about each change.
 
     Raises:
-        BadInput: If the index cannot have pipelines, or Resift did not create a pipeline of this name.
+        BadInput: If the index cannot have pipelines because of its name, or if somebody else created a pipeline with
+            the same name.
     """
     record = read_records(cluster, index).get(index) or IndexRecord(index)
     pipelines = _desired_pipelines(cluster, record, search)
@@ -182,7 +198,13 @@ def update_pipelines(cluster: Cluster, index: str, replace: bool = True, search:
 
 
 def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> list[Resource]:
-    """Return the pipelines that an index should have."""
+    """Return the pipelines that an index should have.
+
+    Args:
+        cluster: The cluster.
+        record: The record of the index.
+        search: Whether to include the search pipeline.
+    """
     installed = dict(sorted(find_installations(cluster).items()))
     pipelines = IndexPipelines(cluster, installed)
     ingest = pipelines.ingest(record)
@@ -199,9 +221,14 @@ def _desired_pipelines(cluster: Cluster, record: IndexRecord, search: bool) -> l
 
 
 def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """Return the installations that the ingest pipelines of indices call, by index.
+    """Find the ingest pipelines of indices, and the installations that each of them calls.
 
-    The set is empty for a pipeline that has the prefix of Resift's pipelines, but was not created by Resift.
+    Args:
+        cluster: The cluster.
+
+    Returns:
+        The names of the installations, by index name. The set is empty for a pipeline whose name starts like Resift's
+        pipelines, but that somebody else created.
     """
     pipelines = sorted((cluster.find("/_ingest/pipeline") or {}).items())
     return {
@@ -212,7 +239,7 @@ def ingest_pipeline_owners(cluster: Cluster) -> dict[str, frozenset[str]]:
 
 
 def pipeline_kinds(cluster: Cluster, index: str) -> list[str]:
-    """Return the kinds of pipelines that Resift has for an index, ``search`` or ``ingest`` or both."""
+    """Return which kinds of Resift pipelines an index has: a list that can contain "search" and "ingest"."""
     kinds = []
     if index in [rewriter.index for rewriter in find_rewriters(cluster).values()]:
         kinds.append("search")
@@ -222,14 +249,18 @@ def pipeline_kinds(cluster: Cluster, index: str) -> list[str]:
 
 
 def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:
-    """Remove the ingest pipeline of an index, if Resift created it."""
+    """Delete the ingest pipeline of an index from the cluster, if Resift created the pipeline."""
     if ingest_pipeline_owners(cluster).get(index):
         with suppress(NotFound):  # removed by somebody else in the meantime
             cluster.request("DELETE", f"/_ingest/pipeline/{quote(pipeline_name(index), safe='')}")
 
 
 def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
-    """Return the installations that an ingest pipeline of an index calls; empty if Resift did not create it."""
+    """Return the names of the installations that an ingest pipeline calls.
+
+    Args:
+        pipeline: The body of the pipeline. If Resift did not create it, the result is empty.
+    """
     if Stamp.read(pipeline.get("description")) is None:
         return frozenset()
     encoders = [

@@ -24,15 +24,17 @@ ALL_STATES = {"expand_wildcards": "all"}
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The record of an index.
+    """Resift's record of an index, which is stored in the ``_meta`` of the index mapping.
+
+    Each set of vectors is described by an IndexInfo, with its model, text fields and vector field.
 
     Attributes:
-        index: Name of the index.
-        current: The vectors that searches use, or None if there are none yet.
-        other_models: Vectors of other models.
-        filling: Vectors that are being written, or None.
-        added: Names of the vector fields that attaching has added to the mapping.
-        attached: Whether the index was attached.
+        index: The name of the index.
+        current: The vectors that searches use, or None.
+        other_models: Complete vectors of other models.
+        filling: Vectors that are still being written, or None.
+        added: The names of the vector fields that ``resift attach`` has added to the mapping.
+        attached: Whether ``resift attach`` has changed the index.
     """
 
     index: str
@@ -44,7 +46,12 @@ class IndexRecord:
 
     @classmethod
     def read(cls, index: str, meta: Mapping[str, Any]) -> IndexRecord:
-        """Return the record in the ``_meta`` of an index, or an empty record."""
+        """Read the record of an index from the ``_meta`` of its mapping.
+
+        Args:
+            index: The name of the index.
+            meta: The ``_meta`` object. If it contains no record, the result is an empty record.
+        """
         resift_meta: Mapping[str, Any] = meta.get("resift") or {}
         info, attached = IndexInfo.from_meta(index, resift_meta), resift_meta.get("attached")
         if resift_meta and attached is None and "resift_copy" in meta:  # a copy that an earlier version has created
@@ -61,34 +68,37 @@ class IndexRecord:
 
     @property
     def ready(self) -> tuple[IndexInfo, ...]:
-        """All completely written vectors, beginning with the current vectors."""
+        """All vectors that are completely written. The vectors that searches use come first."""
         return (*([self.current] if self.current else []), *self.other_models)
 
     @property
     def known(self) -> tuple[IndexInfo, ...]:
-        """All vectors, including those that are being written."""
+        """All recorded vectors, including vectors that are still being written."""
         return (*self.ready, *([self.filling] if self.filling else []))
 
     @property
     def encoded(self) -> tuple[IndexInfo, ...]:
-        """All vectors in Resift's fields, which must be updated when documents are written.
+        """All vectors that Resift must update when a document is written.
 
-        The user updates vectors in the index's own fields.
+        Vectors in a field that the user created are left out, because the user updates them.
         """
         return tuple(entry for entry in self.known if is_ours(entry.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
-        """Return the vectors of a model, or None if the index has none.
+        """Return the description of the vectors of a model, or None if the index has no vectors of the model.
 
         Args:
-            model: Hash of the model.
+            model: The hash of the model.
         """
         return next((entry for entry in self.known if entry.model == model), None)
 
     def superseded_by(self, entry: IndexInfo) -> list[IndexInfo]:
-        """Return the vectors that ``entry`` makes superfluous.
+        """Return the vectors that are no longer needed once new vectors are complete.
 
-        These are vectors of the same model in another field that attaching has added.
+        These are vectors of the same model in another field, if ``resift attach`` has added this field.
+
+        Args:
+            entry: The description of the new vectors.
         """
         if not is_ours(entry.vector_field):
             return []
@@ -100,16 +110,19 @@ class IndexRecord:
         ]
 
     def is_attached(self, entry: IndexInfo) -> bool:
-        """Return whether attaching added these vectors. If not, Resift created the index with them."""
+        """Return whether ``resift attach`` added the vectors of ``entry`` to an existing index.
+
+        Otherwise, Resift created the index together with these vectors.
+        """
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
     def with_filling(self, entry: IndexInfo) -> IndexRecord:
-        """Return the record for the time in which the vectors of ``entry`` are written."""
+        """Return a copy of the record which says that the vectors of ``entry`` are being written."""
         fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
     def with_current(self, entry: IndexInfo) -> IndexRecord:
-        """Return the record once searches use the vectors of ``entry``."""
+        """Return a copy of the record which says that searches use the vectors of ``entry``."""
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
         filling = None if self.filling and self.filling.model == entry.model else self.filling
@@ -118,29 +131,32 @@ class IndexRecord:
         return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
 
     def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
-        """Return the record without some vectors, whose fields are then :attr:`unused_fields`."""
+        """Return a copy of the record without some vectors. Their fields then belong to :attr:`unused_fields`."""
         remaining = tuple(entry for entry in self.ready if entry not in entries)
         filling = None if self.filling in entries else self.filling
         return replace(self, current=next(iter(remaining), None), other_models=remaining[1:], filling=filling)
 
     @property
     def unused_fields(self) -> tuple[str, ...]:
-        """Vector fields that attaching has added, and that are no longer recorded for any model."""
+        """The names of vector fields that ``resift attach`` has added, but that no recorded vectors use any more."""
         used = {entry.vector_field for entry in self.encoded}
         return tuple(name for name in self.added if name not in used)
 
     def without_unused_fields(self) -> IndexRecord:
-        """Return the record once no document has a value in the unused fields."""
+        """Return a copy of the record without the unused fields.
+
+        Call this method when no document has a value in the unused fields any more.
+        """
         added = tuple(name for name in self.added if name not in self.unused_fields)
         if added or any(map(self.is_attached, self.ready)):
             return replace(self, added=added)
         return replace(self, added=(), attached=False)
 
     def to_meta(self, existing: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ``_meta`` of the index with this record.
+        """Return the ``_meta`` object of the index mapping that contains this record.
 
         Args:
-            existing: The current ``_meta``. Its other keys stay.
+            existing: The current ``_meta`` object. All keys that do not belong to Resift are preserved.
         """
         resift_meta: dict[str, Any] = self.current.to_meta() if self.current else {}
         if self.other_models:
@@ -155,7 +171,11 @@ class IndexRecord:
 
 
 def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
-    """Return descriptions of the search settings that were chosen for indices, by index."""
+    """Describe the search settings that were chosen for individual indices.
+
+    Returns:
+        Lines of text, by index name. Indices with default settings are left out.
+    """
     path, filter_path = f"/{ALL_INDICES}/_mapping", f"*.mappings._meta.{TUNING_KEY}"
     response = cluster.request("GET", path, filter_path=filter_path, **ALL_STATES)
     return {
@@ -164,11 +184,14 @@ def describe_tunings(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def read_records(cluster: Cluster, names: str = ALL_INDICES) -> dict[str, IndexRecord]:
-    """Return the records of all indices that have a record, by index.
+    """Read Resift's records of indices from the cluster. Closed and hidden indices are included.
 
     Args:
         cluster: The cluster.
-        names: Names or patterns, separated by commas. Closed and hidden indices are included.
+        names: Names of indices or patterns, separated by commas.
+
+    Returns:
+        The records by index name, without indices that have no record.
     """
     response = cluster.request("GET", f"/{names}/_mapping", filter_path="*.mappings._meta.resift", **ALL_STATES)
     return {name: IndexRecord.read(name, response[name]["mappings"]["_meta"]) for name in sorted(response)}

@@ -41,19 +41,18 @@ _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
 
 
 class Installer:
-    """An installer of the resources of an installation.
+    """Creates, updates and removes the resources of a Resift installation in a cluster.
 
     All methods raise EngineUnavailable if no node answers, and EngineError if the cluster refuses a request.
 
     Args:
-        engine: The engine of the cluster.
-        installation: The desired installation. Its ``url`` is the service's address as the nodes of the cluster reach
-            it. Its model needs no weights, only the attributes of
-            :class:`resift.contracts.documents.ModelDescription`.
-        key: The service's API key, if the service needs a key.
+        engine: The engine that is connected to the cluster.
+        installation: The desired installation. Its ``url`` is the address at which the nodes reach the service. Its
+            model is only described, so the weights are not needed.
+        key: The API key of the service, or None if the service needs no key.
 
     Attributes:
-        values: Values of the placeholders in the templates of the resources.
+        values: The values of the placeholders in the templates of the resources.
 
     Raises:
         BadInput: If the name or the URL of the installation is invalid.
@@ -88,20 +87,24 @@ class Installer:
 
     @cached_property
     def missing_plugins(self) -> list[str]:
-        """Plugins that the pipelines need and the cluster lacks. Scripts and the index template work without them."""
+        """The names of necessary OpenSearch plugins that the cluster lacks.
+
+        If a plugin is missing, only the scripts and the index template are installed.
+        """
         return sorted(set(_PLUGINS) - self.cluster.plugins())
 
     def resources(self) -> Iterator[Resource]:
-        """Yield all resources in the order of their creation.
+        """Yield all resources of the installation, in the order in which they must be created.
 
-        Create each resource before the next resource is yielded: pipelines contain the ids of the remote models.
+        Create each resource before you request the next one: pipelines contain the ids of remote models, which are only
+        known after the models have been created.
         """
         yield from self._own_resources()
         if not self.missing_plugins:
             yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
-        """Yield all resources except the pipelines of indices."""
+        """Yield all resources of the installation except the pipelines of individual indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
@@ -114,17 +117,17 @@ class Installer:
             yield Pipeline(self.cluster, kind, f"{self.name}-{suffix}", *render(f"{suffix}-pipeline", self.values))
 
     def install(self, dry_run: bool = False) -> list[str]:
-        """Create the missing resources, and replace the resources that differ.
+        """Create missing resources, replace outdated resources, and change the necessary cluster settings.
 
         Args:
-            dry_run: Change nothing.
+            dry_run: Whether to return the steps without executing them.
 
         Returns:
-            The steps, each in English.
+            A line of text about each step.
 
         Raises:
-            EngineError: With status 409, if a resource of the same name exists that Resift did not create.
-            BadInput: If a connector with an API key must be replaced, and no key was given.
+            EngineError: With status 409, if somebody else has created a resource with the same name.
+            BadInput: If a connector that contains an API key must be replaced, but the key was not passed again.
         """
         self._require_key()
         changes = self.setting_changes()
@@ -154,16 +157,17 @@ class Installer:
         return steps
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
-        """Remove everything that :meth:`install` created, and nothing else.
+        """Remove everything that :meth:`install` created, and restore the cluster settings.
 
         Args:
-            dry_run: Change nothing.
+            dry_run: Whether to return the steps without executing them.
 
         Returns:
-            The steps, each in English.
+            A line of text about each step.
 
         Raises:
-            EngineError: With status 409, if an index, a template or another pipeline uses a pipeline to be removed.
+            EngineError: With status 409, if an index, a template or another pipeline still uses a pipeline of the
+                installation.
         """
         self._refuse_if_used()
         originals = self._settings_before()  # read before the template that records them is removed
@@ -191,7 +195,7 @@ class Installer:
         return steps
 
     def index_pipelines(self) -> list[Resource]:
-        """Return the search and ingest pipelines of indices that should call this installation."""
+        """Return the search and ingest pipelines of individual indices that should call this installation."""
         ids = {f"{self.name}-{endpoint}": self.values[f"{endpoint}_id"] for endpoint in REMOTE_MODELS}
         installed = {**find_installations(self.cluster), self.name: self.installation}
         pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)
@@ -207,7 +211,17 @@ class Installer:
         return [*search, *(pipeline for pipeline in ingest if pipeline and self.name in pipeline.owners)]
 
     def _release_pipelines(self, dry_run: bool) -> list[str]:
-        """Remove this installation from the pipelines of indices, and return the steps."""
+        """Make the pipelines of all indices independent of this installation.
+
+        Search pipelines no longer call the service, and ingest pipelines no longer encode documents with this
+        installation's model.
+
+        Args:
+            dry_run: Whether to return the steps without executing them.
+
+        Returns:
+            A line of text about each step.
+        """
         if self.missing_plugins:
             return []
         steps, index_records = [], read_records(self.cluster)
@@ -234,13 +248,13 @@ class Installer:
         return steps
 
     def index_exists(self, name: str) -> bool:
-        """Return whether a name, an alias, a pattern or a data stream refers to an index."""
+        """Return whether an index, an alias, a pattern or a data stream refers to at least one index."""
         with suppress(NotFound):
             return bool(self.engine.resolve(name))
         return False
 
     def _require_key(self) -> None:
-        """Raise BadInput if a connector with a key would be replaced by a connector without a key."""
+        """Raise BadInput if a connector with an API key must be replaced, but the user passed no key."""
         if self.values["key"] is not None or self.missing_plugins:
             return
         for endpoint in REMOTE_MODELS:
@@ -253,12 +267,15 @@ class Installer:
                 )
 
     def setting_changes(self) -> list[Change]:
-        """Return the changes of cluster settings that are still needed, none if a provider manages the cluster."""
+        """Return the necessary changes of cluster settings. There are none if a provider manages the cluster."""
         # Without the plugin ML Commons, OpenSearch refuses its settings.
         return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
     def _settings_before(self) -> dict[str, Any]:
-        """Return the settings before the first installation, which the template of each installation records."""
+        """Return the values that the cluster settings had before the first installation.
+
+        The index templates of all installations record these values. The result is empty if there is no record.
+        """
         for name in (self.name, *self._other_installations()):
             before = IndexTemplate(self.cluster, name, self.values).settings_before()
             if before:
@@ -270,10 +287,10 @@ class Installer:
         return {name: installation for name, installation in installed.items() if name != self.name}
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError if a pipeline that :meth:`uninstall` deletes or changes is in use.
+        """Raise EngineError if a pipeline that :meth:`uninstall` would delete or change is still in use.
 
-        OpenSearch would refuse writes and searches through deleted pipelines. A pipeline of the user that still calls
-        this installation would try to call it at each search.
+        OpenSearch refuses writes and searches that name a missing pipeline. A user's pipeline that still calls this
+        installation would try to call it at each search.
         """
         ingest = {f"{self.name}-ingest"}
         ingest |= {

@@ -38,15 +38,15 @@ _BACKEND = "resift.rewrite() in your backend, which needs nothing in the cluster
 
 @dataclass(frozen=True)
 class Managed:
-    """A cluster whose ``_cluster/settings`` belong to a provider.
+    """A cluster whose settings are managed by a provider, such as Amazon, so that Resift does not change them.
 
     Attributes:
         provider: ``aws`` for Amazon OpenSearch Service, ``other`` for any other provider.
-        secret: For ``aws``, the ARN of the secret in Secrets Manager that contains the service's API key.
-        role: For ``aws``, the ARN of the IAM role by which the domain reads the secret.
+        secret: For ``aws``, the ARN of the secret in AWS Secrets Manager that contains the API key of the service.
+        role: For ``aws``, the ARN of the IAM role that the domain assumes to read the secret.
 
     Raises:
-        BadInput: If ``secret`` or ``role`` is missing for ``aws``, or is not the ARN of a secret or role.
+        BadInput: If ``secret`` or ``role`` is missing or invalid for ``aws``.
     """
 
     provider: str
@@ -69,30 +69,33 @@ class Managed:
 
     @property
     def credential(self) -> dict[str, str] | None:
-        """The credential of a connector that reads the key from a secret, or None if it contains the key itself."""
+        """The credential of a connector on AWS: the secret with the API key, and the role that may read it.
+
+        None for other providers, whose connectors contain the API key itself.
+        """
         return {"secretArn": str(self.secret), "roleArn": str(self.role)} if self.provider == "aws" else None
 
     def check_service_url(self, url: str) -> None:
-        """Raise BadInput if the cluster cannot call a service at this URL."""
+        """Raise BadInput if the managed cluster cannot call a service at this URL. Amazon requires HTTPS."""
         if self.provider == "aws" and urlsplit(url).scheme != "https":
             expected = "--service https://…, with a certificate that the domain trusts"
             raise BadInput(f"domains of Amazon call only HTTPS, not {url}", value=url, expected=expected)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the JSON object that the index template records."""
+        """Return the attributes as a JSON object, for the record in the index template."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Check that an installation without ``managed`` is not on a cluster of Amazon.
+    """Raise an error if a cluster belongs to Amazon, but the user did not pass ``--managed aws``.
 
     Args:
-        hosts: Host names of the nodes.
-        environment: Environment variables.
+        hosts: The host names of the nodes.
+        environment: The environment variables.
 
     Raises:
         BadInput: If the cluster is a domain of Amazon OpenSearch Service.
-        UnsupportedCluster: If it is OpenSearch Serverless, which has no processors that call a model.
+        UnsupportedCluster: If the cluster is Amazon OpenSearch Serverless, which cannot call a service.
     """
     if environment.get("OPENSEARCH_AWS_SERVICE") == "aoss":
         message = "OpenSearch Serverless cannot call the service"
@@ -104,13 +107,13 @@ def check_unmanaged(hosts: Sequence[str], environment: Mapping[str, str]) -> Non
 
 @dataclass(frozen=True)
 class InstalledModel:
-    """The description of an installation's model, whose folder may be on another machine.
+    """The embedding model of an installation, as the cluster records it. The model itself may be on another machine.
 
     Attributes:
-        name: Name of the model.
-        hash: Hash of the model.
-        dim: Number of dimensions of its vectors.
-        space_type: k-NN space of its vectors.
+        name: The name of the model.
+        hash: The hash that identifies the model.
+        dim: The number of dimensions of its vectors.
+        space_type: The k-NN space of its vectors, which defines their similarity.
     """
 
     name: str
@@ -121,14 +124,14 @@ class InstalledModel:
 
 @dataclass(frozen=True)
 class Installation:
-    """An installation of Resift in a cluster.
+    """The resources that one run of ``resift install`` created in a cluster. A cluster can have several installations.
 
     Attributes:
-        name: Name of the installation, which is the prefix of the names of its resources.
-        model: The model.
-        fields: The text fields that are encoded.
-        url: The service's URL.
-        managed: The provider of the cluster, or None if its operator manages it.
+        name: The name of the installation, which is the prefix of all its resources.
+        model: The description of the embedding model.
+        fields: The names of the text fields that are encoded.
+        url: The URL of the service.
+        managed: The provider that manages the cluster, or None.
     """
 
     name: str
@@ -138,7 +141,7 @@ class Installation:
     managed: Managed | None = None
 
     def differences(self, other: Installation) -> list[str]:
-        """Return the changes that turn this installation into ``other``, each in English."""
+        """Describe the changes that make this installation equal to ``other``, in one line of text each."""
         changes = []
         for label, old, new in [
             ("model", _model_label(self.model), _model_label(other.model)),
@@ -155,7 +158,10 @@ def _model_label(model: ModelDescription) -> str:
 
 
 def find_installations(cluster: Cluster) -> dict[str, Installation]:
-    """Return the installations in a cluster, by name.
+    """Find all Resift installations in a cluster.
+
+    Returns:
+        The installations, by name.
 
     Raises:
         EngineUnavailable: If no node answers.
@@ -168,9 +174,14 @@ def find_installations(cluster: Cluster) -> dict[str, Installation]:
 
 
 def _read_installation(name: str, template: dict[str, Any]) -> Installation | None:
-    """Return the installation in an index template.
+    """Read the description of an installation from its index template.
 
-    Returns None if Resift did not create the template, or if somebody has edited it.
+    Args:
+        name: The name of the template.
+        template: The body of the template.
+
+    Returns:
+        The installation, or None if Resift did not create the template, or if somebody has edited it.
     """
     meta = template.get("_meta") or {}
     if Stamp.read(meta.get("resift")) is None:
@@ -190,9 +201,10 @@ def _read_installation(name: str, template: dict[str, Any]) -> Installation | No
 
 
 def read_managed(values: Mapping[str, Any]) -> Managed | None:
-    """Return the provider that is recorded under ``managed``, or None if the operator manages the cluster.
+    """Return the recorded provider of a cluster, or None if no provider manages the cluster.
 
     Args:
-        values: The ``_meta`` of an index template, or the values from which the template is rendered.
+        values: An object with an optional key ``managed``: the ``_meta`` of an index template, or the values for its
+            placeholders.
     """
     return Managed(**values["managed"]) if values.get("managed") else None

@@ -18,13 +18,13 @@ _SHOWN_USES = 5
 
 @dataclass(frozen=True)
 class PipelineUse:
-    """A resource of the cluster that names a pipeline.
+    """A place in the cluster where a pipeline is used.
 
     Attributes:
-        kind: Kind of the resource, such as ``index`` or ``index template``.
-        name: Name of the resource.
+        kind: The kind of resource that uses the pipeline, such as ``index`` or ``index template``.
+        name: The name of this resource.
         setting: The setting that names the pipeline, or ``a processor``.
-        pipeline: Name of the pipeline.
+        pipeline: The name of the pipeline.
     """
 
     kind: str
@@ -34,24 +34,24 @@ class PipelineUse:
 
     @property
     def pipeline_kind(self) -> str:
-        """Kind of the pipeline. Both pipelines of an index have the same name."""
+        """The kind of the pipeline: "search pipeline" or "ingest pipeline". Two pipelines can have the same name."""
         return "search pipeline" if self.setting == SEARCH_PIPELINE_SETTING else "ingest pipeline"
 
 
 def uses_of(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
-    """Return the uses of some pipelines.
+    """Return all places in a cluster where some pipelines are used.
 
     Args:
         cluster: The cluster.
-        pipelines: Names of the pipelines.
-        kind: ``search pipeline`` or ``ingest pipeline``.
+        pipelines: The names of the pipelines.
+        kind: The kind of the pipelines, ``search pipeline`` or ``ingest pipeline``.
     """
     uses = pipeline_uses(cluster) if pipelines else ()
     return [use for use in uses if use.pipeline in pipelines and use.pipeline_kind == kind]
 
 
 def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
-    """Yield all uses of pipelines by indices, by all sorts of index templates, and by ingest pipelines."""
+    """Yield all uses of pipelines in a cluster: by indices, by all kinds of templates, and by ingest pipelines."""
     for kind, name, body in _bodies(cluster):
         for path, value in leaves(body):
             for setting in _SETTINGS:
@@ -62,7 +62,7 @@ def pipeline_uses(cluster: Cluster) -> Iterator[PipelineUse]:
 
 
 def _bodies(cluster: Cluster) -> Iterator[tuple[str, str, Any]]:
-    """Yield kind, name and body of all resources that may name a pipeline."""
+    """Yield the kind, the name and the body of each resource that may use a pipeline."""
     path = f"/{ALL_INDICES}/_settings/{','.join(_SETTINGS)}"
     indices = cluster.request("GET", path, flat_settings="true", **ALL_STATES)
     for name, entry in indices.items():
@@ -81,11 +81,11 @@ def refuse_if_used(uses: Sequence[PipelineUse], condition: str = "") -> None:
     OpenSearch refuses writes and searches that name a missing pipeline.
 
     Args:
-        uses: Uses of the pipelines.
-        condition: Added to the advice to detach an index, to say in which case detaching helps.
+        uses: The uses of the pipelines.
+        condition: An addition to the advice in the error message, which says in which case detaching an index helps.
 
     Raises:
-        EngineError: With status 409, if there are ``uses``.
+        EngineError: With status 409, if ``uses`` is not empty.
     """
     if not uses:
         return

@@ -34,19 +34,19 @@ _CONFLICT = "version conflict"  # ML Commons is still storing the result of the 
 
 
 class RemoteModel(Resource):
-    """A remote model of ML Commons that calls the service, with its connector.
+    """A remote model of OpenSearch's ML Commons plugin, through which the cluster calls the Resift service.
 
-    All remote models of an installation are in a single model group. If the ``values`` contain a ``key``, the connector
-    sends it as its credential, and the cluster stores it encrypted. On a domain of Amazon, the key is the ARN of a
-    secret, from which the domain reads the value.
+    The model and its connector are created together. All remote models of an installation belong to one model group. If
+    there is an API key, the connector sends it with each call, and the cluster stores it encrypted. On Amazon
+    OpenSearch Service, the connector reads the key from a secret.
 
     Args:
         cluster: The cluster.
-        endpoint: The purpose of the model, one of :data:`REMOTE_MODELS`.
-        values: Values of the placeholders in the connector's template.
+        endpoint: The purpose of the model, a member of :data:`REMOTE_MODELS`.
+        values: The values of the placeholders in the connector's template, with an optional ``key``.
 
     Attributes:
-        model_id: The id of the model in the cluster. Until the model exists, a placeholder.
+        model_id: The id of the model in the cluster, or a placeholder if the model does not exist yet.
     """
 
     kind = "remote model"
@@ -64,7 +64,7 @@ class RemoteModel(Resource):
         self.model_id = registered[0][0] if registered else f"({name})"
 
     def state(self) -> str:
-        """Compare the installed model with the desired model, and check that it is deployed."""
+        """Compare the installed model with the desired model, and return its state. See :meth:`Resource.state`."""
         models = self.cluster.ml_objects("models", self.name)
         if not models:
             return "not deployed" if self.cluster.ml_objects("connectors", self.name) else "missing"
@@ -83,15 +83,15 @@ class RemoteModel(Resource):
 
     @property
     def installed_key(self) -> str | None:
-        """Fingerprint of the key in the installed connector, or None if it has no key or does not exist."""
+        """The fingerprint of the API key in the installed connector, or None if there is no key or no connector."""
         stamps = [Stamp.read(source.get("description")) for _, source in self.cluster.ml_objects("models", self.name)]
         return next((stamp.key for stamp in stamps if stamp is not None), None)
 
     def make(self) -> None:
-        """Register and deploy the model with a new connector, because a connector in use cannot be changed.
+        """Create the model with a new connector, and wait until it is deployed. An existing model is removed first.
 
         Raises:
-            EngineError: If the model is not deployed, or searches do not return it, within a minute.
+            EngineError: If the model is not deployed, or cannot be found by a search, within a minute.
         """
         self.remove()
         group = self._group_id()
@@ -110,7 +110,10 @@ class RemoteModel(Resource):
         self._await_deployed()
 
     def remove(self) -> None:
-        """Remove Resift's models and connectors of this name, and the model group if it contains no other models."""
+        """Remove the model and its connector. If no other model is left, also remove the model group.
+
+        Only objects that Resift created are removed.
+        """
         for model in self._stamped_ids("models", self.name):
             self._remove_model(model)
         for connector in self._stamped_ids("connectors", self.name):
@@ -155,12 +158,12 @@ class RemoteModel(Resource):
             time.sleep(0.1)
 
     def _retry_while(self, refusal: str, attempt: Callable[[], Any], seconds: float = _DEPLOY_SECONDS) -> Any:
-        """Call ``attempt`` again while it is refused for a temporary reason.
+        """Call a function, and call it again as long as the cluster refuses the request for a temporary reason.
 
         Args:
-            refusal: Pattern of the error message for the temporary reason.
-            attempt: The function.
-            seconds: Time after which the refusal is raised.
+            refusal: A regular expression that matches the error message of a temporary refusal.
+            attempt: The function to call.
+            seconds: The time in seconds after which the refusal is raised.
 
         Returns:
             The return value of ``attempt``.
@@ -175,7 +178,12 @@ class RemoteModel(Resource):
             time.sleep(0.2)
 
     def _stamped_ids(self, kind: str, name: str) -> list[str]:
-        """Return the ids of the ML Commons objects with this name that Resift has created."""
+        """Return the ids of the ML Commons objects with this name that Resift created.
+
+        Args:
+            kind: ``connectors``, ``models`` or ``model_groups``.
+            name: The name of the objects.
+        """
         objects = self.cluster.ml_objects(kind, name)
         return [id for id, source in objects if Stamp.read(source.get("description"))]
 
@@ -215,7 +223,17 @@ class RemoteModel(Resource):
 
 
 def _with_key(body: dict[str, Any], stamp: Stamp, key: str, managed: Managed | None) -> tuple[dict[str, Any], Stamp]:
-    """Return the body and stamp of a connector that sends an API key."""
+    """Add an API key to a connector.
+
+    Args:
+        body: The body of the connector.
+        stamp: The stamp of the connector, which identifies it as created by Resift.
+        key: The API key.
+        managed: The provider that manages the cluster. On AWS, the connector refers to a secret instead.
+
+    Returns:
+        The new body, and a new stamp with the fingerprint of the key.
+    """
     arns = managed.credential if managed else None
     stamp = replace(stamp, key=fingerprint("".join(arns.values()) if arns else key))
     body = {**body, "description": str(stamp), "credential": arns or {"key": key}}

@@ -19,17 +19,17 @@ PIPELINES = ("hybrid", "rerank")
 
 
 class Resource(ABC):
-    """A resource of an installation.
+    """A resource that Resift installs in a cluster, such as a script or a pipeline.
 
     Args:
         cluster: The cluster.
-        name: Name of the resource.
-        path: Path of the resource in requests.
-        body: Body with which the resource is created.
-        stamp: The stamp that the resource should carry.
+        name: The name of the resource.
+        path: The path of the resource in REST requests.
+        body: The body with which the resource is created.
+        stamp: The desired stamp. It identifies the resource as created by Resift, and is part of its body.
 
     Attributes:
-        kind: Kind of resource, in English.
+        kind: The kind of the resource, such as "stored script", for messages.
     """
 
     kind: str
@@ -42,13 +42,13 @@ class Resource(ABC):
         """Compare the resource in the cluster with the desired resource.
 
         Returns:
-            ``ok``, ``missing``, ``foreign`` (not created by Resift), ``other model HASH``, ``other version VERSION``,
-            ``other key``, ``no key`` or ``changed``. For remote models also ``not deployed``, ``switched off`` or
+            ``ok``, ``missing``, ``foreign`` (not created by Resift), ``changed``, ``other model HASH``, ``other version
+            VERSION``, ``other key`` or ``no key``. For remote models also ``not deployed``, ``switched off`` or
             ``deploys when first used``.
         """
 
     def make(self) -> None:
-        """Create the resource, or replace it."""
+        """Create the resource in the cluster. An existing resource with the same name is replaced."""
         self.cluster.request("PUT", self.path, self.body)
 
     def remove(self) -> None:
@@ -56,10 +56,10 @@ class Resource(ABC):
         self.cluster.request("DELETE", self.path)
 
     def _state_from_stamp(self, description: str | None) -> str:
-        """Return the state of the resource, judged by its stamp.
+        """Return the state of the resource by comparing its stamp with the desired stamp.
 
         Args:
-            description: The text that should contain the stamp, or None if the resource does not exist.
+            description: The text in the resource that should contain the stamp, or None if the resource does not exist.
         """
         if description is None:
             return "missing"
@@ -77,12 +77,12 @@ class Resource(ABC):
 
 
 class Script(Resource):
-    """A stored Painless script, whose first line is a comment with the stamp.
+    """A stored Painless script. The first line of its source is a comment that identifies it as created by Resift.
 
     Args:
         cluster: The cluster.
-        installation: Name of the installation.
-        script: Name of the script's file, without ``.painless``.
+        installation: The name of the installation.
+        script: The name of the script's file, without ``.painless``.
     """
 
     kind = "stored script"
@@ -96,17 +96,19 @@ class Script(Resource):
         super().__init__(cluster, name, f"/_scripts/{name}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed script with the desired script."""
+        """Compare the installed script with the desired script, and return its state. See :meth:`Resource.state`."""
         return self._state_from_stamp((self.cluster.find(self.path, "script") or {}).get("source"))
 
 
 class IndexTemplate(Resource):
-    """The index template for the indices ``NAME-*``, which also records the installation.
+    """The index template for new indices with the names ``NAME-*``, where NAME is the name of the installation.
+
+    The ``_meta`` of the template also contains the record of the installation.
 
     Args:
         cluster: The cluster.
-        name: Name of the installation.
-        values: Values of the template's placeholders.
+        name: The name of the installation.
+        values: The values of the placeholders in the template.
     """
 
     kind = "index template"
@@ -115,14 +117,14 @@ class IndexTemplate(Resource):
         super().__init__(cluster, name, f"/_index_template/{name}", *render("index-template", values))
 
     def state(self) -> str:
-        """Compare the installed template with the desired template."""
+        """Compare the installed template with the desired one, and return its state. See :meth:`Resource.state`."""
         meta = self._installed_meta()
         return self._state_from_stamp(None if meta is None else meta.get("resift", ""))
 
     def settings_before(self) -> dict[str, Any]:
-        """Return the cluster settings before the first installation, as the installed template records them.
+        """Return the cluster settings before the first installation, which the installed template records.
 
-        Returns an empty dictionary if there is no record.
+        The result is empty if there is no record.
         """
         return dict((self._installed_meta() or {}).get("settings_before") or {})
 
@@ -135,14 +137,14 @@ class IndexTemplate(Resource):
 
 
 class Pipeline(Resource):
-    """An ingest pipeline or search pipeline of an installation.
+    """An ingest pipeline or search pipeline that Resift creates.
 
     Args:
         cluster: The cluster.
         kind: ``ingest`` or ``search``.
-        name: Name of the pipeline.
-        body: Body of the pipeline.
-        stamp: The stamp in the body's description.
+        name: The name of the pipeline.
+        body: The body of the pipeline.
+        stamp: The stamp in the description of the pipeline, which identifies it as created by Resift.
     """
 
     def __init__(self, cluster: Cluster, kind: str, name: str, body: dict[str, Any], stamp: Stamp) -> None:
@@ -150,7 +152,7 @@ class Pipeline(Resource):
         super().__init__(cluster, name, f"/_{kind}/pipeline/{quote(name, safe='')}", body, stamp)
 
     def state(self) -> str:
-        """Compare the installed pipeline with the desired pipeline."""
+        """Compare the installed pipeline with the desired one, and return its state. See :meth:`Resource.state`."""
         pipeline = self.cluster.find(self.path, self.name)
         return self._state_from_stamp(None if pipeline is None else self._description(pipeline))
 

@@ -39,13 +39,14 @@ def pipeline_name(index: str) -> str:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Resift's request processor in a search pipeline.
+    """The request processor in a search pipeline that makes the service rewrite each search.
 
     Attributes:
-        installation: Name of the installation whose remote model the processor calls.
-        index: The attached name: an index, an alias, a pattern or a data stream.
-        model: Hash of the model whose vectors are used, or "" for lexical searches only.
-        defaults: Default search pipelines of the indices before attaching changed them (None: not set), by index.
+        installation: The name of the installation whose remote model the processor calls.
+        index: The name that the user attached: an index, an alias, a pattern or a data stream.
+        model: The hash of the model whose vectors are used, or "" for lexical searches only.
+        defaults: The default search pipelines that the indices had before attaching, by index name. None stands for no
+            default pipeline.
     """
 
     installation: str
@@ -55,7 +56,7 @@ class Rewriter:
 
     @classmethod
     def read(cls, pipeline: Mapping[str, Any] | None) -> Rewriter | None:
-        """Return Resift's processor in a search pipeline, or None if the pipeline has none."""
+        """Find Resift's request processor in the body of a search pipeline. Return None if there is none."""
         settings = _processor_settings(pipeline)
         if settings is None:
             return None
@@ -69,7 +70,7 @@ class Rewriter:
         )
 
     def processor(self, model_id: str) -> tuple[dict[str, Any], Stamp]:
-        """Return the processor's JSON object and stamp.
+        """Return the processor as a JSON object, and the stamp that identifies it as created by Resift.
 
         Args:
             model_id: The id of the remote model that the processor calls.
@@ -85,15 +86,15 @@ class Rewriter:
 
 
 class SearchPipeline(Resource):
-    """A search pipeline that has, or should have, Resift's processor.
+    """A search pipeline that contains, or should contain, Resift's request processor.
 
     Args:
         cluster: The cluster.
-        name: Name of the pipeline.
-        rewriter: The processor.
+        name: The name of the pipeline.
+        rewriter: The desired processor.
         model_id: The id of the remote model that the processor calls.
-        current: The body of the pipeline in the cluster, or None if it does not exist.
-        base: The body of another pipeline, of which this pipeline should be a copy.
+        current: The body of the pipeline in the cluster, or None if the pipeline does not exist.
+        base: The body of another pipeline. If given, the new pipeline is a copy of it with the processor added.
     """
 
     kind = "search pipeline"
@@ -112,7 +113,7 @@ class SearchPipeline(Resource):
         super().__init__(cluster, name, _path(name), processor, stamp)
 
     def state(self) -> str:
-        """Compare the processor in the cluster with the desired processor."""
+        """Compare the installed processor with the desired one, and return its state. See :meth:`Resource.state`."""
         if self.current is None:
             return "missing"
         settings = _processor_settings(self.current)
@@ -123,7 +124,10 @@ class SearchPipeline(Resource):
         return "changed" if state == "ok" and not is_equal else state
 
     def make(self) -> None:
-        """Add the processor to the current pipeline, whose other processors stay, or create the pipeline."""
+        """Add the processor to the existing pipeline, or create a new pipeline with the processor.
+
+        The other processors of an existing pipeline are preserved.
+        """
         current = self.cluster.find(self.path, self.name)
         if current is None or _is_unedited(current):
             # Nobody has edited the pipeline since Resift created it, so it is created anew.
@@ -134,28 +138,29 @@ class SearchPipeline(Resource):
         self.cluster.request("PUT", self.path, body)
 
     def remove(self) -> None:
-        """Remove the processor from the pipeline, or the whole pipeline, as :func:`remove_processor` does."""
+        """Remove the processor from the pipeline. Delete the whole pipeline if only Resift has written it."""
         remove_processor(self.cluster, self.name)
 
     def rewriting_error(self) -> str:
-        """Have the cluster call the service in the way that the pipeline does.
+        """Make the cluster call the service as the pipeline does, and return the error message.
 
-        A search does not report this error, because it fails open: it goes on without rewriting.
+        A search does not report such an error. It continues without rewriting.
 
         Returns:
-            The error message, or "" if the service answers.
+            The error message, or an empty string if the service answers.
         """
         return self.cluster.prediction_error(self.model_id, {**self.body[_KIND]["model_config"], "body": "{}"})
 
 
 def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> PipelineBody:
-    """Return a pipeline with Resift's processor.
+    """Return a copy of a pipeline that contains Resift's processor.
 
-    The processor comes after all processors that change the query or its models, and before processors that filter.
+    The processor comes after all processors that change the query or its models, and before processors that filter. An
+    existing Resift processor is replaced.
 
     Args:
         pipeline: The body of the pipeline.
-        processor: The processor's JSON object.
+        processor: The processor as a JSON object.
     """
     processors = list(without_processor(pipeline).get(_PROCESSORS, ()))
     at = len(processors)
@@ -165,7 +170,7 @@ def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> Pi
 
 
 def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
-    """Return a pipeline without Resift's processor, and otherwise unchanged."""
+    """Return a copy of a pipeline body without Resift's processor. Everything else stays unchanged."""
     if _processor_settings(pipeline) is None:
         return dict(pipeline)
     other_processors = [processor for processor in pipeline[_PROCESSORS] if not _is_rewriter(processor)]
@@ -174,12 +179,12 @@ def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
 
 
 def is_created_by_resift(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether Resift created a pipeline, and did not only add its processor."""
+    """Return whether Resift created a pipeline itself, instead of adding a processor to a user's pipeline."""
     return Stamp.read(pipeline.get("description")) is not None
 
 
 def would_be_deleted(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether :func:`remove_processor` deletes a pipeline.
+    """Return whether :func:`remove_processor` would delete a whole pipeline, not only its processor.
 
     This is the case if Resift created the pipeline, and nobody has edited it since.
     """
@@ -187,9 +192,9 @@ def would_be_deleted(pipeline: Mapping[str, Any]) -> bool:
 
 
 def remove_processor(cluster: Cluster, name: str) -> None:
-    """Remove Resift's processor from a search pipeline.
+    """Remove Resift's processor from a search pipeline in the cluster.
 
-    A pipeline that Resift created and nobody has edited is deleted.
+    If Resift created the pipeline, and nobody has edited it since, the whole pipeline is deleted.
     """
     pipeline = cluster.find(_path(name), name)
     if pipeline is None or _processor_settings(pipeline) is None:
@@ -202,17 +207,24 @@ def remove_processor(cluster: Cluster, name: str) -> None:
 
 
 def all_pipelines(cluster: Cluster) -> dict[str, PipelineBody]:
-    """Return the bodies of all search pipelines, by name."""
+    """Return the bodies of all search pipelines in a cluster, by name."""
     return dict(sorted((cluster.find("/_search/pipeline") or {}).items()))
 
 
 def find_rewriters(cluster: Cluster) -> dict[str, Rewriter]:
-    """Return Resift's processors, by the name of their search pipeline."""
+    """Find Resift's request processors in a cluster. Return them by the names of their search pipelines."""
     return read_rewriters(all_pipelines(cluster))
 
 
 def read_rewriters(pipelines: Mapping[str, PipelineBody]) -> dict[str, Rewriter]:
-    """Return Resift's processors in ``pipelines``, by the name of their search pipeline."""
+    """Find Resift's request processors in some search pipelines.
+
+    Args:
+        pipelines: The bodies of the pipelines, by name.
+
+    Returns:
+        The processors, by the names of their pipelines. Pipelines without Resift's processor are left out.
+    """
     processors = {name: Rewriter.read(pipeline) for name, pipeline in pipelines.items()}
     return {name: rewriter for name, rewriter in processors.items() if rewriter is not None}
 
@@ -229,7 +241,7 @@ def _is_rewriter(processor: Mapping[str, Any]) -> bool:
 
 
 def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the settings of Resift's processor in a pipeline, or None if the pipeline has none."""
+    """Return the settings of Resift's processor in a pipeline, or None if the pipeline does not contain it."""
     for processor in (pipeline or {}).get(_PROCESSORS, ()):
         if _is_rewriter(processor):
             settings: dict[str, Any] = processor[_KIND]
@@ -238,11 +250,11 @@ def _processor_settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | 
 
 
 def _content(pipeline: Mapping[str, Any]) -> str:
-    """Return a fingerprint of a pipeline without its description."""
+    """Return a fingerprint of a pipeline's body. The description does not affect the fingerprint."""
     return fingerprint(json.dumps({**pipeline, "description": ""}, sort_keys=True))
 
 
 def _is_unedited(pipeline: Mapping[str, Any]) -> bool:
-    """Return whether Resift created a pipeline, and nobody has edited it since."""
+    """Return whether Resift created a pipeline, and nobody has edited the pipeline since."""
     stamp = Stamp.read(pipeline.get("description"))
     return stamp is not None and stamp.content == _content(pipeline)

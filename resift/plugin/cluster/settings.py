@@ -23,10 +23,10 @@ class Change(NamedTuple):
     """A change of a cluster setting.
 
     Attributes:
-        name: Name of the setting.
-        now: Current value.
-        then: New value.
-        why: Reason for the change, in English.
+        name: The name of the setting.
+        now: The current value.
+        then: The new value.
+        why: The reason for the change, as a text for the user.
     """
 
     name: str
@@ -41,16 +41,16 @@ class Change(NamedTuple):
 
 
 class ClusterSettings:
-    """The cluster settings that an installation changes.
+    """The cluster settings that must change before OpenSearch's ML Commons plugin calls the Resift service.
 
-    The original values, which :meth:`with_originals` records, are a JSON object. It maps the name of a switch to its
-    value, or to None if it was not set. The value of the list of trusted addresses is an object: ``unset`` tells
-    whether the setting was not set, ``list`` is the original list, and ``added`` are the patterns that Resift has added
-    since.
+    The original values are recorded as a JSON object, so that they can be restored. The object maps the name of a
+    setting to its value, or to None if it was not set. For the list of trusted addresses, the value is an object:
+    ``unset`` says whether the setting was not set, ``list`` is the original list, and ``added`` contains the patterns
+    that Resift has added.
 
     Args:
         cluster: The cluster.
-        url: The service's URL, which ML Commons must trust.
+        url: The URL of the service, which ML Commons must trust.
     """
 
     def __init__(self, cluster: Cluster, url: str) -> None:
@@ -60,7 +60,7 @@ class ClusterSettings:
         self.pattern = f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 
     def required_changes(self) -> list[Change]:
-        """Return the changes that are still needed before ML Commons calls the service."""
+        """Return the changes of cluster settings that are necessary before ML Commons can call the service."""
         current = self.cluster.effective_settings()
         changes = []
         if (now := current.get(PRIVATE_ADDRESSES)) != "true" and _is_private(self.host):
@@ -74,14 +74,14 @@ class ClusterSettings:
         return changes
 
     def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-        """Record the current values of the settings in ``changes``, unless they are recorded already.
+        """Record the original values of settings that are about to change.
 
         Args:
-            originals: Recorded original values, to which missing values are added.
+            originals: The original values that are already recorded. Missing values are added to this dictionary.
             changes: The changes that are about to be made.
 
         Returns:
-            ``originals``.
+            The dictionary ``originals``.
         """
         persistent = self.cluster.persistent_settings() if changes else {}
         for name, now, _, _ in changes:
@@ -94,15 +94,16 @@ class ClusterSettings:
         return originals
 
     def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings to write so that Resift's changes are undone.
+        """Return the settings to write in order to undo Resift's changes.
 
-        A switch that somebody has changed since keeps its value, and so do addresses that Resift did not add.
+        If somebody else has changed a setting since, it is left unchanged. Trusted addresses that Resift did not add
+        are preserved.
 
         Args:
             originals: The recorded original values.
 
         Returns:
-            Values by setting. None resets a setting to its default.
+            The values to write, by the name of the setting. None resets a setting to its default.
         """
         current = self.cluster.effective_settings()
         changes = {
@@ -119,12 +120,15 @@ class ClusterSettings:
         return changes
 
     def leaving_changes(self, other_urls: Sequence[str]) -> dict[str, Any]:
-        """Return the settings to write if other installations stay in the cluster.
+        """Return the settings to write when this installation is removed, but other installations stay.
 
         Only the trusted address of this service is removed, unless another installation needs it.
 
         Args:
-            other_urls: Service URLs of the other installations.
+            other_urls: The service URLs of the other installations.
+
+        Returns:
+            The values to write, by the name of the setting.
         """
         trusted = list(self.cluster.effective_settings().get(TRUSTED_ADDRESSES) or [])
         if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in other_urls):
@@ -133,9 +137,9 @@ class ClusterSettings:
 
 
 def _is_private(host: str) -> bool:
-    """Return whether a host has, or may have, an address that is not public.
+    """Return whether a host has an IP address that is not public, or whether its IP address is unknown.
 
-    A host name that cannot be resolved on this machine may have a private address.
+    A host name that this machine cannot resolve may have a private address, so the result is True.
     """
     try:
         addresses = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}

@@ -29,14 +29,14 @@ _HASH_DIGITS = 8  # number of digits of a model's hash in the name of its vector
 
 @dataclass(frozen=True)
 class Target:
-    """An existing index.
+    """An existing index that ``resift attach`` or ``resift detach`` changes.
 
     Attributes:
         cluster: The cluster.
-        name: Name of the index.
-        mapping: Mapping of the index.
-        settings: Flat settings of the index.
-        documents: Number of documents.
+        name: The name of the index.
+        mapping: The mapping of the index.
+        settings: The settings of the index, under flat names such as ``index.knn``.
+        documents: The number of documents.
     """
 
     cluster: Cluster
@@ -52,23 +52,23 @@ class Target:
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """The types of all fields of the mapping, by name. Names of inner fields contain dots."""
+        """The types of all fields in the mapping, by field name. The names of inner fields contain dots."""
         return dict(_fields(self.mapping.get("properties", {})))
 
     @property
     def text_fields(self) -> list[str]:
-        """The names of the text fields that can be searched."""
+        """The names of all text fields that can be searched."""
         texts = (name for name, kind in self.fields.items() if kind in TEXT_TYPES and not is_ours(name))
         return [name for name in texts if not self.is_stored_only(name)]
 
     def is_stored_only(self, name: str) -> bool:
-        """Return whether a text field is not indexed (``index: false``), so that OpenSearch refuses searches in it."""
+        """Return whether OpenSearch stores a text field but cannot search it (``index: false`` in the mapping)."""
         field = _mapped(self.mapping, name)
         return field.get("type") in TEXT_TYPES and not field.get("index", True)
 
     @property
     def has_hnsw(self) -> bool:
-        """Whether ``knn_vector`` fields of the index get an HNSW index, which k-NN over a whole index needs."""
+        """Whether ``knn_vector`` fields of this index have an HNSW index, which approximate k-NN search needs."""
         return self.settings.get("index.knn") == "true"
 
     @property
@@ -79,19 +79,18 @@ class Target:
     def entry(
         self, model: ModelDescription, fields: Sequence[str], own_field: str | None = None, graph: bool = False
     ) -> IndexInfo:
-        """Return the existing record of a model's vectors, or a new record.
-
-        Compact vectors and vectors with an HNSW index replace each other.
+        """Return the description of a model's vectors in this index, or a new description if there are no such vectors.
 
         Args:
             model: The model.
-            fields: Text fields to encode. Empty if the index already has vectors of the model.
-            own_field: A field of the index's own that already contains the model's vectors.
-            graph: Whether the vectors need an HNSW index.
+            fields: The names of the text fields to encode. Empty if the index already has vectors of the model.
+            own_field: The name of a field that the user created, and that already contains the model's vectors.
+            graph: Whether the vectors need an HNSW index. If they exist without it, or the other way round, a new
+                description is returned, because they must be replaced.
 
         Raises:
-            BadInput: If the index has vectors of the model in another field or of other text fields, if ``own_field``
-                cannot contain the model's vectors, or if ``graph`` is True and ``index.knn`` is not set.
+            BadInput: If the index has vectors of the model in another field or for other text fields, if ``own_field``
+                cannot contain the model's vectors, or if ``graph`` is True but ``index.knn`` is not set.
         """
         existing = self.find_entry(model, graph)
         if own_field is not None:
@@ -113,14 +112,15 @@ class Target:
         return existing
 
     def find_entry(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
-        """Return the record of the existing vectors of a model, unless attaching must replace them.
+        """Return the description of a model's existing vectors, if attaching can use them.
 
         Args:
             model: The model.
             graph: Whether the vectors need an HNSW index.
 
         Returns:
-            The record, or None if the index has no such vectors, or they must be replaced.
+            The description, or None if the index has no vectors of the model, or if they must be replaced because of
+            ``graph``.
         """
         for entry in self.record.known:
             if entry.model != model.hash:
@@ -139,7 +139,15 @@ class Target:
             raise BadInput(f"{field!r} is {actual} in index {self.name!r}", value=field, expected=expected)
 
     def _free_field(self, model: ModelDescription, graph: bool) -> str:
-        """Return the name of a vector field for ``model`` that does not contain vectors of another model."""
+        """Choose a vector field for a model. The field does not contain vectors of another model.
+
+        Args:
+            model: The model.
+            graph: Whether the vectors need an HNSW index.
+
+        Returns:
+            The name of the field.
+        """
         common_field = VECTOR_FIELD if graph else COMPACT_FIELD
         desired = _vector_mapping(common_field, model)
         model_field = f"{common_field}_{model.hash[:_HASH_DIGITS]}"
@@ -160,33 +168,33 @@ class Target:
         return self.cluster.count(self.name, query)
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
-        """Add a vector field, and record that its vectors are being written.
+        """Add a vector field to the mapping, and record that its vectors are being written.
 
         Args:
-            entry: Record of the vectors.
+            entry: The description of the vectors.
             model: The model.
 
         Returns:
             The changed index.
 
         Raises:
-            BadInput: If another process has begun to write vectors of another model to the field in the meantime.
+            BadInput: If another process has started to write vectors of another model to the same field.
         """
         name = entry.vector_field
         field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
         return self.change_record(lambda record: _begin_filling(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
-        """Record that searches use the vectors of ``entry``, and return the changed index."""
+        """Record in the index that searches use the vectors of ``entry``, and return the changed index."""
         return self.change_record(lambda record: record.with_current(entry))
 
     def change_record(
         self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
     ) -> Target:
-        """Change the record of the index.
+        """Change Resift's record in the ``_meta`` of the index mapping.
 
         Args:
-            change: Function that returns the changed record.
+            change: A function that takes the current record, and returns the new record.
             properties: Fields to add to the mapping in the same request.
 
         Returns:
@@ -205,7 +213,10 @@ class Target:
 
     @cached_property
     def unrecorded_fields(self) -> list[str]:
-        """Resift's vector fields with vectors, if the record is missing because a client has replaced ``_meta``."""
+        """The names of Resift's vector fields that contain vectors although Resift's record is missing.
+
+        This happens when a client replaces the ``_meta`` of the mapping.
+        """
         if self.record != IndexRecord.read(self.name, {}):
             return []
         vector_types = ("knn_vector", "binary")
@@ -214,9 +225,9 @@ class Target:
 
     @property
     def is_encoded(self) -> bool:
-        """Whether all writes go through an ingest pipeline of Resift.
+        """Whether an ingest pipeline of Resift processes every document that is written to the index.
 
-        This can be the pipeline of the index, or of the index from which it was cloned.
+        The pipeline may belong to another index, from which this index was cloned.
         """
         pipeline = self.settings.get(FINAL_PIPELINE_SETTING, "")
         if not pipeline.startswith(PIPELINE_PREFIX):
@@ -225,11 +236,11 @@ class Target:
         return bool(ingest_pipeline_owners(self.cluster).get(pipeline.removeprefix(PIPELINE_PREFIX), True))
 
     def final_pipeline_setting(self) -> tuple[dict[str, str], list[str]]:
-        """Return the setting that makes the index's ingest pipeline encode all writes.
+        """Return the index setting that makes Resift's ingest pipeline process all documents.
 
         Returns:
-            The setting to write, and hints for the user. The setting is empty if it has its value already, or if the
-            index has another final pipeline, which a hint reports.
+            The setting to write, and hints for the user. No setting is returned if it already has the right value, or
+            if the index has another final pipeline. In the latter case, a hint explains what to do.
         """
         own_pipeline, current = pipeline_name(self.name), self.settings.get(FINAL_PIPELINE_SETTING, "_none")
         if current == own_pipeline:
@@ -244,27 +255,29 @@ class Target:
 
 
 def find_targets(cluster: Cluster, name: str) -> list[Target]:
-    """Return the indices that a name refers to, after checking that each can be written to.
-
-    Nothing is changed.
+    """Return the indices that a name refers to, after checking that they are writable. Nothing is changed.
 
     Args:
         cluster: The cluster.
-        name: An index, an alias, a pattern, a data stream, or several of them separated by commas.
+        name: The name of an index, alias or data stream, or a pattern. Several names are separated by commas.
 
     Raises:
         IndexNotFound: If the name refers to no index.
-        BadInput: If an index cannot be written to.
+        BadInput: If an index is not writable.
     """
     return [_target(cluster, index, settings) for index, settings in settings_of(cluster, name).items()]
 
 
 def settings_of(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """Return the flat settings of all indices that a name refers to, by index.
+    """Return the settings of all indices that a name refers to, by index name.
+
+    Args:
+        cluster: The cluster.
+        name: The name of an index, alias or data stream, or a pattern. Several names are separated by commas.
 
     Raises:
         IndexNotFound: If the name refers to no index.
-        BadInput: If the name is empty, or a system index.
+        BadInput: If the name is empty, or if it is the name of a system index.
     """
     if _is_system(name):
         raise BadInput(f"{name} is a system index", value=name, expected="an index with your own documents")
@@ -296,7 +309,7 @@ def _target(cluster: Cluster, name: str, settings: dict[str, str]) -> Target:
 
 
 def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
-    """Raise BadInput if a block prevents writes to an index."""
+    """Raise BadInput if a block in the settings of an index prevents writes to it."""
     for block in _BLOCKS:
         if settings.get(f"index.blocks.{block}") != "true":
             continue
@@ -308,7 +321,11 @@ def _check_blocks(name: str, settings: Mapping[str, str]) -> None:
 
 
 def check_attachable(target: Target) -> None:
-    """Raise BadInput if vectors cannot be added to the documents of an index without losing other fields."""
+    """Raise BadInput if vectors cannot be added to the documents of an index.
+
+    This is the case if the index does not store the complete ``_source`` of its documents. A document would lose all
+    fields that are not stored.
+    """
     source = target.mapping.get("_source", {})
     if source.get("enabled") is False:
         message = f"index {target.name!r} stores no _source, so there is no text to encode"
@@ -319,10 +336,10 @@ def check_attachable(target: Target) -> None:
 
 
 def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """Return the record while the vectors of ``entry`` are written.
+    """Return a copy of the record of an index which says that the vectors of ``entry`` are being written.
 
     Raises:
-        BadInput: If the field contains vectors of another model.
+        BadInput: If the field of ``entry`` contains vectors of another model.
     """
     for other in record.encoded:
         if other.vector_field == entry.vector_field and other.model != entry.model:
@@ -334,7 +351,12 @@ def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
 
 
 def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield name and type of each field, where names of inner fields contain dots."""
+    """Yield the name and the type of each field in a mapping. The names of inner fields contain dots.
+
+    Args:
+        properties: The ``properties`` of the mapping.
+        path: The prefix of all names, which ends with a dot.
+    """
     for name, field in properties.items():
         if "properties" in field:
             yield from _fields(field["properties"], f"{path}{name}.")
@@ -343,7 +365,12 @@ def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str
 
 
 def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """Return the mapping of a field, whose name may contain dots, or an empty mapping if the field does not exist."""
+    """Return the mapping of a single field, or an empty mapping if the field does not exist.
+
+    Args:
+        mapping: The mapping of the index.
+        field: The name of the field. The name of an inner field contains dots.
+    """
     mapped: Mapping[str, Any] = mapping
     for part in field.split("."):
         mapped = mapped.get("properties", {}).get(part, {})
@@ -351,7 +378,12 @@ def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _is_compatible(mapped: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
-    """Return whether a mapped vector field has all properties of the desired mapping."""
+    """Return whether an existing vector field can store the vectors for which another mapping is desired.
+
+    Args:
+        mapped: The mapping of the existing field.
+        desired: The desired mapping. The existing field may have additional properties.
+    """
     if any(mapped.get(key) != desired.get(key) for key in ("type", "dimension", "doc_values")):
         return False
     method = mapped.get("method", {})

@@ -22,13 +22,13 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True)
 class Stamp:
-    """The mark that identifies a resource as created by Resift.
+    """A short text in the description of a resource, which identifies the resource as created by Resift.
 
     Attributes:
-        version: Resift's version.
-        model: Hash of the model.
-        content: Fingerprint of the resource's content.
-        key: Fingerprint of the API key in the resource, or None if it has no key.
+        version: The version of Resift.
+        model: The hash of the model.
+        content: A fingerprint of the resource's content.
+        key: A fingerprint of the API key in the resource, or None if the resource contains no key.
     """
 
     version: str
@@ -42,23 +42,27 @@ class Stamp:
 
     @classmethod
     def read(cls, text: Any) -> Stamp | None:
-        """Return the stamp in a description, or None if Resift did not create the resource."""
+        """Find the stamp in the description of a resource. Return None if Resift did not create the resource."""
         match = _STAMP.search(text) if isinstance(text, str) else None
         return cls(**match.groupdict()) if match else None
 
 
 def fingerprint(text: str) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256 hash of a text."""
+    """Return a short hash of a text: the first 12 hexadecimal digits of its SHA-256 hash."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def fill(template: Any, values: dict[str, Any]) -> Any:
-    """Replace every ``{{name}}`` in a JSON template by the value of that name.
+    """Replace each placeholder ``{{name}}`` in a JSON template by the value with this name.
 
-    A string that consists of a single placeholder becomes the value itself, which may be of any JSON type.
+    A string that consists of a single placeholder is replaced by the value itself, which may be any JSON value.
+
+    Args:
+        template: The template as a JSON value.
+        values: The values, by name.
 
     Raises:
-        KeyError: If ``values`` lacks a name.
+        KeyError: If ``values`` does not contain a name.
 
     >>> fill({"a": "{{n}}", "b": "x-{{n}}"}, {"n": 3})
     {'a': 3, 'b': 'x-3'}
@@ -76,14 +80,14 @@ def fill(template: Any, values: dict[str, Any]) -> Any:
 
 
 def render(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
-    """Fill in the template of a resource.
+    """Create the body of a resource from its template.
 
     Args:
-        name: Name of the template's file, without ``.json``.
-        values: Values of the template's placeholders, and the ``version`` and ``model`` of the stamp.
+        name: The name of the template's file, without ``.json``.
+        values: The values of the placeholders. The values ``version`` and ``model`` are also part of the stamp.
 
     Returns:
-        The body of the resource and its stamp.
+        The body, and the stamp in it that identifies the resource as created by Resift.
     """
     template = json.loads(read_resource(f"{name}.json"))
     # The fingerprint excludes the stamp, which contains the fingerprint. It also excludes the original cluster settings

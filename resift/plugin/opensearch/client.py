@@ -52,14 +52,14 @@ _AS_TEXT: ContextVar[bool] = ContextVar("resift_as_text", default=False)
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
-    """A serializer for opensearch-py that writes with orjson, which is several times as fast.
+    """A JSON serializer for opensearch-py that uses orjson for requests, which is several times as fast.
 
-    It reads with the module json, because orjson turns whole numbers beyond 64 bits into floats, but a document must be
-    returned exactly as it was written.
+    Responses are parsed by the standard module ``json``. orjson would convert integers beyond 64 bits to floats, but
+    documents must be returned exactly as they were written.
     """
 
     def dumps(self, data: Any) -> Any:
-        """Return a request body as JSON text. Strings are assumed to be JSON already."""
+        """Return a request body as JSON text. A string is returned unchanged, because it already is JSON."""
         if isinstance(data, (str, bytes)):
             return data
         try:
@@ -69,14 +69,14 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """Parse the JSON text of a response. Within :func:`call_for_text`, return the text unchanged."""
+        """Parse the JSON text of a response. During :func:`call_for_text`, return the text unchanged."""
         if _AS_TEXT.get():
             return s
         return super().loads(s)
 
 
 def to_json(value: Any) -> str:
-    """Return ``value`` as the JSON text that the client sends."""
+    """Convert a value to JSON text in the same way as the client does for requests."""
     text: str = JsonSerializer().dumps(value)
     return text
 
@@ -85,14 +85,14 @@ def from_json(text: str) -> dict[str, Any]:
     """Parse the JSON text of a response.
 
     Raises:
-        EngineError: If the text is not JSON.
+        EngineError: If the text is not valid JSON.
     """
     value: dict[str, Any] = call(JsonSerializer().loads, text)
     return value
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
-    """Settings of all connections to clusters, read from the environment variables ``RESIFT_<NAME>``."""
+    """Settings for all connections to clusters. Each is read from the environment variable ``RESIFT_<NAME>``."""
 
     search_timeout: Annotated[
         float,
@@ -105,13 +105,13 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
 
 
 def connect(address: str, timeout: float) -> OpenSearch:
-    """Create a client for a cluster, without sending a request.
+    """Create a client for a cluster. No request is sent yet.
 
     Args:
-        address: URLs of one or more nodes, separated by commas. They may contain a user and a password. All other
+        address: The URLs of one or more nodes, separated by commas. They may contain a user and a password. Other
             credentials come from the environment (see :func:`resift.plugin.opensearch.credentials.credentials`).
-        timeout: Time limit of a request in seconds, including retries on other nodes. Requests that only read have the
-            limit ``RESIFT_SEARCH_TIMEOUT`` if that is shorter.
+        timeout: The time limit of a request in seconds, including retries on other nodes. The limit
+            ``RESIFT_SEARCH_TIMEOUT`` applies to requests that only read, if it is shorter.
 
     Raises:
         BadInput: If the address or an environment variable is invalid.
@@ -153,12 +153,12 @@ _REMOTE = re.compile(r'Error from remote service: \{"error":.*?"message":("(?:[^
 
 
 def call(function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-    """Call a method of the client, and translate its exceptions.
+    """Call a method of the OpenSearch client, and convert its exceptions to exceptions of Resift.
 
     Args:
         function: A method of the client or of its transport.
-        *arguments: Positional arguments of the method.
-        **keywords: Keyword arguments of the method.
+        *arguments: The positional arguments of the method.
+        **keywords: The keyword arguments of the method.
 
     Returns:
         The return value of the method.
@@ -166,9 +166,9 @@ def call(function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
     Raises:
         EngineUnavailable: If no node answers.
         IndexNotFound: If an index does not exist.
-        NotFound: For any other response with status 404.
+        NotFound: If the response has the status 404 for another reason.
         BadInput: If the arguments cannot be sent as a request.
-        EngineError: For any other refusal, with the status that OpenSearch answered.
+        EngineError: If OpenSearch refuses the request. The error contains the status of the response.
     """
     try:
         return function(*arguments, **keywords)
@@ -187,7 +187,7 @@ def call(function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
 
 
 def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
-    """Call a method of the client as :func:`call` does, and return the JSON text of the response without parsing it."""
+    """Call a method of the OpenSearch client like :func:`call`, but return the response as unparsed JSON text."""
     token = _AS_TEXT.set(True)
     try:
         text = call(function, **keywords)
@@ -199,7 +199,7 @@ def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
 
 
 def translate_error(error: TransportError) -> EngineError | NotFound:
-    """Return the Resift error that corresponds to an error response of OpenSearch."""
+    """Convert an exception of opensearch-py for an error response to an exception of Resift."""
     status = error.status_code if isinstance(error.status_code, int) else 503
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
@@ -222,7 +222,15 @@ def translate_error(error: TransportError) -> EngineError | NotFound:
 
 
 def _access_error(status: int, reason: str) -> EngineError | None:
-    """Return the error for a refusal by a remote model's service, or for wrong credentials; None for other errors."""
+    """Return the error for wrong credentials, or for a refusal by the service that a remote model calls.
+
+    Args:
+        status: The HTTP status of OpenSearch's response.
+        reason: The reason in the response.
+
+    Returns:
+        The error, or None if the response has another cause.
+    """
     # OpenSearch passes on the status of the service that a remote model calls. This is checked first, because a 401 of
     # that service says nothing about the credentials for OpenSearch.
     if remote_message := _REMOTE.search(reason):
@@ -236,10 +244,14 @@ def _access_error(status: int, reason: str) -> EngineError | None:
 
 
 def _is_from_opensearch(error: TransportError, detail: Any) -> bool:
-    """Return whether an error response has the form of OpenSearch's error responses.
+    """Return whether an error response looks like a response of OpenSearch, not of a proxy or another server.
 
     OpenSearch answers with JSON: an error object with a type, a text, or ``{}`` for a missing pipeline. Responses to
-    HEAD have no body.
+    HEAD requests have no body.
+
+    Args:
+        error: The exception of opensearch-py.
+        detail: The value of ``error`` in the response.
     """
     if error.error and not isinstance(error.info, Mapping):
         return False
@@ -247,7 +259,13 @@ def _is_from_opensearch(error: TransportError, detail: Any) -> bool:
 
 
 def _index_error(detail: Mapping[str, Any], status: int, reason: str) -> EngineError | NotFound | None:
-    """Return the error for a missing or closed index; None for other errors."""
+    """Return the exception for a missing or closed index. Return None for all other errors.
+
+    Args:
+        detail: The error object of the response.
+        status: The HTTP status of the response.
+        reason: The reason of the error, as text.
+    """
     kind, index = detail.get("type"), detail.get("index")
     if kind == "index_not_found_exception":
         return IndexNotFound(reason, value=index, expected="an existing index")
@@ -258,7 +276,7 @@ def _index_error(detail: Mapping[str, Any], status: int, reason: str) -> EngineE
 
 
 def _innermost(error: Any) -> Mapping[str, Any]:
-    """Return the innermost cause of the ``error`` of a response."""
+    """Return the innermost cause of an error, which OpenSearch nests in ``caused_by`` and ``root_cause``."""
     cause: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
     while inner := cause.get("caused_by") or next(iter(cause.get("root_cause", [])), None):
         cause = inner
@@ -266,7 +284,7 @@ def _innermost(error: Any) -> Mapping[str, Any]:
 
 
 def error_reason(error: Any) -> str:
-    """Return the ``error`` of a response as a single line of text, including its innermost cause."""
+    """Convert the ``error`` object of a response to a single line of text, which includes the innermost cause."""
     if not isinstance(error, Mapping):
         return str(error)
     inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
@@ -275,13 +293,13 @@ def error_reason(error: Any) -> str:
 
 
 def supported_version(info: Mapping[str, Any]) -> str:
-    """Return the product name and version of a cluster, such as ``opensearch 3.6.0``.
+    """Return the name and version of a server, such as ``opensearch 3.6.0``, after checking that it is supported.
 
     Args:
-        info: The cluster's response to ``GET /``.
+        info: The server's response to ``GET /``.
 
     Raises:
-        UnsupportedCluster: If the server is another product, or a version older than OLDEST_VERSION.
+        UnsupportedCluster: If the server is not OpenSearch, or if its version is older than OLDEST_VERSION.
     """
     version: Mapping[str, Any] = info["version"] if isinstance(info.get("version"), Mapping) else {}
     number = str(version.get("number"))
@@ -295,12 +313,18 @@ def supported_version(info: Mapping[str, Any]) -> str:
 
 
 def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
-    """Create an index with the settings and mappings in ``body``, unless it exists.
+    """Create an index with its settings and mappings, unless the index already exists.
 
     Without this call, the first write would create the index with dynamic mappings.
 
+    Args:
+        client: The client.
+        index: The name of the index.
+        body: The settings and mappings of the new index.
+
     Raises:
-        ResiftError: As :func:`call`. A caller without the right to create the index gets no error if the index exists.
+        ResiftError: If the request fails, as for :func:`call`. A caller without permission to create indices gets no
+            error if the index exists.
     """
     try:
         call(client.indices.create, index=index, body=body)
@@ -314,15 +338,14 @@ def create_if_missing(client: OpenSearch, index: str, body: Body) -> None:
 
 
 def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:
-    """Yield all hits of a search body.
+    """Yield all hits of a search, page by page, or raise an error if a shard cannot be read.
 
-    opensearch-py's ``scan`` ends without an error if shards fail before the first or after the last hit. This function
-    raises an error.
+    The function ``scan`` of opensearch-py ends without an error if shards fail before the first or after the last hit.
 
     Args:
         client: The client.
-        index: Name of the index.
-        body: The search body. By default, hits come in index order.
+        index: The name of the index.
+        body: The search body. By default, hits are in index order.
         **params: Additional URL parameters of the first request.
 
     Raises:
@@ -361,14 +384,14 @@ def _require_all_shards(response: Mapping[str, Any]) -> Any:
 
 
 def has_only_rewriting_pipeline(client: OpenSearch, index: str, headers: Headers) -> bool:
-    """Return whether the default search pipeline of an index only asks the service to rewrite searches.
+    """Return whether the default search pipeline of an index does nothing except rewrite searches with Resift.
 
-    Returns False if the caller may not read index settings, because going through the pipeline is always correct.
+    The result is False if the caller may not read the settings of the index. Using the pipeline is always correct.
 
     Args:
         client: The client.
-        index: An index, an alias or a list. For several indices, the condition must be true of each.
-        headers: HTTP headers of the caller.
+        index: The name of an index or alias, or several names. All indices must meet the condition.
+        headers: The HTTP headers of the caller.
     """
     # A request for the settings of all indices would include system indices, and the cluster would log a warning.
     if "*" in index or index in ("", "_all"):

@@ -16,16 +16,19 @@ _FILE_VARIABLES = {"ca_certs": "CA_CERTS", "client_cert": "CLIENT_CERT", "client
 
 
 def credentials(nodes: Sequence[Node]) -> dict[str, Any]:
-    """Return the keyword arguments for opensearch-py that carry the credentials for a cluster.
+    """Return the credentials for a cluster, as keyword arguments for the client of opensearch-py.
 
-    Credentials come from the URLs of the nodes and from the environment variables ``OPENSEARCH_USER``,
+    Credentials come from the URLs of the nodes and from these environment variables: ``OPENSEARCH_USER``,
     ``OPENSEARCH_PASSWORD`` or ``OPENSEARCH_PASSWORD_FILE``, ``OPENSEARCH_CA_CERTS``, ``OPENSEARCH_CLIENT_CERT``,
-    ``OPENSEARCH_CLIENT_KEY``, ``OPENSEARCH_AWS_REGION`` and ``OPENSEARCH_AWS_SERVICE``. The first user in a URL takes
+    ``OPENSEARCH_CLIENT_KEY``, ``OPENSEARCH_AWS_REGION`` and ``OPENSEARCH_AWS_SERVICE``. A user in a URL takes
     precedence over ``OPENSEARCH_USER``. Error messages never contain a password.
 
+    Args:
+        nodes: The addresses of the nodes.
+
     Raises:
-        BadInput: If variables contradict each other, or a file cannot be read.
-        MissingExtra: If AWS signatures are configured and botocore is not installed.
+        BadInput: If variables contradict each other, or if a file cannot be read.
+        MissingExtra: If requests must be signed for AWS, but botocore is not installed.
     """
     variables = {name.removeprefix("OPENSEARCH_"): value for name, value in os.environ.items() if value}
     settings: dict[str, Any] = {
@@ -51,7 +54,14 @@ def credentials(nodes: Sequence[Node]) -> dict[str, Any]:
 
 
 def _environment_user(variables: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return user and password from the environment, or None if neither is set."""
+    """Return the user and the password from the environment, or None if neither is set.
+
+    Args:
+        variables: The environment variables, by name without the prefix ``OPENSEARCH_``.
+
+    Raises:
+        BadInput: If only one of them is set, or if the password is set twice.
+    """
     user, password = variables.get("USER"), variables.get("PASSWORD")
     if "PASSWORD_FILE" in variables:
         if password is not None:
@@ -69,9 +79,16 @@ def _environment_user(variables: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _readable_file(variables: Mapping[str, str], name: str) -> str:
-    """Return the file path in a variable, after checking that the file can be read.
+    """Return the file path in an environment variable, after checking that the file can be read.
 
     Without this check, the first request would fail with an error that does not mention the file.
+
+    Args:
+        variables: The environment variables, by name without the prefix ``OPENSEARCH_``.
+        name: The name of the variable without the prefix.
+
+    Raises:
+        BadInput: If the file cannot be read.
     """
     path = variables[name]
     try:
@@ -87,7 +104,15 @@ def _readable_file(variables: Mapping[str, str], name: str) -> str:
 
 
 def _aws_signer(variables: Mapping[str, str]) -> Any:
-    """Return a signer for AWS Signature Version 4, with the credentials that the AWS tools would use."""
+    """Return an object that signs requests with AWS Signature Version 4. It finds credentials as the AWS tools do.
+
+    Args:
+        variables: The environment variables, by name without the prefix ``OPENSEARCH_``.
+
+    Raises:
+        BadInput: If no AWS credentials are configured, or if the AWS service is unknown.
+        MissingExtra: If botocore is not installed.
+    """
     service = variables.get("AWS_SERVICE", "es")
     if service not in _AWS_SERVICES:
         raise BadInput(f"OPENSEARCH_AWS_SERVICE is {service!r}", value=service, expected=" | ".join(_AWS_SERVICES))

@@ -28,14 +28,14 @@ _MORE_HITS = ("inner_hits", "top_hits")
 
 
 def stored_json(document: Document, vector_field: str) -> str:
-    """Return the JSON text of a document with its vector.
+    """Convert a document and its vector to the JSON text that is stored in OpenSearch.
 
     Args:
         document: The document.
-        vector_field: The field for the vector.
+        vector_field: The name of the field for the vector.
 
     Raises:
-        TypeError: If a value cannot be written as JSON.
+        TypeError: If JSON cannot represent a value of the document.
         ValueError: If a number is NaN or infinite.
     """
     source = document.source
@@ -53,23 +53,23 @@ def stored_json(document: Document, vector_field: str) -> str:
 
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a document without Resift's fields."""
+    """Return a copy of a document's fields without Resift's own fields, such as the vector field."""
     return {name: value for name, value in source.items() if not is_ours(name)}
 
 
 def prepare_body(body: Body, vector_field: str | None) -> Body:
-    """Return a search body whose hits do not show Resift's vector fields.
+    """Return a copy of a search body whose hits do not contain Resift's vector fields.
 
     The vector fields are also excluded from inner hits (collapsed hits, nested objects, parents and children) and from
-    ``top_hits``. A body that names a vector field gets it nevertheless.
+    ``top_hits``. If the search body names a vector field explicitly, its hits still contain the field.
 
     Args:
         body: The search body of the caller.
-        vector_field: If given, request the vectors in this field for :func:`take_vectors`. They are requested by a
-            script field, because ``_source`` belongs to the caller, and is slow to read.
+        vector_field: If not None, also request the vectors in this field, so that :func:`take_vectors` can read them. A
+            script field returns them, because ``_source`` belongs to the caller and is slow to read.
 
     Raises:
-        BadInput: If ``_source`` is malformed, or the body is nested too deeply.
+        BadInput: If ``_source`` is malformed, or if the body is nested too deeply.
     """
     try:
         inner = replace_objects(body, _MORE_HITS, _without_vectors) if _may_have_more_hits(body) else body
@@ -87,7 +87,7 @@ def prepare_body(body: Body, vector_field: str | None) -> Body:
 
 
 def _may_have_more_hits(body: Body) -> bool:
-    """Return whether a body may contain one of the keys in _MORE_HITS."""
+    """Return whether a search body may contain inner hits or ``top_hits``. The check is fast but approximate."""
     # Searching the JSON text is fast. A walk through each body took a sixth of Resift's share of a search in a session.
     try:
         text = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -97,7 +97,11 @@ def _may_have_more_hits(body: Body) -> bool:
 
 
 def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Exclude Resift's vector fields from the ``_source`` of a body, or of a part that requests hits."""
+    """Exclude Resift's vector fields from the ``_source`` of a search body.
+
+    Args:
+        part: The search body, or an object in it that requests hits, such as ``inner_hits``.
+    """
     # With stored_fields or script_fields, OpenSearch returns no _source unless the body asks for it. Adding _source
     # would change that.
     if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
@@ -106,13 +110,14 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
-    """Return the vector (K,) of each hit, or None for a hit without a vector.
-
-    Packed vectors are removed from the hits.
+    """Read the vectors of hits, and remove the packed vectors from the hits.
 
     Args:
-        hits: Hits of a search whose body :func:`prepare_body` has returned.
-        vector_field: The field of the vectors.
+        hits: The hits of a search with a body from :func:`prepare_body`. They are changed in place.
+        vector_field: The name of the vector field.
+
+    Returns:
+        The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
     """
     vectors = [_take(hit, vector_field) for hit in hits]
     unpacked = iter(unpack_vectors([vector for vector in vectors if isinstance(vector, str)]))
@@ -120,10 +125,13 @@ def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floa
 
 
 def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
-    """Return the vectors (K,) that the script ``packed_vector.painless`` has packed.
+    """Decode vectors in the packed format of the script ``packed_vector.painless``.
 
     Args:
-        packed: For each vector, the base64 text of 4 + 2 K bytes.
+        packed: The packed vectors. Each is the base64 text of 4 + 2 · n_dimensions bytes.
+
+    Returns:
+        The vectors, each of shape (n_dimensions,).
     """
     raw = [a2b_base64(text) for text in packed]
     if len({len(vector) for vector in raw}) != 1:
@@ -135,7 +143,12 @@ def unpack_vectors(packed: Sequence[str]) -> list[Floats]:
 
 
 def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
-    """Remove the packed vector from a hit and return it, or return the vector in the ``_source`` of the hit."""
+    """Return the vector of a hit. A packed vector is removed from the hit and returned as text.
+
+    Args:
+        hit: The hit.
+        vector_field: The name of the field in ``_source`` that contains the vector if it is not packed.
+    """
     fields = hit.get("fields", {})
     if _SCRIPT_FIELD not in fields:
         stored = hit.get("_source", {}).get(vector_field)

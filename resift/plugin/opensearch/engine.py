@@ -62,9 +62,9 @@ class OpenSearchEngine(Engine):
     """A search engine that stores its indices in an OpenSearch cluster.
 
     Args:
-        url: URLs of one or more nodes, separated by commas. See :func:`resift.plugin.opensearch.client.connect` for
+        url: The URLs of one or more nodes, separated by commas. See :func:`resift.plugin.opensearch.client.connect` for
             credentials.
-        timeout: Time limit of a request in seconds.
+        timeout: The time limit of a request in seconds.
 
     Attributes:
         client: The client of opensearch-py.
@@ -86,7 +86,7 @@ class OpenSearchEngine(Engine):
         return supported_version(call(self.client.info))
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index."""
+        """Create an index, as :meth:`Engine.create` describes."""
         check_index(index, fields, analyzer)
         info = IndexInfo.from_model(model, fields)
         body = {"settings": index_settings(analyzer), "mappings": mappings(fields, model, analyzer)}
@@ -98,13 +98,17 @@ class OpenSearchEngine(Engine):
                 raise
 
     def _mappings(self, index: str, headers: Headers = None) -> dict[str, dict[str, Any]]:
-        """Return the mappings of all indices that a name refers to, by index.
+        """Return the mappings of all indices that a name refers to, by index name.
 
         A caller who may search an index may also read its mapping, but not its aliases.
 
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            headers: The HTTP headers of the caller.
+
         Raises:
-            IndexNotFound: If the name refers to no index. OpenSearch itself takes the name "" for all indices, and does
-                not report an error for a pattern that matches no index.
+            IndexNotFound: If the name refers to no index. OpenSearch itself takes an empty name for all indices, and
+                reports no error for a pattern that matches no index.
         """
         response = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else {}
         if not response:
@@ -112,12 +116,12 @@ class OpenSearchEngine(Engine):
         return {name: response[name]["mappings"] for name in sorted(response)}
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the record of an index, or the combined record of all indices that a name refers to."""
+        """Return the description of an index, or a combined description if a name refers to several indices."""
         mappings_by_index = self._mappings(index, headers)
         return IndexInfo.combine(index, [_info(name, mapping) for name, mapping in mappings_by_index.items()])
 
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store the tuning of all indices that a name refers to. None deletes it."""
+        """Store search settings in all indices that a name refers to, or delete them if ``tuning`` is None."""
         for name, mapping in self._mappings(index).items():
             meta = mapping.get("_meta", {})
             changed = {key: value for key, value in meta.items() if key != TUNING_KEY}
@@ -127,11 +131,11 @@ class OpenSearchEngine(Engine):
                 call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of all indices that a name refers to."""
+        """Return the names of all indices that an alias, a data stream or a pattern refers to."""
         return list(self._mappings(index, headers))
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return the records of the open indices that match one of the patterns, by name."""
+        """Return the descriptions of all open indices that match one of the patterns, sorted by name."""
         # Exclude system indices (-.*), because OpenSearch logs a warning for each request for them, but not the backing
         # indices of data streams (.ds-*). The exclusion must come after a pattern: at the beginning of the list,
         # OpenSearch takes it for the name of an index.
@@ -141,14 +145,14 @@ class OpenSearchEngine(Engine):
         return [_info(name, response[name]["mappings"]) for name in sorted(response)]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of the fields that ``term`` queries match exactly, according to the mappings."""
+        """Return the names of all fields that can be filtered by exact values, according to the mappings."""
         all_mappings = self._mappings(index, headers).values()
         return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of each field among the documents that match ``query``."""
+        """Return the most frequent values of some fields in the matching documents. See :meth:`Engine.value_counts`."""
         # The aggregations are named by numbers, because field names may contain characters that are not allowed in the
         # name of an aggregation.
         aggs = {str(number): {"terms": {"field": name, "size": size}} for number, name in enumerate(fields)}
@@ -161,13 +165,23 @@ class OpenSearchEngine(Engine):
         return counts
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
-        """Encode a query text with a model of the cluster."""
+        """Encode a query text with an embedding model that runs in the cluster. See :meth:`Engine.embed`."""
         return embedding(self.client, model, text, headers)
 
     def query_tokens(
         self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
     ) -> dict[str, float] | None:
-        """Return the tokens of a text with their weights, by a sparse model or an analyzer of the cluster."""
+        """Convert a query text to weighted tokens for sparse retrieval.
+
+        Args:
+            text: The query text.
+            model: The id of a sparse encoding model in the cluster. If None, the analyzer is used.
+            analyzer: The name of an analyzer in the cluster.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The weight of each token.
+        """
         if model is None:
             return analyzed_tokens(self.client, analyzer, text, headers)
         return sparse_tokens(self.client, model, text, headers)
@@ -182,7 +196,7 @@ class OpenSearchEngine(Engine):
         call(self.client.indices.refresh, index=index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents, and return the rejected documents."""
+        """Index documents with a single bulk request, and return the rejected documents."""
         lines: list[str] = []
         sent_positions: list[int] = []
         rejected: list[Rejection] = []
@@ -201,19 +215,19 @@ class OpenSearchEngine(Engine):
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def bulk_lines(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
-        """Send a bulk request.
+        """Send a bulk request to the cluster.
 
         Args:
-            ids: Ids of the documents.
-            index: Name of the index.
-            lines: Lines of the request.
+            ids: The ids of the documents.
+            index: The name of the index.
+            lines: The lines of the request.
             action: The action for all documents, such as ``index``.
 
         Returns:
-            The documents that OpenSearch rejected. Deleting a document that does not exist is no rejection.
+            The documents that OpenSearch rejected. Deleting a document that does not exist is not a rejection.
 
         Raises:
-            EngineError: If the caller has no right to write.
+            EngineError: If the caller has no permission to write.
         """
         params = {"filter_path": "items.*.status,items.*.error"}
         response = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=params)
@@ -228,7 +242,14 @@ class OpenSearchEngine(Engine):
         ]
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search body, and read the vectors of its hits from the field ``vectors`` if it is given."""
+        """Run a search, as :meth:`Engine.search` describes.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            body: The search body.
+            vectors: The name of the vector field whose values are returned for each hit, or None for no vectors.
+            headers: The HTTP headers of the caller.
+        """
         prepared = self._prepare(index, body, vectors, headers)
         if vectors is None:
             text = call_for_text(self.client.search, index=index, body=prepared, headers=headers)
@@ -238,7 +259,17 @@ class OpenSearchEngine(Engine):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        """Run several search bodies in a single request (``_msearch``)."""
+        """Run several searches in a single request (``_msearch``).
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            bodies: The search bodies.
+            vectors: The name of the vector field whose values are returned for the hits of the first search, or None.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The results, in the order of the bodies.
+        """
         vector_fields = [vectors, *[None] * len(bodies)]
         prepared = [
             self._prepare(index, body, field, headers) for body, field in zip(bodies, vector_fields, strict=False)
@@ -252,15 +283,14 @@ class OpenSearchEngine(Engine):
         return [_result(response, field) for response, field in zip(responses, vector_fields, strict=False)]
 
     def _prepare(self, index: str, body: Body, vectors: str | None, headers: Headers) -> Body:
-        """Return the body to send to OpenSearch, which skips a default pipeline that only rewrites searches.
+        """Return the search body to send to OpenSearch. It skips a default search pipeline that only rewrites searches.
 
-        Searches of the service are already rewritten, or must not be rewritten. Through the pipeline, the cluster
-        would call the service again. A call costs five milliseconds. If all threads of the service wait for searches,
-        or the service hangs, it costs a second. If a snapshot restored the index without its pipeline, OpenSearch would
-        refuse the search.
+        The service has already rewritten its searches, or they must not be rewritten. With such a pipeline, the cluster
+        would call the service again, which takes five milliseconds, or a second if the service is overloaded. If a
+        snapshot restored the index without its pipeline, OpenSearch would refuse the search.
 
-        A pipeline with other processors is not skipped, because their work, such as normalising the scores of a
-        ``hybrid`` query, is also wanted here. The service is then called again, and leaves its own clauses unchanged.
+        A pipeline with other processors is used, because their work, such as normalising the scores of a ``hybrid``
+        query, is needed. The service is then called again, and leaves its own clauses unchanged.
         """
         prepared = prepare_body(body, vectors)
         if "search_pipeline" in prepared:
@@ -272,7 +302,7 @@ class OpenSearchEngine(Engine):
         return {**prepared, **PLAIN} if only_rewrites else prepared
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return the number of documents that each clause matches."""
+        """Return how many documents of an index match each query clause, in the order of the clauses."""
         if not clauses:
             return []
         # A single aggregation over all documents is fast, because Lucene mostly knows these counts. Sixty searches took
@@ -295,19 +325,19 @@ class OpenSearchEngine(Engine):
     def sample_matches(
         self, index: str, query: Body, size: int, source: Any = True, seed: int = _SAMPLE_SEED
     ) -> SearchResult:
-        """Return random documents that match a query clause."""
+        """Return random documents that match a query. See :meth:`Engine.sample_matches`."""
         scoring = {"query": query, "boost_mode": "replace"}
         return self.search(index, _sample_body(scoring, size, source, seed))
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields and the version of a document."""
+        """Return the fields of a document, and its version for a later conditional write."""
         response = call(self.client.get, index=index, id=id)
         return without_stored_vector(response["_source"]), _version(response)
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Replace the vectors of documents that still have the given versions, by partial updates."""
+        """Replace the vectors of documents that have not changed since. See :meth:`Engine.put_vectors`."""
         if not vectors:  # OpenSearch refuses an empty bulk request
             return []
         self._check_vector_field(index, vector_field)
@@ -320,7 +350,10 @@ class OpenSearchEngine(Engine):
         return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def _check_vector_field(self, index: str, vector_field: str) -> None:
-        """Raise EngineError if the vector field is not mapped: dynamic mapping would index plain numbers."""
+        """Raise EngineError if the vector field is not mapped as a vector field.
+
+        Otherwise, dynamic mapping would index the vectors as plain numbers.
+        """
         expected_type = "binary" if is_compact(vector_field) else "knn_vector"
         for name, mapping in self._mappings(index).items():
             actual_type = mapping.get("properties", {}).get(vector_field, {}).get("type")
@@ -357,7 +390,7 @@ class OpenSearchEngine(Engine):
             yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete documents, and return the number of documents that existed."""
+        """Delete documents by their ids, and return how many of them existed."""
         if not ids:  # OpenSearch refuses an empty bulk request
             return 0
         lines = "".join(json.dumps({"delete": {"_id": id}}) + "\n" for id in ids)
@@ -366,7 +399,7 @@ class OpenSearchEngine(Engine):
 
 
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
-    """Return the record of a single index."""
+    """Read the description of a single index from its mapping."""
     meta = mappings.get("_meta", {})
     info = IndexInfo.from_meta(index, meta.get("resift") or {})
     return replace(
@@ -378,16 +411,24 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
 
 
 def _with_nested_fields(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
-    """Return a record in which text fields in nested objects are NestedField objects."""
+    """Mark the text fields that are inside nested objects, because they need ``nested`` queries.
+
+    Args:
+        info: The description of the index.
+        mappings: The mapping of the index.
+
+    Returns:
+        A copy of the description in which these fields are NestedField objects.
+    """
     paths = {name: path for name, _, path in mapped_fields(mappings) if path is not None}
     fields = tuple(NestedField(name, paths[name]) if name in paths else name for name in info.fields)
     return replace(info, fields=fields)
 
 
 def _bucket_value(bucket: dict[str, Any]) -> Any:
-    """Return the field value of a bucket of a ``terms`` aggregation, in the form that it has in documents.
+    """Return the field value that a bucket of a ``terms`` aggregation counts, in the same form as in documents.
 
-    Dates are texts. OpenSearch returns booleans as 1 or 0, and as the text ``true`` or ``false``.
+    OpenSearch returns a boolean as 1 or 0 together with the text ``true`` or ``false``. Dates are returned as texts.
     """
     key, text = bucket["key"], bucket.get("key_as_string")
     if text is not None:
@@ -398,7 +439,7 @@ def _bucket_value(bucket: dict[str, Any]) -> Any:
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
-    """Return the version of a document: sequence number, primary term and routing, which a conditional write needs."""
+    """Return the version of a document for a conditional write: sequence number, primary term and routing."""
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
 
 
@@ -407,13 +448,13 @@ def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
 
 
 def _sample_body(scoring: Body, size: int, source: Any, seed: int) -> Body:
-    """Return a search body for random documents.
+    """Return a search body that retrieves random documents.
 
     Args:
-        scoring: Additional settings of the ``function_score`` query.
-        size: Number of documents.
-        source: The ``_source`` of the body.
-        seed: Seed of the random scores.
+        scoring: Additional settings of the ``function_score`` query, such as a query.
+        size: The number of documents.
+        source: The value of ``_source``, which selects the returned fields.
+        seed: The seed of the random numbers.
     """
     score = {"random_score": {"seed": seed, "field": "_seq_no"}, **scoring}
     body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}

@@ -36,18 +36,18 @@ _LOST_BY_GATEWAY = (502, 504)
 
 
 class FailoverTransport(Transport):  # type: ignore[misc]
-    """A transport for opensearch-py with a single deadline per request, however many nodes are asked.
+    """A transport for opensearch-py that tries several nodes, with a single deadline for the whole request.
 
-    If there are several nodes, a node has only PATIENCE_SECONDS for a search or a single document, except for the last
-    node that is asked, which has the rest of the time. So a frozen node costs a search only a part of its time, and a
-    slow search can still finish. A search that is not :data:`resift.contracts.engine.RETRYABLE` is sent to a single
-    node, which has the whole time.
+    If there are several nodes, a node gets only PATIENCE_SECONDS to answer a search or a request for a single document.
+    Only the last node gets all of the remaining time. A search is therefore not lost if a node hangs, and a slow search
+    can still finish. A search that must not be repeated (see :data:`resift.contracts.engine.RETRYABLE`) is sent to a
+    single node, which gets all of the time.
 
     Args:
-        hosts: Addresses of the nodes, as opensearch-py takes them.
-        timeout: Time limit of a request in seconds.
-        search_timeout: Time limit in seconds of a request that only reads, such as a search. It is usually shorter,
-            because a user waits for a search, while a bulk request may take long without any fault.
+        hosts: The addresses of the nodes, in the format of opensearch-py.
+        timeout: The time limit of a request in seconds.
+        search_timeout: The time limit in seconds of a request that only reads, such as a search. It is usually shorter,
+            because a user is waiting.
         **settings: Other settings of opensearch-py's transport.
 
     Attributes:
@@ -76,16 +76,16 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         ignore: Collection[int] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request to the nodes in turn, until a node answers or the time is up.
+        """Send a request to one node after another, until a node answers or the time limit is reached.
 
         Args:
-            method: HTTP method.
-            url: Path of the request.
-            params: URL parameters. ``request_timeout`` and ``timeout`` set the time limit in seconds.
-            body: Body of the request, which is serialized.
-            timeout: Time limit in seconds, instead of the usual time limit of the request.
-            ignore: HTTP statuses that are not errors.
-            headers: HTTP headers of the caller.
+            method: The HTTP method.
+            url: The path of the request.
+            params: The URL parameters. ``request_timeout`` and ``timeout`` set the time limit in seconds.
+            body: The body of the request, which is converted to JSON.
+            timeout: A time limit in seconds that replaces the usual time limit.
+            ignore: HTTP statuses that do not raise an exception.
+            headers: The HTTP headers of the caller.
 
         Returns:
             The parsed body of the response.
@@ -114,11 +114,14 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
     def _merge_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the caller's headers with lower-case names, and with the caller's X-Opaque-Id.
+        """Return the HTTP headers for a request: the caller's headers in lower case, and the caller's X-Opaque-Id.
 
-        opensearch-py writes its own headers in lower case, so the caller's headers replace these. X-Opaque-Id comes
-        from a context variable and is not among ``headers``, because data that was read for a caller is cached by these
-        headers.
+        opensearch-py writes its own headers in lower case, so the caller's headers replace them. X-Opaque-Id comes from
+        a context variable. It is not among ``headers``, because these are part of cache keys, and each request has
+        another id.
+
+        Raises:
+            BadInput: If the caller sends the header Authorization, but requests are signed for AWS.
         """
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         if (id := OPAQUE_ID.get()) is not None:
@@ -132,16 +135,16 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         return lowered
 
     def get_connection(self) -> Any:
-        """Return the connection to the node for this thread's next request."""
+        """Choose a node for the next request of the current thread, and return the connection to it."""
         if self._process != os.getpid():
             self._reconnect_after_fork()
         self._thread_state.node = super().get_connection()
         return self._thread_state.node
 
     def _reconnect_after_fork(self) -> None:
-        """Replace the connections of the parent process.
+        """Replace all connections after the process was forked.
 
-        A forked process that used them would read the responses to the parent's requests.
+        A forked process that used the connections of its parent would read the responses to the parent's requests.
         """
         with self._lock:
             if self._process != os.getpid():
@@ -151,10 +154,15 @@ class FailoverTransport(Transport):  # type: ignore[misc]
                 self._process = os.getpid()
 
     def _may_retry(self, error: TransportError, method: str, url: str) -> bool:
-        """Return whether a request that failed on a node may be sent to another node.
+        """Return whether a failed request may be sent to another node.
 
-        A search may have crashed the node that it was sent to, and must not crash a second node. It is only sent again
-        if the first node still answers a ping.
+        A search may have crashed its node, and must not crash a second node. It is only repeated if the first node
+        still answers a ping.
+
+        Args:
+            error: The exception that the request raised.
+            method: The HTTP method.
+            url: The path of the request.
         """
         if isinstance(error.info, (NewConnectionError, ConnectTimeoutError)):
             return True  # the request was never sent
@@ -168,9 +176,9 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
 
 def _is_quick_and_repeatable(method: str, url: str) -> bool:
-    """Return whether a healthy node answers a request soon, and the request may be sent to another node otherwise.
+    """Return whether a node normally answers a request quickly, and whether the request may be sent to another node.
 
-    This is not true of bulk requests.
+    Bulk requests, for example, are not quick.
     """
     is_quick = _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
     return is_quick and _is_repeatable(method, url)
@@ -195,5 +203,5 @@ def _is_alive(node: Connection) -> bool:
 
 
 def _endpoint(url: str) -> str:
-    """Return the last part of the path, such as ``_search``."""
+    """Return the last part of the path of a request, such as ``_search``."""
     return url.rsplit("/", 1)[-1]

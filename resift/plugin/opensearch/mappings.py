@@ -43,10 +43,10 @@ COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
 
 
 def index_settings(analyzer: str) -> dict[str, Any]:
-    """Return the settings of an index.
+    """Return the settings of a new index, as a JSON object for OpenSearch.
 
     Args:
-        analyzer: The analyzer of its text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
+        analyzer: The analyzer of the text fields, a member of :data:`resift.contracts.documents.ANALYZERS`.
     """
     if analyzer not in LANGUAGES:
         return SETTINGS
@@ -67,7 +67,7 @@ def index_settings(analyzer: str) -> dict[str, Any]:
 
 
 def vector_mapping(model: ModelDescription) -> dict[str, Any]:
-    """Return the mapping of a ``knn_vector`` field with an HNSW index for the vectors of ``model``."""
+    """Return the mapping of a ``knn_vector`` field that stores the vectors of a model in an HNSW index."""
     # The engine is lucene, not faiss. The k-NN plugin from Maven lacks the native libraries of faiss, and a node
     # without them crashes on the first write to a faiss field.
     method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
@@ -75,14 +75,15 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 
 
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
-    """Return the mappings of an index that Resift creates.
+    """Return the mappings of a new index, as a JSON object for OpenSearch.
 
-    They contain the text fields, the vector field, a rule that maps other strings as keywords, and ``_meta``.
+    They define the text fields and the vector field, and map all other strings as keywords. Their ``_meta`` contains
+    the description of the index.
 
     Args:
-        fields: Names of the text fields. A name with dots refers to a field of an inner object.
+        fields: The names of the text fields. A name with dots refers to a field of an inner object.
         model: The model that encodes the documents.
-        analyzer: The analyzer of the text fields. The index needs the :func:`index_settings` of the same analyzer.
+        analyzer: The analyzer of the text fields. Use the :func:`index_settings` of the same analyzer.
     """
     texts: dict[str, Any] = {"properties": {}}
     for name in fields:
@@ -109,12 +110,12 @@ def mapped_fields(
 
     Args:
         mapping: A mapping, or the part of a mapping that describes an object.
-        path: Prefix of the names, ending in a dot.
-        nested: Path of the ``nested`` object that contains ``mapping``, if any.
+        path: The prefix of all names, which ends with a dot.
+        nested: The path of the ``nested`` object that contains ``mapping``, if any.
 
     Yields:
         The full name of the field, its mapping, and the path of the innermost ``nested`` object that contains the
-        field. The path is None outside of nested objects.
+        field. The path is None if the field is not inside a nested object.
 
     >>> [name for name, *_ in mapped_fields({"properties": {"a": {"type": "text", "fields": {"raw": {}}}}})]
     ['a', 'a.raw']
@@ -126,9 +127,10 @@ def mapped_fields(
 
 
 def exact_names(mapping: dict[str, Any]) -> list[str]:
-    """Return the names of the fields that ``term`` queries and ``terms`` aggregations work on.
+    """Return the names of the fields in a mapping that can be filtered by exact values.
 
-    Fields in nested objects are left out, because they need ``nested`` queries.
+    These fields support ``term`` queries and ``terms`` aggregations. Fields inside nested objects are left out, because
+    they need ``nested`` queries.
     """
     return [
         name
@@ -138,16 +140,16 @@ def exact_names(mapping: dict[str, Any]) -> list[str]:
 
 
 def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
-    """Yield the vector fields and token fields of a mapping.
+    """Yield all fields of a mapping that contain vectors, or weighted tokens for sparse retrieval.
 
     Args:
         mapping: A mapping, or the part of a mapping that describes an object.
-        path: Prefix of the names, ending in a dot.
+        path: The prefix of all names, which ends with a dot.
         nested: Whether ``mapping`` is part of a ``nested`` object.
 
     Yields:
-        The name that queries use for the field, and a description of the field. Both differ for a ``semantic`` field,
-        whose vectors are in an inner field.
+        The name that queries use for the field, and a description of the field. The description of a ``semantic`` field
+        has another name, because its vectors are in an inner field.
 
     >>> dict(vector_fields({"properties": {"v": {"type": "knn_vector", "dimension": 3, "data_type": "BYTE"}}}))
     {'v': VectorField(name='v', kind='byte', dim=3, nested=False, model=None, space='l2')}

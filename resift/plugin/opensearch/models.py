@@ -24,19 +24,19 @@ _AS_QUERY = {"parameters": {"content_type": "query"}}
 
 
 def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Floats:
-    """Encode a query text with a local or remote model of the cluster.
+    """Encode a query text with an embedding model in the cluster.
 
     Args:
         client: The client.
-        model: The id of the model.
+        model: The id of the model. It may be a local or a remote model.
         text: The query text.
-        headers: HTTP headers of the caller.
+        headers: The HTTP headers of the caller.
 
     Returns:
-        The query vector (K,).
+        The query vector, of shape (n_dimensions,).
 
     Raises:
-        EngineError: If the cluster refuses, or the response contains no vector.
+        EngineError: If the cluster refuses the request, or if the response contains no vector.
         EngineUnavailable: If the model does not answer within 0.7 seconds.
     """
     try:
@@ -52,9 +52,20 @@ def embedding(client: OpenSearch, model: str, text: str, headers: Headers) -> Fl
 
 
 def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -> dict[str, float]:
-    """Return the tokens of a query text and their weights, by a sparse encoding model or a tokenizer model.
+    """Convert a query text to weighted tokens, with a sparse encoding model or a tokenizer model in the cluster.
 
-    Takes the same arguments as :func:`embedding`, and raises the same errors.
+    Args:
+        client: The client.
+        model: The id of the model.
+        text: The query text.
+        headers: The HTTP headers of the caller.
+
+    Returns:
+        The weight of each token.
+
+    Raises:
+        EngineError: If the cluster refuses the request, or if the response contains no tokens.
+        EngineUnavailable: If the model does not answer within 0.7 seconds.
     """
     body = {"text_docs": [text]}
     try:
@@ -70,15 +81,18 @@ def sparse_tokens(client: OpenSearch, model: str, text: str, headers: Headers) -
 
 
 def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers: Headers) -> dict[str, float]:
-    """Return the tokens of a query text and their weights, by an analyzer.
+    """Convert a query text to weighted tokens, with an analyzer of the cluster.
 
-    The weight of a token is the float in its payload, or 1 if the token has no payload.
+    The weight of a token is the number in its payload, or 1 if the token has no payload.
 
     Args:
         client: The client.
-        analyzer: Name of the analyzer, by default ``bert-uncased``.
+        analyzer: The name of the analyzer, by default ``bert-uncased``.
         text: The query text.
-        headers: HTTP headers of the caller.
+        headers: The HTTP headers of the caller.
+
+    Returns:
+        The weight of each token.
     """
     body = {"analyzer": analyzer or _DEFAULT_ANALYZER, "text": text, "explain": True, "attributes": ["payload"]}
     response = call(client.indices.analyze, body=body, headers=headers, params={"request_timeout": _SECONDS})
@@ -89,7 +103,7 @@ def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers
 
 
 def _payload_weight(payload: str) -> float:
-    """Decode a payload such as ``[40 3a 37 29]``: the hexadecimal bytes of a big-endian float."""
+    """Decode the payload of a token, such as ``[40 3a 37 29]``: the hexadecimal bytes of a big-endian float."""
     weight: float
     (weight,) = struct.unpack(">f", bytes(int(byte, 16) for byte in payload.strip("[]").split()))
     return weight

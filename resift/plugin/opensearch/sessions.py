@@ -36,15 +36,15 @@ MAPPINGS = {
 
 
 class OpenSearchSessionStore(SessionStore):
-    """A session store whose sessions are documents of an index.
+    """A store for search sessions in an OpenSearch index. Several instances of the service can share it.
 
-    The first write creates the index. Concurrent writes are detected by the cluster: an update names the sequence
-    number and primary term of the version that was read (``if_seq_no``, ``if_primary_term``), and a new session is
-    written with ``op_type=create``.
+    The first write creates the index. Each session is a document. The cluster detects concurrent writes: an update
+    names the sequence number and primary term of the version that was read (``if_seq_no``, ``if_primary_term``), and a
+    new session is written with ``op_type=create``.
 
     Args:
-        url: URLs of the cluster.
-        index: Name of the index.
+        url: The URLs of the cluster.
+        index: The name of the index.
     """
 
     def __init__(self, url: str, index: str) -> None:
@@ -53,7 +53,7 @@ class OpenSearchSessionStore(SessionStore):
         self._created = False
 
     def _call(self, function: Callable[..., T], **keywords: Any) -> T:
-        """Call a method of the client as :func:`call` does, and raise SessionsUnavailable for refusals."""
+        """Call a method of the client like :func:`call`, and convert errors of the cluster to SessionsUnavailable."""
         try:
             return call(function, **keywords)
         except (EngineUnavailable, EngineError) as error:
@@ -64,7 +64,13 @@ class OpenSearchSessionStore(SessionStore):
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Read a session, or return None if it does not exist."""
+        """Return the latest version of a session, or None if the session does not exist.
+
+        Args:
+            id: The id of the session.
+            wait: Whether to try again for some seconds if the shard is not available. Otherwise, the request has the
+                short timeout of a search.
+        """
         response = self._get(id, wait)
         if not response.get("found"):
             # An "error" means that the index is missing: it was dropped, and the next write must create it.
@@ -73,10 +79,12 @@ class OpenSearchSessionStore(SessionStore):
         return _stored(response["_source"], (response["_seq_no"], response["_primary_term"]))
 
     def _get(self, id: str, wait: bool) -> dict[str, Any]:
-        """Get a session's document.
+        """Request the document of a session, and return the response.
 
-        With ``wait``, try again while the shard is starting, because another writer has just created the index, or a
-        node is coming back.
+        Args:
+            id: The id of the session.
+            wait: Whether to try again while the shard is not available, because the index was just created or a node is
+                restarting.
         """
         deadline = time.monotonic() + (_TIMEOUT if wait else 0)
         while True:
@@ -89,7 +97,16 @@ class OpenSearchSessionStore(SessionStore):
             time.sleep(0.05)
 
     def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session if its version is still the stored one, and return whether it was written."""
+        """Write a session, unless another caller has changed it since it was read.
+
+        Args:
+            id: The id of the session.
+            session: The new contents, with the version that was read. A version of None stands for a new session.
+            wait: Whether the request may take several seconds. Otherwise, it has the short timeout of a search.
+
+        Returns:
+            Whether the session was written.
+        """
         params: dict[str, Any] = {"ignore": (404, 409), **_time_limit(wait)}
         if session.version is None:
             if not self._created:
@@ -113,7 +130,7 @@ class OpenSearchSessionStore(SessionStore):
         return response.get("status") == 409 and self._is_stored(id, write_id)
 
     def _is_stored(self, id: str, write_id: str) -> bool:
-        """Return whether the stored session was written by the write with this id."""
+        """Return whether the stored version of a session comes from the write with the id ``write_id``."""
         response = self._call(self.client.get, index=self.index, id=f"{_KEY}{id}", params={"ignore": 404})
         session = response["_source"].get("session") if response.get("found") else None
         return isinstance(session, dict) and session.get(_WRITE) == write_id
@@ -124,7 +141,11 @@ class OpenSearchSessionStore(SessionStore):
         return bool(response.get("result") == "deleted")
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
-        """Return all sessions with their ids, or only those that use an index."""
+        """Return an iterator over the ids and contents of all sessions.
+
+        Args:
+            index: If not None, only sessions with judgements in this index are returned.
+        """
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
         try:
             self._refresh()
@@ -135,20 +156,25 @@ class OpenSearchSessionStore(SessionStore):
         return ((hit["_id"].removeprefix(_KEY), _stored(hit["_source"])) for hit in hits)
 
     def delete_index(self, index: str) -> int:
-        """Delete all sessions that use an index, and return their number."""
+        """Delete all sessions with judgements in an index, and return how many were deleted."""
         return self._delete({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete the sessions that expired before a time in Unix seconds, and return their number."""
+        """Delete expired sessions, and return how many were deleted.
+
+        Args:
+            before: A Unix time in seconds. Sessions that expired before this time are deleted.
+            wait: Whether to delete all of these sessions. Otherwise only the first batch is deleted.
+        """
         return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, everything=wait)
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
-        """Delete the sessions that match a query, and return their number.
+        """Delete the sessions that match a query, and return how many were deleted.
 
         Args:
             query: The query.
-            everything: Repeat until all matching sessions are deleted. Otherwise send a single request, which deletes
-                at most PURGE_BATCH sessions, without a refresh before it.
+            everything: Whether to delete all matching sessions, with several requests if necessary. Otherwise, a single
+                request deletes at most PURGE_BATCH sessions.
         """
         params = {"conflicts": "proceed", **({} if everything else {"max_docs": PURGE_BATCH})}
         deleted = 0
@@ -176,12 +202,12 @@ class OpenSearchSessionStore(SessionStore):
         self.client.close()
 
     def _refresh(self) -> None:
-        """Make all writes visible to queries. By itself, the index does this every 30 seconds."""
+        """Make all writes visible to queries now. Otherwise, they become visible after at most 30 seconds."""
         self._call(self.client.indices.refresh, index=self.index)
 
 
 def _time_limit(wait: bool) -> dict[str, float]:
-    """Return the URL parameters that limit the time of a request, if the caller must not wait."""
+    """Return the URL parameters that set a short time limit, or no parameters if the caller can wait."""
     return {} if wait else {"request_timeout": SEARCH_TIMEOUT}
 
 

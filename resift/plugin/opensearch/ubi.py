@@ -51,17 +51,17 @@ _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 
 
 class OpenSearchUbiLog(UbiLog):
-    """A UBI log in two indices of a cluster.
+    """A log of User Behavior Insights (UBI) in two indices of a cluster: for queries, and for events such as clicks.
 
     The first write creates a missing index. An existing index keeps its mappings.
 
     Args:
-        url: URLs of the cluster.
-        events: Name of the index of events.
-        queries: Name of the index of queries.
+        url: The URLs of the cluster.
+        events: The name of the index for events.
+        queries: The name of the index for queries.
 
     Attributes:
-        names: The names of the indices by kind of document.
+        names: The names of both indices, by the kind of their entries.
     """
 
     def __init__(self, url: str, events: str, queries: str) -> None:
@@ -71,7 +71,15 @@ class OpenSearchUbiLog(UbiLog):
         self._missing: TtlCache[bool] = TtlCache(len(KINDS), _MISSING_SECONDS)
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
-        """Add documents of a kind to the log, and return how many were refused."""
+        """Add queries or events to the log.
+
+        Args:
+            kind: The kind of all entries: queries or events.
+            sources: The entries as JSON objects.
+
+        Returns:
+            The number of entries that OpenSearch refused.
+        """
         if not sources:  # OpenSearch refuses an empty bulk request
             return 0
         self._create(kind)
@@ -85,12 +93,12 @@ class OpenSearchUbiLog(UbiLog):
         return sum(result["status"] >= 300 for result in results)
 
     def _create(self, kind: str) -> None:
-        """Create an index unless it exists.
+        """Create the index for a kind of entries, unless it exists.
 
         The mappings are those of the UBI plugin, with three differences:
 
-        - New fields are not mapped. Anybody's browser can send events, and an index is limited to 1,000 fields.
-        - A timestamp may be a number, or lack milliseconds.
+        - New fields are not mapped. Any browser can send events, and an index is limited to 1,000 fields.
+        - A timestamp may be a number, and may lack milliseconds.
         - Long queries are stored without being indexed. A term of more than about 32,000 bytes would make OpenSearch
           refuse the whole document.
         """
@@ -101,7 +109,13 @@ class OpenSearchUbiLog(UbiLog):
             self._missing.clear()
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """Return the latest events of a client or session between two times in Unix seconds, oldest first."""
+        """Return the latest events of a client or session, oldest first.
+
+        Args:
+            client: The client id or session id.
+            since: The time of the earliest event, in Unix seconds.
+            until: The time of the latest event, in Unix seconds.
+        """
         filters = [_any_field(_CLIENT_FIELDS, client), {"bool": {"should": _between(since, until)}}]
         body = {"query": {"bool": {"filter": filters}}, "sort": _LATEST_FIRST, "size": MAX_CLIENT_EVENTS}
         hits = reversed(self._hits(EVENTS, body, _EVENT_SOURCE))
@@ -111,14 +125,20 @@ class OpenSearchUbiLog(UbiLog):
         return sorted(events, key=lambda event: event.at)  # the index does not order timestamps of different units
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Return the known queries among ``ids``, by id."""
+        """Look up logged queries by their query ids. The result maps ids to queries, and unknown ids are missing."""
         body = {"query": _any_field(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
         # A second page of hits logs a second document with the same id. The oldest document, which comes last, wins.
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
 
     def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the hits of a quick search, or an empty list if the index is missing."""
+        """Run a search with a short time limit, and return its hits. If the index does not exist, there are no hits.
+
+        Args:
+            kind: The kind of entries to search: queries or events.
+            body: The search body.
+            source: The names of the fields to return.
+        """
         if self._missing.get(kind):
             return []
         search_body = {**body, **PLAIN, "_source": list(source), "track_total_hits": False}
@@ -132,23 +152,45 @@ class OpenSearchUbiLog(UbiLog):
         return hits
 
     def scan(self, since: float = 0.0, until: float = END_OF_TIME) -> Iterator[UbiEvent]:
-        """Return all events between two times in Unix seconds."""
+        """Return an iterator over all events between two times.
+
+        Args:
+            since: The time of the earliest event, in Unix seconds.
+            until: The time of the latest event, in Unix seconds.
+        """
         # Without limits there is no filter: the index may have been unable to parse the time of an event.
         filters = [] if (since, until) == (0.0, END_OF_TIME) else [{"bool": {"should": _between(since, until)}}]
         hits = self._scroll(EVENTS, {"query": {"bool": {"filter": filters}}, "_source": list(_EVENT_SOURCE)})
         return (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
 
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the queries of an application between two times in Unix seconds."""
+        """Return the queries that an application logged between two times, as JSON objects.
+
+        Args:
+            application: The name of the application.
+            since: The time of the earliest query, in Unix seconds.
+            until: The time of the latest query, in Unix seconds.
+        """
         filters = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
         return [hit["_source"] for hit in self._scroll(QUERIES, {"query": {"bool": {"filter": filters}}})]
 
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all documents with this client id, session id or user id, by kind."""
+        """Return all log entries about a client.
+
+        Args:
+            client: A client id, session id or user id.
+
+        Returns:
+            Lists of entries as JSON objects, by kind ("queries" and "events").
+        """
         return {kind: [hit["_source"] for hit in self._client_hits(kind, client)] for kind in KINDS}
 
     def delete_client(self, client: str) -> int:
-        """Delete all documents with this client id, session id or user id, and return their number."""
+        """Delete all log entries about a client, and return how many were deleted.
+
+        Args:
+            client: A client id, session id or user id.
+        """
         deleted = 0
         # proceed: an event that arrives during the deletion must not prevent it
         params = {"conflicts": "proceed", "refresh": "true", "request_timeout": 60}
@@ -165,7 +207,12 @@ class OpenSearchUbiLog(UbiLog):
         return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON_FIELDS])
 
     def _scroll(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield all hits of a search body, or none if the index is missing."""
+        """Yield all hits of a search. If the index does not exist, there are no hits.
+
+        Args:
+            kind: The kind of entries to search: queries or events.
+            body: The search body.
+        """
         try:
             # Refresh both indices, because callers that read events then ask for the queries.
             names = ",".join(self.names.values())
@@ -180,16 +227,23 @@ class OpenSearchUbiLog(UbiLog):
 
 
 def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
-    """Return a clause that matches if any of the fields, or its keyword sub-field, has any of the values."""
+    """Return a query clause that matches if at least one of the fields contains at least one of the values.
+
+    The clause also searches the keyword sub-field of each field.
+    """
     should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
     return {"bool": {"should": should, "minimum_should_match": 1}}
 
 
 def _between(since: float, until: float) -> list[dict[str, Any]]:
-    """Return clauses for a timestamp between two times in Unix seconds, with a clause for each unit.
+    """Return query clauses that match timestamps between two times, one clause for each unit of time.
 
-    A number in the log may count seconds, milliseconds or microseconds. The index reads all numbers as milliseconds, so
-    a number of seconds appears as a time in 1970.
+    The log may contain numbers in seconds, milliseconds or microseconds. The index reads all numbers as milliseconds,
+    so that seconds appear as a time in 1970.
+
+    Args:
+        since: The earliest time, in Unix seconds.
+        until: The latest time, in Unix seconds.
     """
     spans = (
         {"gte": round(since * unit), "lte": round(until * unit), "format": "epoch_millis"} for unit in UNITS_PER_SECOND
