@@ -22,9 +22,9 @@ _LOWEST_RATE = 0.02
 
 
 def remaining_rate(step: int, total: int) -> float:
-    """Return the factor of the learning rate at a step of a training.
+    """Return by which factor the learning rate has fallen at a step of a training.
 
-    The factor falls linearly from 1 and is at least 0.02.
+    The factor falls linearly from 1 to 0.02 and then stays constant.
 
     Args:
         step: The number of the step, from 0.
@@ -34,12 +34,13 @@ def remaining_rate(step: int, total: int) -> float:
 
 
 class Adam:
-    """The Adam optimiser, applied to some rows of an array at a time.
+    """The Adam optimiser for large arrays, of which each step updates only some rows.
 
     An update changes only the moments of the updated rows. The bias correction counts every update.
 
     Args:
-        values: The parameters, an array of V rows of shape (V,) or (V, D), float32. They are changed in place.
+        values: The parameters: V values, shape (V,), or V vectors of D dimensions, shape (V, D), float32. They are
+            changed in place.
         rate: The learning rate.
 
     Source:
@@ -51,13 +52,14 @@ class Adam:
         self.first_moment, self.second_moment = np.zeros_like(values), np.zeros_like(values)
 
     def update(self, rows: NDArray[Any], gradient: Floats, step: int, remaining: float) -> None:
-        """Update some rows by their gradient.
+        """Change some rows of the parameters in the direction of a smaller loss.
 
         Args:
             rows: The numbers of the R rows to update, shape (R,).
-            gradient: The gradient of the loss with respect to these rows, shape (R,) or (R, D).
+            gradient: The gradient of the loss with respect to these rows, shape (R,), or (R, D) for vectors of D
+                dimensions.
             step: The number of the step, from 1.
-            remaining: The factor of the learning rate, 0 to 1, see :func:`remaining_rate`.
+            remaining: The factor by which the learning rate is multiplied, 0 to 1, see :func:`remaining_rate`.
         """
         first = self.first_moment[rows] * np.float32(_BETA_FIRST) + gradient * np.float32(1 - _BETA_FIRST)
         second = self.second_moment[rows] * np.float32(_BETA_SECOND) + gradient**2 * np.float32(1 - _BETA_SECOND)

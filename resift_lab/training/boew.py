@@ -73,7 +73,11 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self._add_width_and_head(options)
 
     def _add_width_and_head(self, options: RoBoewOptions) -> None:
-        """Add the width of the membership function, and the parameters that are applied after pooling."""
+        """Create the width of the membership function, and the mask that multiplies the share of each codeword.
+
+        Args:
+            options: The settings, with the initial width and the number of codewords.
+        """
         self.width = torch.nn.Parameter(torch.tensor(options.sigma))
         self.mask = torch.nn.Parameter(torch.ones(options.codewords))
 
@@ -86,7 +90,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return self.width.square()
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Return the vectors of texts, s = r ⊙ z.
+        """Compute the vectors of texts from the memberships of their words, s = r ⊙ z.
 
         Args:
             pooled: The weighted mean z of the memberships of each text's words, for n texts and K codewords, shape
@@ -101,14 +105,18 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return pooled * self.mask
 
     def head_arrays(self) -> dict[str, Any]:
-        """Return the arguments of the exported model besides its table."""
+        """Return the trained parameters that are applied after pooling, for the exported model.
+
+        Returns:
+            A dictionary with ``mask``, the factor of each codeword.
+        """
         return {"mask": self.mask.detach().numpy().copy()}
 
     def membership(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the memberships of words in the codewords, u = softmax over k of -‖x - v_k‖ / scale.
+        """Compute how strongly words belong to each codeword, u = softmax over k of -‖x - v_k‖ / scale.
 
         Args:
-            rows: The vectors x of n words, shape (n, D).
+            rows: The vectors x of n words of D dimensions, shape (n, D).
 
         Returns:
             Memberships in the K codewords, shape (n, K). Each row sums to 1.
@@ -122,14 +130,14 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return torch.softmax(-squares.clamp_min(_TINY).sqrt() / self.scale(), dim=1)
 
     def forward(self, counts: csr_matrix) -> torch.Tensor:
-        """Return the vectors of texts.
+        """Encode texts.
 
         Args:
             counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V). The
                 segments of a text are adjacent rows.
 
         Returns:
-            The vector of each text, shape (n, dim). The memberships of a segment without words are zeros.
+            The vector of each text, shape (n, R) for R dimensions. A segment without words has zero memberships.
 
         Source:
             Passalis and Tefas 2018, equations 1 to 4; the word weights in equation 3 are an addition.
@@ -151,14 +159,14 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return self.text_vectors(pooled.reshape(-1, self.segments * pooled.shape[1]))
 
     def encode(self, counts: csr_matrix, batch: int = 512) -> Floats:
-        """Return the vectors of texts as a NumPy array, computed in batches.
+        """Encode texts in batches, and return their vectors as a NumPy array.
 
         Args:
             counts: The frequency of each of the V words in each of the S segments of n texts, shape (n · S, V).
             batch: The number of texts per batch.
 
         Returns:
-            The vector of each text, shape (n, dim), float32.
+            The vector of each text, shape (n, R) for R dimensions, float32.
         """
         size = batch * self.segments
         with torch.no_grad():
@@ -179,7 +187,9 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         return [{"params": dense, "lr": rate}, {"params": [self.width], "lr": rate / 10}], sparse
 
     def export(self, table: WordVectors, vectors: WordVectors, info: dict[str, Any]) -> Model:
-        """Convert the network to a model without PyTorch, whose table contains the memberships of each word.
+        """Convert the network to a model that does not need PyTorch.
+
+        The model's table contains the memberships of each word in the codewords.
 
         Args:
             table: The trained words.
@@ -234,15 +244,15 @@ def entropy(
 
 
 def class_means(vectors: NDArray[Any], targets: NDArray[Any]) -> Floats:
-    """Return the mean vector of each class.
+    """Return the mean vector of each class of documents.
 
     Args:
-        vectors: The vectors of N documents, shape (N, K).
-        targets: The share of each of the C classes in each document, shape (N, C). It is the weight of the document in
-            the mean of the class.
+        vectors: The vectors of N documents with K dimensions, shape (N, K).
+        targets: The share of each of the C classes in each document, shape (N, C). The share is the weight of the
+            document in the mean of the class.
 
     Returns:
-        The mean vector of each class, shape (C, K), float32.
+        Mean vectors of shape (C, K), float32.
     """
     shares = np.maximum(targets.sum(axis=0), _TINY)
     return np.asarray((targets / shares).T @ vectors, np.float32)

@@ -54,10 +54,10 @@ class Checkpoint:
         self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the content of the file by a new state. Without a path, nothing is saved.
+        """Replace the content of the file by a new state. Do nothing if there is no path.
 
         Args:
-            state: State of the training, which the next run continues from.
+            state: The state of the training, from which the next run continues.
         """
         if self.path:
             # An interruption while writing must not destroy the last state, so the state goes to another file first.
@@ -67,27 +67,41 @@ class Checkpoint:
 
 
 def network_state(network: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
-    """Return the weights of a network and the states of its optimizers."""
+    """Return the weights of a network and the states of its optimisers, to save them in a checkpoint.
+
+    Args:
+        network: The network.
+        optimizers: The optimisers.
+    """
     return {"network": network.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in optimizers]}
 
 
 def restore_network(
     state: dict[str, Any], network: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
-    """Load the state of a network and its optimizers that :func:`network_state` returned."""
+    """Load weights and optimiser states into a network and its optimisers, which are changed in place.
+
+    Args:
+        state: The state that :func:`network_state` returned.
+        network: The network.
+        optimizers: The optimisers.
+    """
     network.load_state_dict(state["network"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
 
 
 def inputs_digest(texts: Sequence[str], vectors: WordVectors, options: Any, targets: bytes = b"") -> str:
-    """Return 64 hexadecimal digits that identify the inputs of a training.
+    """Return a hash of the inputs of a training, by which a checkpoint recognises the training it belongs to.
 
     Args:
         texts: The texts to train on.
         vectors: The word vectors to start from.
         options: The settings, an instance of a dataclass.
         targets: The training targets, such as labels, as bytes. Empty for a training without targets.
+
+    Returns:
+        64 hexadecimal digits.
     """
     digest = hashlib.sha256(json.dumps([asdict(options), type(options).__name__, *texts]).encode())
     digest.update(targets)

@@ -73,7 +73,7 @@ def fit(
 
 
 def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
-    """Split a document into two parts at random.
+    """Split the words of a document into two parts at random.
 
     With a chance of 0.5, each word is assigned to a random part. Otherwise, runs of n words are assigned to the two
     parts alternately, where n is random from 4 to 24.

@@ -13,15 +13,17 @@ from resift.plugin.cluster.client import Cluster
 
 
 def embed(cluster: Cluster, model_id: str, texts: Sequence[str]) -> Floats:
-    """Encode texts with a text embedding model of ML Commons, which may be local or remote.
+    """Encode texts with a text embedding model of a cluster (ML Commons).
+
+    The model may run in the cluster or be connected to a remote service.
 
     Args:
         cluster: The client of the cluster.
         model_id: The id of the deployed model.
-        texts: The texts to encode.
+        texts: The n texts to encode.
 
     Returns:
-        Vectors of shape (n, D), float32.
+        Vectors of shape (n, D) for D dimensions, float32.
 
     Raises:
         NotFound: If no such model is deployed.

@@ -52,7 +52,10 @@ class DistillOptions:
 
 
 def read_words(path: str | Path) -> Iterator[str]:
-    """Yield the first word of each line of a UTF-8 text file.
+    """Yield the first word of each line of a text file, such as a list of words with frequencies.
+
+    Args:
+        path: The path of a UTF-8 file.
 
     Raises:
         BadInput: If the file cannot be read or contains no word.
@@ -71,14 +74,16 @@ def read_words(path: str | Path) -> Iterator[str]:
 
 
 def round_rows(rows: Floats, levels: int) -> Floats:
-    """Round each vector to multiples of a step, which is its largest absolute value divided by ``levels``.
+    """Round the numbers of each vector to a few different values, so that the vectors compress better.
+
+    The values are multiples of a step: the vector's largest absolute value, divided by ``levels``.
 
     Args:
-        rows: n vectors of d dimensions, shape (n, d).
+        rows: n vectors of D dimensions, shape (n, D).
         levels: The number of steps from 0 to the largest absolute value of a vector.
 
     Returns:
-        Rounded vectors of shape (n, d), float32.
+        Rounded vectors of shape (n, D), float32.
     """
     steps = np.maximum(np.abs(rows).max(axis=1, keepdims=True), TINY) / np.float32(levels)
     return np.asarray(np.rint(rows / steps) * steps, np.float32)
@@ -133,11 +138,14 @@ def distill(
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:
-    """Return the first ``limit`` distinct words that :func:`resift.text.tokenize` does not split or shorten.
+    """Select distinct words that :func:`resift.text.tokenize` leaves whole.
 
     Args:
-        words: The words, in the order in which they are considered.
+        words: The words, in the order of preference.
         limit: Maximum number of words. None means no limit.
+
+    Returns:
+        The selected words, in the same order.
 
     Raises:
         BadInput: If no word is left.
@@ -155,13 +163,16 @@ def _usable(words: Iterable[str], limit: int | None) -> list[str]:
 
 
 def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
-    """Return the model's vectors of V words, shape (V, d) for a model of d dimensions.
+    """Encode each word separately with a sentence-transformers model.
 
     Args:
         words: The V words.
-        model: A ``SentenceTransformer``.
+        model: A ``SentenceTransformer`` with D dimensions.
         batch: Number of words that the model encodes together.
-        progress: Function that is called with the number of encoded words and the total, or None.
+        progress: Function that is called with the number of encoded words and the total number, or None.
+
+    Returns:
+        Vectors of shape (V, D).
     """
     parts: list[Floats] = []
     for chunk in batched(words, _CHUNK):
@@ -172,14 +183,21 @@ def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | 
 
 
 def _licence(model_folder: str | Path) -> str | None:
-    """Return the licence named in the model's README.md, or None if it names no licence."""
+    """Return the licence that is named in the README.md of a model, or None if no licence is named.
+
+    Args:
+        model_folder: The folder of the model.
+    """
     card = Path(model_folder) / "README.md"
     match = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
     return match and match[1]
 
 
 def load_sentence_transformer(folder: str | Path) -> Any:
-    """Load a sentence-transformers model from a local folder onto the CPU. Nothing is downloaded.
+    """Load a sentence-transformers model from a local folder to run on the CPU. Nothing is downloaded.
+
+    Args:
+        folder: The folder of the model.
 
     Returns:
         A ``SentenceTransformer``.

@@ -105,12 +105,12 @@ class Documents:
         """Return the weighted mean of the word vectors of each document.
 
         Args:
-            rows: The vectors of the V words of the vocabulary, shape (V, D).
+            rows: The vectors of the V words of the vocabulary with D dimensions, shape (V, D).
             weights: The weights of these words, shape (V,).
 
         Returns:
-            The mean of each of the N documents, shape (N, D), float32. It is zero for a document without words of the
-            vocabulary.
+            The means of the N documents, shape (N, D), float32. The mean of a document without words of the vocabulary
+            is a zero vector.
         """
         total = np.maximum(self.counts @ weights, _EPSILON)[:, None]
         return np.asarray((self.counts @ (rows * weights[:, None])) / total, np.float32)
@@ -138,7 +138,7 @@ def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
     """Count how often each word of a model occurs in each segment of each text.
 
     Args:
-        model: A model with V words, which divides each text into S consecutive segments.
+        model: A model that knows V words and divides each text into S consecutive segments.
         texts: The n texts.
 
     Returns:
@@ -149,13 +149,15 @@ def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
 
 
 def used_columns(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
-    """Remove the empty columns of a count matrix, so that a training step updates only the words of its batch.
+    """Remove the empty columns of a count matrix.
+
+    A training step then updates only the words that occur in its batch.
 
     Args:
-        counts: The frequency of each word in each text, shape (n, V).
+        counts: The frequency of each of V words in each of n texts, shape (n, V).
 
     Returns:
-        The numbers of the U columns that are not empty, and the matrix of these columns, shape (n, U).
+        The numbers of the U columns that are not empty, shape (U,), and the matrix of these columns, shape (n, U).
     """
     from scipy.sparse import csr_matrix
 

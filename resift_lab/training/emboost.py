@@ -81,7 +81,14 @@ def train(
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    """EmBoost's residual network in PyTorch, with trained weights for the sources of the word vectors.
+    """EmBoost's residual network in PyTorch.
+
+    Besides the weights of the network, it trains a weight for each source of the word vectors.
+
+    Args:
+        dim: The number of dimensions of the word vectors.
+        blocks: The number of dimensions from each source of the word vectors.
+        options: The settings of the training.
 
     Source:
         Cakaloglu, Xu and Raghavan 2022, equations 4, 6 and 7.
@@ -95,11 +102,14 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.pooled, self.scale, self.blocks = taps == 1, options.scale, torch.tensor(blocks)
 
     def forward(self, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return the vectors of n texts, scaled to length 1, shape (n, D).
+        """Encode n texts.
 
         Args:
-            words: The word vectors of the texts, padded to L words, shape (n, L, D).
+            words: The word vectors of the texts, padded to L words of D dimensions, shape (n, L, D).
             mask: 1 for each word and 0 after the end of a text, shape (n, L).
+
+        Returns:
+            Vectors of length 1, shape (n, D).
         """
         words = words * torch.repeat_interleave(self.sources, self.blocks)
         count = mask.sum(1, keepdim=True).clamp(min=1)
@@ -112,7 +122,12 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 
 
 class _TrainingData:
-    """The weighted word vectors, the word ids of queries and documents, and the relevant documents of each query."""
+    """The training data of EmBoost: word vectors, and the word ids of the queries and of their relevant documents.
+
+    Args:
+        table: The word vectors, which are multiplied by their weights.
+        judged: The queries with their relevant documents.
+    """
 
     def __init__(self, table: WordVectors, judged: JudgedQueries) -> None:
         self.rows = table.rows() * table.weights[:, None]
@@ -151,7 +166,9 @@ def _triplet_loss(
 
 
 def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
-    """Convert the network to a model without PyTorch. The word vectors are multiplied by the weights of their sources.
+    """Convert a trained network to a model that does not need PyTorch.
+
+    The word vectors of the model are multiplied by the trained weights of their sources.
 
     Args:
         table: The word vectors that the network was trained on.
@@ -166,18 +183,26 @@ def export(table: WordVectors, network: Any, options: EmBoostOptions) -> Residua
 
 
 def _mean_length(table: WordVectors) -> float:
-    """Return the mean length of the weighted word vectors. Before training, the vectors are divided by this value."""
+    """Return the mean length of the weighted word vectors of a table, by which training divides the vectors."""
     return max(float(np.linalg.norm(table.rows() * table.weights[:, None], axis=1).mean()), 1e-12)
 
 
 def first_words(table: WordVectors, texts: Sequence[str]) -> list[Any]:
-    """Return the row numbers, in the table, of the first 64 known words of each text."""
+    """Look up the first 64 known words of each text.
+
+    Args:
+        table: The word vectors.
+        texts: The texts.
+
+    Returns:
+        For each text, the row numbers of its words in the table.
+    """
     ids, offsets = table.ids(texts)
     return [text[:_MAX_WORDS] for text in np.split(ids, offsets[1:-1])]
 
 
 def padded(rows: Floats, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the word vectors of n texts, padded with zeros to L words, the length of the longest text.
+    """Return the word vectors of n texts in an array, padded with zeros to L words, the length of the longest text.
 
     Args:
         rows: The vectors of all V words, shape (V, D) for D dimensions.

@@ -26,7 +26,7 @@ _TINY = np.float32(1e-9)
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Settings of :func:`fit_rows`.
+    """Settings of :func:`fit_rows`, which trains word vectors to predict the vectors of texts.
 
     Attributes:
         epochs: The number of passes over the texts.
@@ -93,18 +93,19 @@ def fit_rows(
 def cosine_gradients(
     counts: csr_matrix, targets: Floats, rows: Floats, log_weights: Floats
 ) -> tuple[float, Floats, NDArray[np.float32]]:
-    """Return the loss of a batch of n texts and its gradients.
+    """Compute the loss of a batch of n texts and its gradients.
 
-    The loss is the mean of 1 - cosine of each text's weighted sum of word vectors with the text's target.
+    The loss of a text is 1 - the cosine of the text's target and the weighted sum of its word vectors.
 
     Args:
         counts: The frequency of each of the U words of the batch in each text, shape (n, U).
-        targets: The target vector of each text, a unit vector, shape (n, D).
+        targets: The target vector of each text, a unit vector of D dimensions, shape (n, D).
         rows: The word vectors, shape (U, D).
         log_weights: The logarithms of the word weights, shape (U,).
 
     Returns:
-        The loss, its gradient with respect to ``rows`` (U, D), and its gradient with respect to ``log_weights`` (U,).
+        The mean loss, its gradient with respect to ``rows``, shape (U, D), and its gradient with respect to
+        ``log_weights``, shape (U,).
     """
     weights = np.exp(log_weights)[:, None]
     sums = counts @ (rows * weights)

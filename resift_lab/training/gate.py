@@ -53,11 +53,11 @@ _PAGE = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of :meth:`Gate.judge`: whether the vectors of a model improve the ranking, and with which weight.
+    """The result of :meth:`Gate.judge`: whether a model's vectors improve the ranking, and which weight they need.
 
     Attributes:
-        alpha: The weight of the similarity against BM25 to use, or 0 if the vectors do not improve the ranking.
-        with_vectors: nDCG@10 of searches with the best weight, averaged over the queries for each of the n held-back
+        alpha: The best weight of the vectors against BM25, or 0 if the vectors do not improve the ranking.
+        with_vectors: nDCG@10 of searches with the best weight, averaged over the queries for each of the n test
             documents, shape (n,).
         text_only: nDCG@10 of the same searches by BM25 alone, shape (n,).
         p: The p-value of the difference, from a two-sided paired randomisation test.
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def helps(self) -> bool:
-        """Whether searches with the vectors are better than searches by BM25 alone."""
+        """Whether searches with the vectors are significantly better than searches by BM25 alone."""
         return self.alpha > 0
 
     @property
@@ -84,10 +84,10 @@ class Verdict:
         )
 
     def replaces(self, other: Verdict) -> bool:
-        """Return whether this verdict's model should be used instead of another verdict's model.
+        """Return whether the model of this verdict should be used instead of the model of another verdict.
 
-        If only one of both models makes searches better than BM25, that model should be used. If both do, this
-        verdict's model must be significantly better than the other model.
+        The model must make searches better than BM25 alone. If the other model does so, too, this model must also be
+        significantly better than the other model.
 
         Args:
             other: The verdict on the other model, from the same gate and thus for the same documents.
@@ -98,10 +98,10 @@ class Verdict:
 
 
 def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICANT) -> bool:
-    """Return whether the mean of values is significantly larger than the mean of paired baseline values.
+    """Return whether values are significantly larger on average than the values of a baseline.
 
     Args:
-        values: The values to test, one for each of n queries or documents, shape (n,).
+        values: The values to test, for each of n queries or documents, shape (n,).
         baseline: The values of the baseline for the same queries or documents, shape (n,).
         significant: The significance level of the two-sided paired randomisation test.
     """
@@ -111,12 +111,12 @@ def is_better(values: Numbers, baseline: Numbers, significant: float = SIGNIFICA
 
 @dataclass(frozen=True)
 class _Probe:
-    """A query that was drawn from a document, and the document without the words of the query.
+    """A query made of words of a document, and the document without these words.
 
     Attributes:
         query: The text of the query.
-        reduced: The reduced document: its text after some or all occurrences of the query's words were removed. The
-            search for the query should return it.
+        reduced: The text of the document after some or all occurrences of the query's words were removed. A search for
+            the query should return this text.
     """
 
     query: str
@@ -124,16 +124,16 @@ class _Probe:
 
 
 class Gate:
-    """A test of whether a model's vectors improve the ranking, without judged queries.
+    """A test of whether a model's vectors improve the ranking, which needs no relevance judgements.
 
-    The gate draws words from each held-back document as a query, removes these words from the document, and measures at
-    which rank a search for the query returns the reduced document.
+    The gate draws words from some test documents as queries, removes these words from the documents, and measures at
+    which rank a search for a query returns the reduced document. BM25 alone cannot find it by the removed words.
 
     Args:
         documents: The words of each document.
-        judges: The positions of the held-back documents, from which queries are drawn.
+        judges: The positions of the test documents, from which queries are drawn.
         seed: The seed of the queries.
-        rounds: The number of queries to draw from each held-back document.
+        rounds: The number of queries to draw from each test document.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Gate:
 
     @property
     def reduced_texts(self) -> list[str]:
-        """The texts of the reduced documents, which replace the held-back documents during a search.
+        """The texts of all reduced test documents, from which the words of a query were removed.
 
         They are in the order of the rounds: first the documents of all first queries, then of all second queries, and
         so on.
@@ -168,11 +168,11 @@ class Gate:
             model: The model that encodes the queries.
             vectors: The vectors of the N documents, shape (N, K) for K dimensions. None encodes the documents with
                 ``model``.
-            reduced_vectors: The vectors of the m texts in :attr:`reduced_texts`, shape (m, K). None encodes them with
-                ``model``.
+            reduced_vectors: The vectors of the m texts in :attr:`reduced_texts`, shape (m, K). None encodes the texts
+                with ``model``.
 
         Returns:
-            The verdict, with the weight 0 if the best weight is not significantly better than BM25 alone.
+            The verdict. Its weight is 0 if the best weight is not significantly better than BM25 alone.
         """
         vectors = model.encode(self._texts) if vectors is None else vectors
         reduced_vectors = model.encode(self.reduced_texts) if reduced_vectors is None else reduced_vectors
@@ -197,17 +197,17 @@ class Gate:
     def _measure_round(
         self, model: Model, alphas: Sequence[float], vectors: Floats, own: Floats, probes: Mapping[int, _Probe]
     ) -> dict[int, Numbers]:
-        """Run one query for each held-back document.
+        """Run a query for each test document, with BM25 alone and with several weights of the vectors.
 
         Args:
             model: The model that encodes the queries.
             alphas: The A weights to measure.
             vectors: The vectors of all N documents, shape (N, K) for K dimensions.
             own: The vectors of the n reduced documents, shape (n, K).
-            probes: The n queries with their reduced documents, by the position of the held-back document.
+            probes: The n queries with their reduced documents, by the position of the test document.
 
         Returns:
-            For each position, nDCG@10 by BM25 alone and with each weight, shape (1 + A,).
+            For each position, nDCG@10 with BM25 alone and with each weight, shape (1 + A,).
         """
         if not probes:
             return {}
@@ -227,7 +227,7 @@ class Gate:
 
 
 def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats, alphas: Sequence[float]) -> Numbers:
-    """Return nDCG@10 of a query with a single relevant document, by BM25 alone and with each weight.
+    """Return nDCG@10 of a query with a single relevant document, with several weights of the vectors.
 
     Args:
         model: The model that computes similarities.
@@ -238,7 +238,8 @@ def _ndcg(model: Model, scores: Floats, row: int, query: Floats, vectors: Floats
         alphas: The A weights.
 
     Returns:
-        nDCG@10 of shape (1 + A,). It is zero if the document is not among BM25's first 100 hits.
+        nDCG@10 with BM25 alone and with each weight, shape (1 + A,). It is zero if the document is not among BM25's
+        first 100 hits.
     """
     candidates = np.argsort(-scores, kind="stable")[:_CANDIDATES]
     candidates = candidates[scores[candidates] > 0]

@@ -16,11 +16,11 @@ from resift_lab.evaluation.pairwise import similarity_blocks
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """Queries with their relevant documents, to train on.
+    """Training data: queries with their relevant documents.
 
     Attributes:
         documents: The texts of all documents.
-        queries: The queries.
+        queries: The texts of the queries.
         relevant: For each query, the positions of its relevant documents in ``documents``.
     """
 
@@ -30,12 +30,23 @@ class JudgedQueries:
 
 
 def relevant_documents(collection: Collection) -> list[list[int]]:
-    """Return, for each query of a collection, the positions of the documents with a grade above 0."""
+    """Return the positions of the relevant documents of each query.
+
+    Args:
+        collection: A test collection. A document is relevant for a query if its grade is above 0.
+    """
     return [[document for document, grade in grades.items() if grade > 0] for grades in collection.grades]
 
 
 def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
-    """Yield the BM25 scores of a collection's N documents, in blocks of B consecutive queries, shape (B, N)."""
+    """Score all documents of a test collection by BM25 for each query, in blocks of queries.
+
+    Args:
+        collection: The documents and queries.
+
+    Yields:
+        The scores of the N documents for the next B queries, shape (B, N).
+    """
     bm25 = BM25()
     documents = bm25.fit(collection.documents)
     for _, scores in similarity_blocks(bm25.queries(collection.queries), documents, "dot"):
@@ -43,11 +54,14 @@ def bm25_scores(collection: Collection) -> Iterator[NDArray[Any]]:
 
 
 def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
-    """Return the positions of BM25's best documents for each query, best first.
+    """Return the best documents of each query by BM25.
 
     Args:
         collection: The documents and queries.
         count: The number of documents for each query, less than the number of documents in the collection.
+
+    Returns:
+        For each query, the positions of the documents, best first.
     """
     candidates = []
     for block in bm25_scores(collection):
@@ -58,7 +72,15 @@ def bm25_candidates(collection: Collection, count: int) -> list[Positions]:
 
 
 def evenly_spaced(positions: Positions, limit: int) -> Positions:
-    """Return ``limit`` evenly spaced items of ``positions``, or all items if there are at most ``limit``."""
+    """Select evenly spaced items of an array.
+
+    Args:
+        positions: The n items, shape (n,).
+        limit: The maximum number of items.
+
+    Returns:
+        ``limit`` items, or all items if there are at most ``limit``.
+    """
     if len(positions) <= limit:
         return positions
     chosen: Positions = positions[np.linspace(0, len(positions) - 1, limit).round().astype(int)]

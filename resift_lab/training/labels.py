@@ -16,7 +16,7 @@ Label = str | int | Mapping[str, float]
 
 
 def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
-    """Convert the labels of documents to a matrix of class shares.
+    """Convert the labels of documents to a matrix with the share of each class.
 
     Args:
         labels: The label of each of the N documents: the name of a class, or a mapping of class names to weights.
@@ -41,11 +41,14 @@ def class_shares(labels: Sequence[Label]) -> tuple[list[str], Floats]:
 
 
 def _shares_of(label: Label, number: int) -> dict[str, float]:
-    """Return the share of each class in a document. The shares sum to 1.
+    """Convert the label of a document to the shares of its classes, which sum to 1.
 
     Args:
-        label: The label of the document.
+        label: The name of a class, or a mapping of class names to weights.
         number: The number of the document, from 1, for the error message.
+
+    Raises:
+        BadInput: If the label is invalid.
     """
     try:
         if label is None:
@@ -62,17 +65,17 @@ def _shares_of(label: Label, number: int) -> dict[str, float]:
 
 
 def hold_back(classes: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
-    """Choose random documents of each class that are excluded from training and used for evaluation.
+    """Choose random documents of each class to exclude from training, for evaluation.
 
-    A document that is the only document of its class is never held back.
+    A document that is the only document of its class is never excluded.
 
     Args:
         classes: The class number of each of the N documents, shape (N,).
-        share: The approximate share of each class to hold back, 0 to 0.5.
+        share: The approximate share of each class to exclude, 0 to 0.5.
         seed: The seed of the choice.
 
     Returns:
-        A Boolean array of shape (N,), True for documents that are held back.
+        A Boolean array of shape (N,), True for the excluded documents.
     """
     chance = np.random.default_rng(seed).random(len(classes))
     order = np.lexsort((chance, classes))

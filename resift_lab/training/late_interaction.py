@@ -32,15 +32,15 @@ _MAX_LENGTH = 10
 
 
 class Trainer:
-    """A trainer that improves a reranker on judged queries.
+    """A training of a late-interaction reranker on judged queries.
 
     Args:
         start: The reranker to start from.
         documents: The documents, prepared by ``start``.
-        queries: The queries.
+        queries: The texts of the queries.
         relevant: For each query, the positions of its relevant documents in ``documents``.
-        candidates: For each query, the positions of documents that another search ranks high, best first. Irrelevant
-            documents among them serve as negatives.
+        candidates: For each query, the positions of documents that another search ranks high, best first. The
+            irrelevant documents among them serve as negative examples.
         options: The settings of the training.
 
     Raises:
@@ -76,10 +76,10 @@ class Trainer:
         self._step, self._steps = 0, options.epochs * -(-len(queries) // self._batch)
 
     def _parameters(self) -> Parameters:
-        """Return the initial parameters.
+        """Return the parameters of the initial reranker, as arrays that can be trained.
 
-        They are those of ``start``. Each frequent query word has a shift, a vector that is added to its word vector in
-        queries. The shift is zero if ``start`` has no shift for the word.
+        Each frequent query word has a shift, a vector that is added to its word vector in queries. A shift starts at
+        zero if the initial reranker has no shift for the word.
         """
         start, table = self.start, self.start.table
         parameters = Parameters.initial(table.rows(), table.weights, self.shifted, start.parameters)
@@ -91,9 +91,9 @@ class Trainer:
     def fit(
         self, after_epoch: Callable[[LateInteraction], None] | None = None, progress: Progress | None = None
     ) -> LateInteraction:
-        """Train for all epochs.
+        """Run the training.
 
-        The result is the same for each new trainer with the same arguments on the same machine.
+        A new trainer with the same arguments returns the same result on the same machine.
 
         Args:
             after_epoch: A function that is called with the current reranker after each epoch.
@@ -112,15 +112,13 @@ class Trainer:
         return self.export()
 
     def epoch(self, number: int) -> Iterator[int]:
-        """Train for one epoch.
-
-        The order of the queries depends only on the seed and the number of the epoch.
+        """Train on all queries once, in a random order that depends only on the seed and the number of the epoch.
 
         Args:
             number: Number of the epoch, from 0.
 
         Yields:
-            The number of queries that have been processed in this epoch, after each step.
+            After each step, the number of queries that have been processed in this epoch.
         """
         rng = np.random.default_rng([self.options.seed, number])
         order = rng.permutation(len(self.queries))
@@ -133,9 +131,9 @@ class Trainer:
             yield start + len(batch)
 
     def _add_gradient(self, query: int, rng: np.random.Generator) -> None:
-        """Add the gradient of a query's loss to the batch's gradient.
+        """Add the gradient of a query's loss to the gradient of the batch.
 
-        The loss uses a random relevant document and random negatives, which are irrelevant documents.
+        The loss compares a random relevant document of the query with random irrelevant documents (negatives).
 
         Args:
             query: Position of the query.
@@ -148,7 +146,7 @@ class Trainer:
         self.gradient.add_query(self.parameters, self.documents, mean_length, self.queries[query], chosen)
 
     def _move(self, queries: int) -> None:
-        """Update the parameters with the gradient of a batch, and set the gradient to zero.
+        """Update the parameters with the gradient of a batch, and reset the gradient to zero.
 
         Args:
             queries: The number of queries in the batch, by which the summed gradient is divided.
@@ -189,20 +187,23 @@ class Trainer:
 
 
 def _known_words(table: WordVectors, text: str) -> NDArray[np.int64]:
-    """Return the row numbers of the distinct words of a text that the table knows."""
+    """Return the row numbers of the distinct words of a text in a table of word vectors. Unknown words are left out."""
     return np.array([row for row in dict.fromkeys(map(table.index.__getitem__, tokenize(text))) if row >= 0], np.int64)
 
 
 def _hard_negatives(
     query: str, relevant: NDArray[np.int64], candidates: NDArray[np.int64], pool: int
 ) -> NDArray[np.int64]:
-    """Return the first ``pool`` candidates of a query that are not relevant.
+    """Return the best candidates of a query that are not relevant, which serve as negative examples.
 
     Args:
         query: The query, for error messages.
         relevant: The positions of the relevant documents.
         candidates: The positions of the candidates, best first.
         pool: The maximum number of documents to return.
+
+    Returns:
+        The positions of the documents.
 
     Raises:
         BadInput: If there is no relevant document, or no irrelevant candidate.
@@ -220,7 +221,15 @@ def _hard_negatives(
 
 
 def _frequent_words(queries: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Return the row numbers of the words that occur in at least ``count`` queries, in ascending order."""
+    """Return the words that occur in many queries.
+
+    Args:
+        queries: The row numbers of the distinct words of each query.
+        count: The minimum number of queries that contain a word.
+
+    Returns:
+        The row numbers of the words, in ascending order.
+    """
     queries_with = Counter(word for words in queries for word in words.tolist())
     return np.array(sorted(word for word, number in queries_with.items() if number >= count), np.int64)
 
@@ -229,7 +238,7 @@ def _along_the_sphere(gradient: NDArray[np.float32], rows: NDArray[np.float32]) 
     """Project the gradient of unit vectors onto the tangent space of the unit sphere.
 
     Args:
-        gradient: The gradient with respect to each vector, shape (n, D).
+        gradient: The gradient with respect to n vectors of D dimensions, shape (n, D).
         rows: The unit vectors, shape (n, D).
 
     Returns:

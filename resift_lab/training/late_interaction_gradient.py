@@ -50,7 +50,9 @@ class Parameters:
     def initial(
         cls, rows: Floats, weights: Floats, shifted: NDArray[np.int64], scoring: ScoringParameters
     ) -> Parameters:
-        """Return initial parameters, with shifts of zero.
+        """Create parameters from word vectors, with shifts of zero.
+
+        A shift is a vector that is added to the vector of a word in queries.
 
         Args:
             rows: The vectors of V words with D dimensions, shape (V, D).
@@ -69,7 +71,14 @@ class Parameters:
         )
 
     def query_rows(self, words: NDArray[np.int64]) -> Floats:
-        """Return the vectors of a query's m words, including their shifts, shape (m, D)."""
+        """Return the vectors of a query's words, including their shifts.
+
+        Args:
+            words: The row numbers of the m words, shape (m,).
+
+        Returns:
+            Vectors of shape (m, D) for D dimensions.
+        """
         rows: Floats = self.rows[words]
         shift_rows = self.shift_of[words]
         rows[shift_rows >= 0] += self.shifts[shift_rows[shift_rows >= 0]]
@@ -99,7 +108,10 @@ class Gradient:
         self.touched, self.query_words = np.zeros(len(self.rows), bool), np.zeros(len(self.rows), bool)
 
     def clear(self) -> None:
-        """Set the gradient to 0. Only the touched rows are written, because the array of all rows is large."""
+        """Set the gradient to 0.
+
+        Only the rows that have changed are written, because the array of all rows is large.
+        """
         self.rows[self.touched] = 0
         self.log_weights[:], self.shifts[:], self.scalars[:] = 0, 0, 0
         self.touched[:], self.query_words[:] = False, False
@@ -112,10 +124,10 @@ class Gradient:
         words: NDArray[np.int64],
         chosen: NDArray[np.int64],
     ) -> None:
-        """Add the gradient of a query's loss, the cross-entropy of choosing its relevant document.
+        """Add the gradient of a query's loss: the cross-entropy of choosing the relevant among several documents.
 
-        Documents without words are ignored. Nothing is added if the relevant document or all other documents have no
-        words.
+        Documents without words are ignored. Nothing is added if the relevant document has no words, or if no other
+        document has words.
 
         Args:
             parameters: The current parameters.
@@ -144,7 +156,9 @@ class Gradient:
     def _add_by_match(
         self, parameters: Parameters, words: NDArray[np.int64], best: Floats, lengths: Floats
     ) -> NDArray[np.float32]:
-        """Add the gradient with respect to the scalars and the logarithms of the word weights.
+        """Add the gradient of a query's loss with respect to the scalar parameters and the word weights.
+
+        The gradient with respect to the word weights is the gradient with respect to their logarithms.
 
         Args:
             parameters: The current parameters.
@@ -176,12 +190,12 @@ class Gradient:
 
 
 class _WordPairs:
-    """Similarities of the m words of a query with the u distinct words of its n documents.
+    """The similarities of the m words of a query with the u distinct words of n documents.
 
     Attributes:
         ids: The ids of the documents' distinct words, shape (u,).
         known: Whether each distinct word is in the table, shape (u,).
-        document_rows: The vectors of the distinct words, shape (u, D).
+        document_rows: The vectors of the distinct words with D dimensions, shape (u, D).
         query_rows: The vectors of the query's words, including shifts, shape (m, D).
         best: The largest similarity of each query word to a word of each document, shape (m, n).
     """
@@ -205,7 +219,7 @@ class _WordPairs:
         self.best = np.maximum.reduceat(self._similarities, starts, axis=1)
 
     def spread(self, by_best: NDArray[np.float32]) -> Floats:
-        """Convert the gradient with respect to :attr:`best` to the gradient with respect to each pair's similarity.
+        """Convert the gradient with respect to :attr:`best` to a gradient with respect to all word similarities.
 
         Args:
             by_best: The gradient with respect to the largest similarities, shape (m, n).

@@ -119,15 +119,19 @@ def train_reranker(
 def _adjusted(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
     """Adjust the settings of a training to the size of the collection.
 
-    The pool becomes smaller than the number of documents. The number of epochs is increased if there are few queries.
+    The pool of candidates becomes smaller than the number of documents. If there are few queries, there are more
+    epochs.
 
     Args:
         options: The settings.
         collection: The documents and judged queries.
         queries: The number of training queries.
 
+    Returns:
+        The adjusted settings.
+
     Raises:
-        BadInput: If there are too few documents for the number of negatives.
+        BadInput: If there are too few documents for the number of negative examples.
     """
     documents = len(collection.documents)
     if documents <= options.negatives:
@@ -140,14 +144,14 @@ def _adjusted(options: LateInteractionOptions, collection: Collection, queries: 
 
 
 class _Training:
-    """Trainings on different parts of a collection's queries, which start from the same untrained reranker.
+    """Trains rerankers on different parts of a collection's queries, always from the same untrained reranker.
 
     Args:
         collection: The documents and judged queries.
         table: The word vectors to start from.
         options: The settings of the training.
-        candidates: For each query, the positions of documents from which negatives are drawn, best first. None uses the
-            best documents by BM25.
+        candidates: For each query, the positions of documents from which negative examples are drawn, best first. None
+            uses the best documents by BM25.
         steps: A counter of the processed queries, which reports the progress.
     """
 
@@ -169,9 +173,13 @@ class _Training:
         self.documents = self.start.prepare(collection.documents)
 
     def require_learnable(self, queries: Positions) -> None:
-        """Raise BadInput if none of the queries at the positions ``queries`` can be used for training.
+        """Check that at least one of some queries can be used for training, because it has an irrelevant candidate.
 
-        A query can be used if at least one of its candidates is irrelevant.
+        Args:
+            queries: The positions of the queries.
+
+        Raises:
+            BadInput: If none of the queries can be used.
         """
         if not self.is_learnable[queries].any():
             raise BadInput(
@@ -184,14 +192,14 @@ class _Training:
 
         Args:
             queries: The positions of the queries.
-            served: A function that searches the collection without a reranker.
+            served: A function that takes the text of a query and returns its hits.
         """
         return _Hits(with_queries(self.collection, queries.tolist()), self.documents, served)
 
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
     ) -> LateInteraction:
-        """Train a reranker.
+        """Train a reranker on some of the collection's queries.
 
         Args:
             queries: The positions of the queries. Queries that cannot be used for training are skipped.
@@ -211,12 +219,12 @@ class _Training:
 
 
 class _Hits:
-    """The hits of a collection's queries without a reranker, and the prepared texts of the top-ranked hits.
+    """The hits of queries without a reranker, with the texts of the top-ranked hits, so that they can be reranked.
 
     Args:
         collection: The documents and judged queries.
         documents: The documents, prepared for scoring by a reranker.
-        served: A function that searches the collection without a reranker.
+        served: A function that takes the text of a query and returns its hits.
     """
 
     def __init__(self, collection: Collection, documents: PreparedDocuments, served: Served) -> None:
@@ -225,12 +233,23 @@ class _Hits:
         self._texts = [select_documents(documents, hits.read) for hits in self.results]
 
     def trusted_scores(self, model: LateInteraction) -> list[Floats]:
-        """Return, for each query, the reranker's scores of the w hits in the rescore window, shape (w,)."""
+        """Score the top-ranked hits of each query with a reranker.
+
+        Args:
+            model: The reranker.
+
+        Returns:
+            For each query, the scores of the w hits in the rescore window, shape (w,).
+        """
         pairs = zip(self.collection.queries, self._texts, strict=True)
         return [model.trusted_scores(query, texts) for query, texts in pairs]
 
     def run(self, model: LateInteraction | None) -> Run:
-        """Evaluate the hits after they were reranked by ``model``, or the original hits if ``model`` is None."""
+        """Evaluate the ranking of the hits.
+
+        Args:
+            model: The reranker that reorders the hits first. None evaluates the original order.
+        """
         if model is None:
             return run_rankings([hits.positions for hits in self.results], self.collection, 0)
         pairs = zip(self.results, self.trusted_scores(model), strict=True)
@@ -239,7 +258,7 @@ class _Hits:
 
 
 class _Validation:
-    """A comparison of rerankers and weights by nDCG@10 on validation queries.
+    """Compares rerankers by nDCG@10 on validation queries, and chooses the weight of each reranker's scores.
 
     Args:
         hits: The hits of the validation queries without a reranker.
@@ -254,7 +273,7 @@ class _Validation:
         self._measured: list[tuple[LateInteraction, float]] = []
 
     def measure(self, model: LateInteraction) -> None:
-        """Choose the weight of a reranker's scores, and append its mean nDCG@10 to :attr:`quality`."""
+        """Choose the weight of a reranker's scores, and append the reranker's mean nDCG@10 to :attr:`quality`."""
         queries = zip(self.hits.results, self.hits.collection.grades, self.hits.trusted_scores(model), strict=True)
         values = np.array([_ndcg_by_weight(hits, grades, scores) for hits, grades, scores in queries]).T
         row = smallest_good_alpha(values)
@@ -262,21 +281,24 @@ class _Validation:
         self._measured.append((model, ALPHAS[row]))
 
     def reranker(self, number: int) -> LateInteraction:
-        """Return a measured reranker with its chosen weight.
+        """Return a reranker that was measured before, with the weight that was chosen for it.
 
         Args:
-            number: The position of the reranker in the order of the calls of :meth:`measure`, from 0.
+            number: The number of the call of :meth:`measure` that measured the reranker, from 0.
         """
         return _with_weight(*self._measured[number])
 
 
 def _ndcg_by_weight(hits: Hits, grades: Mapping[int, float], scores: Floats) -> list[float]:
-    """Return nDCG@10 of a query's reranked hits with each of ``ALPHAS``.
+    """Rerank the hits of a query with each of several weights, and measure nDCG@10.
 
     Args:
         hits: The hits of the query without a reranker.
         grades: The grade of each judged document, by position.
         scores: The reranker's scores of the w hits in the rescore window, shape (w,).
+
+    Returns:
+        nDCG@10 with each weight in ``ALPHAS``.
     """
     values = []
     for alpha in ALPHAS:
@@ -293,7 +315,7 @@ def smallest_good_alpha(values: NDArray[np.float64]) -> int:
     the best mean, the smallest weight is chosen, because it changes the original ranking least.
 
     Args:
-        values: The nDCG@10 of each of the Q queries with each of the A weights in ``ALPHAS``, shape (A, Q).
+        values: The nDCG@10 of each of Q queries with each of the A weights in ``ALPHAS``, shape (A, Q).
 
     Returns:
         The position of the chosen weight in ``ALPHAS``.
@@ -307,7 +329,7 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
     """Compare BM25, the search without a reranker, and the search with the untrained and the trained reranker.
 
     Args:
-        hits: Hits of the evaluation queries before they are reranked.
+        hits: The hits of the evaluation queries without a reranker.
         untrained: The untrained reranker.
         trained: The trained reranker.
 
@@ -335,7 +357,12 @@ def _comparison(hits: _Hits, untrained: LateInteraction, trained: LateInteractio
 
 
 def _with_weight(model: LateInteraction, alpha: float) -> LateInteraction:
-    """Return the reranker with the weight ``alpha`` (0 to 1) of its scores, and with its word vectors in int8."""
+    """Return a reranker with another weight of its scores, and with word vectors compressed to int8.
+
+    Args:
+        model: The reranker.
+        alpha: The weight of its scores, 0 to 1.
+    """
     return LateInteraction(
         model.name,
         model.table if model.table.scales is not None else quantized(model.table),

@@ -22,7 +22,7 @@ _MAX_EPOCHS = 20
 
 
 def at_least(minimum: int, settings: object, *names: str) -> None:
-    """Check that settings are None, or finite and not below a minimum.
+    """Check that settings are finite and not below a minimum. Settings that are None are accepted.
 
     Args:
         minimum: The smallest valid value.
@@ -39,7 +39,14 @@ def at_least(minimum: int, settings: object, *names: str) -> None:
 
 
 def _check_held_back(share: float) -> None:
-    """Raise BadInput unless the share of held-back documents is above 0 and at most 0.5."""
+    """Check the share of documents that are excluded from training for evaluation.
+
+    Args:
+        share: The share.
+
+    Raises:
+        BadInput: If the share is not above 0 and at most 0.5.
+    """
     if not 0 < share <= 0.5:
         raise BadInput(f"held_back is {share}", value=share, expected="more than 0, at most 0.5")
 
@@ -185,7 +192,11 @@ class AdaptOptions:
         _check_held_back(self.held_back)
 
     def steps_per_epoch(self, documents: int) -> int:
-        """Return the number of steps in a pass over this many documents."""
+        """Return the number of training steps in a pass over all documents.
+
+        Args:
+            documents: The number of documents.
+        """
         return max(1, documents // self.batch)
 
     def steps(self, documents: int) -> int:
@@ -239,7 +250,9 @@ class LateInteractionOptions:
             )
 
     def batch_size(self, queries: int) -> int:
-        """Return the number of queries per step: 1 % of the training queries, but at least 8 and at most ``batch``.
+        """Return the number of queries per training step.
+
+        This is 1 % of the training queries, but at least 8 and at most ``batch``.
 
         Args:
             queries: The number of training queries.
@@ -247,9 +260,10 @@ class LateInteractionOptions:
         return min(self.batch, max(_MIN_BATCH, queries // 100))
 
     def epochs_for(self, queries: int) -> int:
-        """Return the number of passes over the training queries.
+        """Return how many times to pass over the training queries.
 
-        It is ``epochs`` or, if that takes fewer than 150 steps, the number that takes 150 steps, but at most 20.
+        With many queries, this is ``epochs``. With few queries, there are more passes, so that the training has at
+        least 150 steps, but at most 20 passes.
 
         Args:
             queries: The number of training queries.
@@ -303,10 +317,10 @@ class QueryOptions:
         _check_held_back(self.held_back)
 
     def epochs_for(self, texts: int) -> int:
-        """Return the number of passes over the texts.
+        """Return how many times to pass over the training texts.
 
-        It is ``epochs`` or, if that takes fewer than ``min_steps`` steps, the number that takes ``min_steps`` steps,
-        but at most ``most_epochs``.
+        With many texts, this is ``epochs``. With few texts, there are more passes, so that the training has at least
+        ``min_steps`` steps, but at most ``most_epochs`` passes.
 
         Args:
             texts: The number of texts.

@@ -17,7 +17,7 @@ def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArr
     :func:`resift.encoders.universe.principal_axes` chooses the signs by the words.
 
     Args:
-        rows: n vectors of D dimensions, shape (n, D). They are not centred by this function.
+        rows: n vectors of D dimensions, shape (n, D). Centre them first if the axes should ignore their mean.
         size: The number of axes to return.
         drop: The number of axes with the largest eigenvalues to skip.
 

@@ -6,7 +6,7 @@ from resift.notebook import Progress as Progress
 
 
 class StepCounter:
-    """A counter that reports the progress of a training with several stages as a single sequence of steps.
+    """Reports the progress of a training with several stages as a single sequence of steps.
 
     Args:
         progress: A function that is called after each change with the number of finished steps (at most ``total``) and
@@ -22,7 +22,11 @@ class StepCounter:
         self._report(self.done + count)
 
     def stage(self) -> Progress:
-        """Return a progress function for the next stage, which counts its steps from 0."""
+        """Return a progress function for the next stage.
+
+        The stage calls the function with the number of its own finished steps, from 0. The counter adds the steps of
+        earlier stages.
+        """
         before = self.done
         return lambda done, _: self._report(before + done)
 

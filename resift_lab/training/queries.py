@@ -75,12 +75,12 @@ _MIN_DISTANCE = 1e-3
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """Documents with the vectors that a transformer has computed for them.
+    """Documents, and optionally the vectors that a transformer model has computed for them.
 
     Attributes:
-        texts: The texts of the documents.
-        vectors: The vectors of the documents, shape (N, D), if they are available.
-        field: The field of the index that contains the vectors.
+        texts: The texts of the N documents.
+        vectors: The vectors of the documents with D dimensions, shape (N, D), or None if they are not available.
+        field: The field of the index that contains the vectors, or None.
     """
 
     texts: Sequence[str]
@@ -90,11 +90,11 @@ class EncodedDocuments:
 
 @dataclass(frozen=True)
 class Passage:
-    """Consecutive words of a document, in their original form.
+    """A short run of consecutive words from a document, which serves as a training query.
 
     Attributes:
-        text: The text of the passage.
-        document: The position of the document that contains the passage.
+        text: The words in their original form.
+        document: The position of the document.
     """
 
     text: str
@@ -105,8 +105,8 @@ class Passage:
 class _HeldBack:
     """Evaluation queries: passages of n documents that were excluded from training.
 
-    A search for a passage should return the document of the passage (or another passage of it) first, among m
-    candidates.
+    A search for a passage should return the document of the passage (or another passage of the document) first, among m
+    candidates. All vectors have D dimensions.
 
     Attributes:
         queries: The passages of each document.
@@ -121,10 +121,13 @@ class _HeldBack:
     own: NDArray[np.int64]
 
     def model_ranks(self, model: Model) -> Floats:
-        """Return the mean reciprocal rank of the correct candidate for each document's passages, shape (n,).
+        """Measure how well a model's vectors of passages find the documents of the passages.
 
         Args:
             model: The model that encodes the passages.
+
+        Returns:
+            The mean reciprocal rank of the correct candidate for the passages of each document, shape (n,).
         """
         ranks = self.reciprocal_ranks(model.encode([text for texts in self.queries for text in texts]))
         starts = np.cumsum([0, *map(len, self.queries)])
@@ -132,11 +135,11 @@ class _HeldBack:
         return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
 
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
-        """Return the reciprocal rank of the correct candidate of each query.
+        """Return the reciprocal rank of the correct candidate for each query vector.
 
         Args:
-            vectors: The query vectors: one for each of the n documents, shape (n, D), or one for each of the q passages
-                of all documents, shape (q, D).
+            vectors: Either a query vector for each of the n documents, shape (n, D), or a query vector for each of the
+                q passages of all documents, shape (q, D).
 
         Returns:
             Reciprocal ranks, shape (n,) or (q,). Another candidate with the same similarity adds 0.5 to the rank.
@@ -183,7 +186,17 @@ def train_queries(
 
 
 class _QueryTraining:
-    """The training of static queries: its random choices, its texts, and the teacher's vectors of them."""
+    """A training of word vectors that encode queries like a larger model, the teacher, but much faster.
+
+    Creating the object draws all random samples: the documents for evaluation, and the passages to train on.
+
+    Args:
+        documents: The documents, and optionally the teacher's vectors of the documents.
+        teacher: The teacher.
+        vectors: General word vectors, for words that the documents do not contain.
+        options: The settings of the training.
+        progress: A function that is called with the number of encoded texts and the total number, or None.
+    """
 
     def __init__(
         self,
@@ -213,9 +226,11 @@ class _QueryTraining:
         self.steps = StepCounter(progress, reserved + len(self.passages))
 
     def run(self) -> StaticQueries:
-        """Train without the held-back documents, evaluate the result, and train again on all documents.
+        """Train without some documents, evaluate the result with these documents, and train again on all documents.
 
-        If training makes the ranks significantly worse, the model has the untrained word vectors.
+        Returns:
+            The trained model. If training makes the ranks significantly worse, the model has the untrained word
+            vectors.
         """
         options, steps = self.options, self.steps
         start = self._start(_distinct_vectors(self.teacher, self.words, steps))
@@ -248,11 +263,11 @@ class _QueryTraining:
         """Compute the initial vectors and weights of the V words of the corpus.
 
         Args:
-            word_vectors: The teacher's vectors of the W most frequent words, shape (W, D).
+            word_vectors: The teacher's vectors of the W most frequent words with D dimensions, shape (W, D).
 
         Returns:
-            The word vectors (V, D) and weights (V,). The vectors of the other words are predicted from the general word
-            vectors, or zero if a word has no general vector.
+            The word vectors, shape (V, D), and the weights, shape (V,). The vectors of the less frequent words are
+            predicted from general word vectors. They are zero for words without a general vector.
         """
         corpus, count = self.corpus, len(word_vectors)
         rows = np.zeros((len(corpus.words), word_vectors.shape[1]), np.float32)
@@ -265,10 +280,11 @@ class _QueryTraining:
         return rows, (_SIF / (_SIF + share)).astype(np.float32)
 
     def _model(self, centre: Floats, rows: Floats, weights: Floats) -> StaticQueries:
-        """Build a model from word vectors, and add the words that occur only in the general word vectors.
+        """Build a model from trained word vectors, and add words that occur only in the general word vectors.
 
         Args:
-            centre: The ``centre`` of the model, shape (D,), see :class:`resift.encoders.queries.StaticQueries`.
+            centre: The mean vector of texts with D dimensions, shape (D,), see
+                :class:`resift.encoders.queries.StaticQueries`.
             rows: The vectors of the V words of the corpus, shape (V, D).
             weights: The weights of these words, shape (V,).
         """
@@ -279,14 +295,15 @@ class _QueryTraining:
 
 
 class _TeacherGate:
-    """A test of whether the model's query vectors improve the ranking of documents with the teacher's vectors.
+    """A test of whether a model's query vectors improve the ranking of documents with the teacher's vectors.
 
-    It uses :class:`resift_lab.training.gate.Gate` on a part of the documents.
+    The test is :class:`resift_lab.training.gate.Gate`, applied to a part of the documents.
 
     Args:
-        texts: The texts of all documents.
+        texts: The texts of all N documents.
         held_back: The positions of the documents that were excluded from training.
-        documents: The teacher's vectors of all documents, shape (N, D), or None if they are not available.
+        documents: The teacher's vectors of all documents with D dimensions, shape (N, D), or None if they are not
+            available.
         options: The settings of the training.
 
     Attributes:
@@ -313,7 +330,7 @@ class _TeacherGate:
         """Choose the weight of a model's similarity against BM25.
 
         Args:
-            model: A model that was trained without the held-back documents.
+            model: A model that was trained without the documents of the test.
             teacher: The model that encoded the documents.
             steps: A counter of the texts that the teacher encodes, which reports the progress.
 
@@ -331,12 +348,15 @@ class _TeacherGate:
 
 
 def _distinct_vectors(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
-    """Return the teacher's vectors of n distinct texts, shape (n, D) for D dimensions.
+    """Encode texts with the teacher, and check that different texts have different vectors.
 
     Args:
         teacher: The model that encodes the texts.
-        texts: The n texts.
+        texts: The n distinct texts.
         steps: A counter of the encoded texts, which reports the progress.
+
+    Returns:
+        Vectors of shape (n, D) for D dimensions.
 
     Raises:
         BadInput: If the vectors of different texts are nearly the same.
@@ -365,11 +385,11 @@ def _centred(vectors: Floats) -> tuple[Floats, Floats]:
 def draw_passages(
     texts: Sequence[str], documents: NDArray[np.int64], count: int, rng: np.random.Generator
 ) -> list[Passage]:
-    """Draw distinct passages of 2 to 40 consecutive words at random.
+    """Draw distinct passages of 2 to 40 consecutive words at random, from each document in turn.
 
     Args:
         texts: The texts of all documents.
-        documents: The positions of the documents to draw from. Passages are drawn from them in turn.
+        documents: The positions of the documents to draw from.
         count: The maximum number of passages.
         rng: The source of random numbers.
     """
@@ -426,13 +446,13 @@ class _TrainingTexts:
     def fit(
         self, rows: Floats, weights: Floats, options: QueryOptions, held_back: NDArray[np.int64] | None = None
     ) -> tuple[Floats, Floats]:
-        """Train word vectors and weights on all texts except those of held-back documents.
+        """Train word vectors and weights on all texts except those from excluded documents.
 
         Args:
             rows: The initial vectors of V words with D dimensions, shape (V, D).
             weights: The initial word weights, shape (V,).
             options: The settings of the training.
-            held_back: The positions of the documents whose texts and passages are not used. None uses all texts.
+            held_back: The positions of the documents whose texts and passages are excluded. None uses all texts.
 
         Returns:
             The trained word vectors, shape (V, D), and weights, shape (V,).
@@ -449,15 +469,18 @@ class _TrainingTexts:
 
 
 def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions of the texts with at least two words, or of a random sample of such texts.
+    """Select the texts with at least two words, or a random sample of these texts.
 
     Args:
         texts: The texts.
         options: The settings of the training. ``options.limit`` is the maximum size of the sample.
         rng: Random generator that draws the sample.
 
+    Returns:
+        The positions of the selected texts.
+
     Raises:
-        BadInput: If there are too few such texts.
+        BadInput: If too few texts have two words.
     """
     usable = np.array([row for row, text in enumerate(texts) if len(tokenize(text)) >= _MIN_WORDS], np.int64)
     if len(usable) < MIN_DOCUMENTS:
@@ -469,7 +492,7 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
 
 
 def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
-    """Check that the vectors of documents were computed by the teacher, and scale the vectors to length 1.
+    """Check that the stored vectors of documents were computed by the teacher, and scale the vectors to length 1.
 
     The teacher encodes a sample of the documents again. For at least half of the sample, the most similar stored vector
     must be the vector of the same document.
@@ -477,7 +500,7 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
     Args:
         teacher: The model that should have encoded the documents.
         texts: The texts of the N documents.
-        documents: The vectors of the documents, shape (N, D).
+        documents: The stored vectors of the documents with D dimensions, shape (N, D).
         seed: The seed of the sample.
 
     Returns:
@@ -499,7 +522,7 @@ def _checked_vectors(teacher: Teacher, texts: Sequence[str], documents: Floats, 
 
 
 def _judge_count(documents: int, options: QueryOptions) -> int:
-    """Return the number of documents to exclude from training, which are used for evaluation.
+    """Return how many documents to exclude from training, for evaluation.
 
     The number is limited so that at most a tenth of the texts that the teacher encodes are used for evaluation.
 
@@ -581,13 +604,13 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
 
 
 def set_weights(model: StaticQueries, spread: float) -> None:
-    """Set a model's weights against BM25, ``alpha`` and ``max_alpha``, according to the spread of its cosines.
+    """Set the weights of a model's similarity against BM25 by how much the similarities of documents differ.
 
     If the cosines of a query with different documents differ little, each difference needs a larger weight. Therefore
     alpha / (1 - alpha) is set in proportion to 1 / spread.
 
     Args:
-        model: The model to change.
+        model: The model, whose attributes ``alpha`` and ``max_alpha`` are changed.
         spread: The standard deviation of a query's cosines with documents.
     """
     scale = SPREAD / max(spread, _MIN_SPREAD)

@@ -42,14 +42,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 @dataclass(frozen=True)
 class RefineOptions:
-    """Settings of the refinement.
+    """Settings of a training that refines word vectors by the sentence vectors of another model.
 
     Attributes:
         limit: The maximum number of sentences.
         epochs: The number of passes over the sentences.
         rate: Adam's learning rate. Before training, the word vectors are scaled to a root mean square length of 1.
         seed: The seed of all random choices.
-        levels: The number of levels to which the numbers of a vector are rounded, or None, see
+        levels: The number of levels to which the numbers of a vector are rounded, or None for no rounding, see
             :func:`resift_lab.training.distill.round_rows`.
     """
 
@@ -84,7 +84,13 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
 
 
 def _prose(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the sentences of 4 to 40 words that are prose, with single spaces between words."""
+    """Yield the sentences of 4 to 40 words in texts, with single spaces between words.
+
+    Sentences with e-mail addresses or rows of punctuation are skipped.
+
+    Args:
+        texts: The texts.
+    """
     for text in texts:
         for part in _SENTENCE_END.split(text):
             words = part.split()
@@ -153,12 +159,12 @@ def _fitted(
     options: FitOptions | None = None,
     progress: Progress | None = None,
 ) -> tuple[Floats, Floats]:
-    """Fit word vectors to the teacher's vectors.
+    """Train word vectors so that the mean of a sentence's words is close to the teacher's vector of the sentence.
 
     Args:
         vectors: The vectors of V words of D dimensions to start from.
         texts: The n sentences.
-        targets: The teacher's vectors of the sentences, of T dimensions, shape (n, T).
+        targets: The teacher's vectors of the sentences with T dimensions, shape (n, T).
         options: The settings of the fitting.
         progress: A function that is called with the number of finished steps and the total number.
 
@@ -181,11 +187,11 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
     """Return the orthogonal matrix that maps vectors as closely as possible to other vectors.
 
     Args:
-        source: The n vectors to map, shape (n, T).
-        target: The vectors to which they should be mapped, in the same order, shape (n, D).
+        source: The n vectors to map, with T dimensions, shape (n, T).
+        target: The vectors to map them to, in the same order, with D dimensions, shape (n, D).
 
     Returns:
-        A matrix (T, D) with orthonormal columns, or with orthonormal rows if D > T.
+        A matrix of shape (T, D) with orthonormal columns, or with orthonormal rows if D > T.
 
     Source:
         Schönemann 1966, "A generalized solution of the orthogonal Procrustes problem".
@@ -195,11 +201,11 @@ def procrustes_map(source: Floats, target: Floats) -> Floats:
 
 
 def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
-    """Encode n texts with a teacher of T dimensions.
+    """Encode sentences with the teacher, a sentence-transformers model.
 
     Args:
-        texts: The texts.
-        teacher: A ``SentenceTransformer``.
+        texts: The n sentences.
+        teacher: A ``SentenceTransformer`` with T dimensions.
         report: A function that is called with the number of encoded texts.
 
     Returns:

@@ -44,17 +44,22 @@ class RnBof(RoBoew):
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
-        """Return the divisor of the distances from each codeword: the widths σ_k, but at least 0.001, shape (K,)."""
+        """Return the divisor of the distances from each of the K codewords: its width σ_k, but at least 0.001.
+
+        Returns:
+            A tensor of shape (K,).
+        """
         return self.width.clamp_min(1e-3)
 
     def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
-        """Return the vectors of texts, t = relu(Wᵀ s).
+        """Compute the vectors of texts from the memberships of their words, t = relu(Wᵀ s).
 
         Args:
-            pooled: The mean memberships s of the words in each of the S segments of n texts, shape (n, S · K).
+            pooled: The mean memberships s of the words in each of the S segments of n texts, for K codewords, shape
+                (n, S · K).
 
         Returns:
-            Vectors of shape (n, R).
+            Vectors of R dimensions, shape (n, R).
 
         Source:
             Passalis and Tefas 2017, equation 8.
@@ -62,12 +67,12 @@ class RnBof(RoBoew):
         return torch.relu(pooled @ self.head)
 
     def head_arrays(self) -> dict[str, Any]:
-        """Return the arguments of the exported model besides its table."""
+        """Return the trained parameters that are applied after pooling, for the exported model."""
         return {"head": self.head.detach().numpy().copy()}
 
 
 def untrained_network(table: WordVectors, options: RoBoewOptions) -> RoBoew:
-    """Return an untrained RN-BoF or RO-BoEW network, depending on the class of ``options``.
+    """Create the network to train: RN-BoF or RO-BoEW, depending on the class of ``options``.
 
     Args:
         table: The words to train, with initial vectors and weights.

@@ -46,7 +46,11 @@ _PAGES = 5
 
 
 def require_packages() -> None:
-    """Raise MissingExtra if SciPy, which adapting needs, is not installed."""
+    """Check that the packages that adapting word vectors needs are installed.
+
+    Raises:
+        MissingExtra: If SciPy is not installed.
+    """
     with needs_extra("lab", "Adapting word vectors"):
         import scipy.sparse  # noqa: F401
 
@@ -110,10 +114,10 @@ def adapt(
 
 
 def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose random documents that are excluded from the first training and used for evaluation.
+    """Choose random documents to exclude from the first training, for evaluation.
 
     Args:
-        documents: The number of documents, N.
+        documents: The number N of documents.
         options: The settings of the adaptation.
         rng: The source of random numbers.
 
@@ -133,13 +137,13 @@ def _evaluation(
     vectors: WordVectors,
     options: AdaptOptions,
 ) -> dict[str, Any]:
-    """Evaluate an adapted model and the untrained model (:mod:`resift_lab.training.gate`).
+    """Compare searches with adapted word vectors, with the original vectors, and by the text alone.
 
     Args:
-        trial: A model that was trained without the held-back documents.
+        trial: A model that was trained without the excluded documents.
         documents: The words of all N documents.
         held_back: True for each document that was excluded from the training of ``trial``, shape (N,).
-        vectors: The untrained word vectors.
+        vectors: The original word vectors.
         options: The settings of the adaptation.
 
     Returns:
@@ -161,13 +165,16 @@ def _evaluation(
 
 
 def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the reciprocal rank of the correct candidate of each query, shape (q,).
+    """Return the reciprocal rank of the correct candidate of each query.
 
     Another candidate with the same similarity adds 0.5 to the rank.
 
     Args:
         similarity: The similarities of q queries to m candidates, shape (q, m).
         own: The position of each query's correct candidate, shape (q,).
+
+    Returns:
+        Values from 0 to 1, shape (q,).
     """
     own_similarity = similarity[np.arange(len(own)), own][:, None]
     higher = (similarity > own_similarity).sum(axis=1)
@@ -182,7 +189,7 @@ def _trained(
 
     Args:
         documents: The words of each document.
-        vectors: The word vectors to adapt.
+        vectors: The word vectors to start from.
         options: The settings of the adaptation.
         progress: A function that is called with the number of finished steps and the total number.
     """
@@ -196,8 +203,8 @@ def _trained(
 def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
     """Build a model from trained word vectors.
 
-    The model's table contains the words of the corpus, followed by the other words of ``vectors``. The vectors of a
-    ``mean`` model are stored in int8.
+    The model contains the words of the corpus, followed by the other words of ``vectors``. The vectors of a
+    ``mean`` model are compressed to int8.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
@@ -219,10 +226,10 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
 
 
 def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
-    """Return the evaluation of an adaptation as lines of text.
+    """Describe the evaluation of adapted word vectors in lines of text.
 
     Args:
-        evaluation: The ``info["adapted"]`` of an adapted model.
+        evaluation: The evaluation that the training has stored in ``info["adapted"]`` of the model.
         seconds: The duration of the training.
     """
     values = "".join(f"{evaluation[key]:11.3f}" for key in ("text", "untrained", "adapted"))
@@ -236,10 +243,10 @@ def report_lines(evaluation: dict[str, Any], seconds: float) -> list[str]:
 
 
 def rejection_warning(evaluation: dict[str, Any]) -> str:
-    """Return a warning that explains why adapted vectors are not used.
+    """Return a warning that explains why adapted word vectors are not used.
 
     Args:
-        evaluation: The ``info["adapted"]`` of an adapted model.
+        evaluation: The evaluation that the training has stored in ``info["adapted"]`` of the model.
     """
     warning = "warning: no better than the untrained vectors"
     if evaluation["held_back"] < MIN_JUDGES:
@@ -250,16 +257,16 @@ def rejection_warning(evaluation: dict[str, Any]) -> str:
 def adapt_if_better(
     texts: Sequence[str], vectors: WordVectors, progress: Progress, remark: Callable[[str], None]
 ) -> Model | None:
-    """Adapt word vectors to documents, and return the model only if it is better than the untrained vectors.
+    """Adapt word vectors to documents, and return the model only if it is better than the original vectors.
 
     Args:
         texts: The texts of the documents.
         vectors: The word vectors to adapt.
         progress: A function that is called with the number of finished steps and the total number.
-        remark: A function that is called with the text of the evaluation.
+        remark: A function that is called with a description of the evaluation.
 
     Returns:
-        The adapted model, or None if it is not better than the untrained vectors.
+        The model with adapted vectors, or None if the original vectors are at least as good.
     """
     started = time.perf_counter()
     model = adapt(texts, vectors, AdaptOptions(), progress)
@@ -272,9 +279,9 @@ def adapt_if_better(
 
 
 def index_texts(engine: Engine, indices: Iterable[tuple[str, Sequence[str], int]]) -> list[str]:
-    """Read the texts of indices to train on.
+    """Read the texts of indices, to train on them.
 
-    All documents of an index are read, or a random sample if it has more than 50,000.
+    If an index has more than 50,000 documents, a random sample is read.
 
     Args:
         engine: The search engine.

@@ -24,14 +24,14 @@ _EPSILON = 1e-9
 
 
 def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
-    """Return initial vectors for the words of a corpus from a table of word vectors.
+    """Choose initial vectors for the words of a corpus, from a table of word vectors.
 
-    A word that is not in the table gets the mean vector of the documents that contain the word. Noise is added to it,
-    so that the vectors of two words from the same documents differ.
+    A word that is not in the table gets the mean vector of the documents that contain the word. Noise is added to this
+    vector, so that the vectors of two words from the same documents differ.
 
     Args:
         corpus: The documents, with a vocabulary of V words.
-        vectors: The table of word vectors, of D dimensions.
+        vectors: The table of word vectors, with D dimensions.
         seed: The seed of the noise.
 
     Returns:

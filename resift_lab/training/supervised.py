@@ -96,12 +96,12 @@ def train(
 
 @dataclass(frozen=True)
 class _Documents:
-    """Labelled documents, some of which are held back.
+    """Labelled documents, some of which are excluded from training for evaluation.
 
     Attributes:
-        texts: The texts of the documents.
-        targets: The share of each class in each document, shape (N, C).
-        held_back: True for each held-back document, shape (N,).
+        texts: The texts of the N documents.
+        targets: The share of each of the C classes in each document, shape (N, C).
+        held_back: True for each excluded document, shape (N,).
     """
 
     texts: Sequence[str]
@@ -109,16 +109,21 @@ class _Documents:
     held_back: NDArray[np.bool_]
 
     def part(self, held_back: bool) -> list[str]:
-        """Return the texts of the held-back documents if ``held_back`` is true, otherwise of all other documents."""
+        """Return the texts of the documents for evaluation, or of the documents to train on.
+
+        Args:
+            held_back: True for the documents that are excluded from training, False for all other documents.
+        """
         return [text for text, flag in zip(self.texts, self.held_back, strict=True) if flag == held_back]
 
     def mean_ap(self, queries: Floats, database: Floats) -> float:
-        """Return the mean average precision of searches with the held-back documents as queries.
+        """Return the mean average precision of searches in the training documents.
 
-        Documents with the same main class as the query are relevant.
+        The documents that are excluded from training serve as queries. Documents with the same main class as the query
+        are relevant.
 
         Args:
-            queries: The vectors of the q held-back documents, shape (q, K).
+            queries: The vectors of the q excluded documents with K dimensions, shape (q, K).
             database: The vectors of the n other documents, shape (n, K).
         """
         main = self.targets.argmax(axis=1)
@@ -127,11 +132,11 @@ class _Documents:
 
 
 class _Run:
-    """A network in training.
+    """A network in training, with its optimisers and its class centres.
 
     Args:
-        texts: The texts to train on.
-        targets: The share of each class in each text, shape (N, C).
+        texts: The N texts to train on.
+        targets: The share of each of the C classes in each text, shape (N, C).
         vectors: The word vectors to start from.
         options: The settings.
 
@@ -156,12 +161,19 @@ class _Run:
         return torch.from_numpy(class_means(self.network.encode(self.counts), self.targets.numpy()))
 
     def count(self, texts: Sequence[str]) -> Any:
-        """Return the frequency of each of the V words in each of the S segments of n texts, shape (n · S, V)."""
+        """Count the words of the vocabulary in texts.
+
+        Args:
+            texts: The n texts, which are divided into S segments each.
+
+        Returns:
+            The count of each of the V words in each segment, a sparse matrix of shape (n · S, V).
+        """
         model = Model("", self.table, "mean", "cosine", Layers(segments=self.network.segments))
         return segment_counts(model, texts)
 
     def epoch(self, report: Callable[[int], None]) -> None:
-        """Train for one epoch. The order of the documents depends only on the seed and the number of the epoch.
+        """Train on all documents once, in a random order that depends only on the seed and the number of the epoch.
 
         Args:
             report: A function that is called after each step with the number of documents in the step.
@@ -180,13 +192,17 @@ class _Run:
         self.epochs += 1
 
     def _set_rates(self, remaining: float) -> None:
-        """Set each learning rate to its initial value times ``remaining``, a factor from 0 to 1."""
+        """Reduce the learning rates of all parameters.
+
+        Args:
+            remaining: The factor by which the initial rates are multiplied, 0 to 1.
+        """
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * remaining
 
     def _step(self, loss: torch.Tensor) -> None:
-        """Update the parameters of all optimizers with the gradient of the loss."""
+        """Compute the gradient of a loss, and update the parameters with all optimisers."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()
@@ -194,11 +210,15 @@ class _Run:
             optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the training, from which :meth:`restore` can continue."""
+        """Return the state of the training, to save it in a checkpoint."""
         return {"epochs": self.epochs, "centres": self.centres.data, **network_state(self.network, self.optimizers)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state that :meth:`state` returned: load the network, the optimizers and the class centres."""
+        """Continue an interrupted training: load the network, the optimisers and the class centres.
+
+        Args:
+            state: The state that :meth:`state` returned.
+        """
         self.epochs = state["epochs"]
         self.centres.data.copy_(state["centres"])
         restore_network(state, self.network, self.optimizers)
@@ -207,17 +227,17 @@ class _Run:
 def _learning_curve(
     documents: _Documents, vectors: WordVectors, options: RoBoewOptions, saved: Checkpoint, steps: StepCounter
 ) -> list[float]:
-    """Train on the documents that are not held back, and evaluate each epoch with the held-back documents.
+    """Train on a part of the documents, and evaluate each epoch with the other documents.
 
     Args:
-        documents: The labelled documents.
+        documents: The labelled documents, some of which are excluded from training.
         vectors: The word vectors to start from.
         options: The settings.
         saved: The checkpoint, to continue from and to save the state to.
         steps: A counter of the processed documents, which reports the progress.
 
     Returns:
-        The mean average precision of searches with the held-back documents, before training and after each epoch.
+        The mean average precision of searches for the excluded documents, before training and after each epoch.
     """
     curve: list[float] = saved.state.get("curve", [])
     if saved.state.get("stage") == _FINAL:
@@ -243,7 +263,7 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
 
     Args:
         run: The network to train.
-        epochs: The number of epochs.
+        epochs: The total number of epochs, including epochs before an interruption.
         curve: The learning curve of the first stage, which is saved to the checkpoint.
         saved: The checkpoint, to continue from and to save the state to.
         steps: A counter of the processed documents, which reports the progress.
@@ -256,13 +276,16 @@ def _train_on_all(run: _Run, epochs: int, curve: list[float], saved: Checkpoint,
 
 
 def _comparison(documents: _Documents, vectors: WordVectors, curve: list[float], epochs: int) -> dict[str, Any]:
-    """Return the entries ``map11`` and ``better`` of the summary that :func:`train` returns.
+    """Compare the trained model with untrained word vectors, for the summary that :func:`train` returns.
 
     Args:
         documents: The labelled documents.
-        vectors: The word vectors. Their mean is the model that the trained model is compared with.
-        curve: Quality of the held-back documents before training (first value) and after each epoch. May be empty.
+        vectors: The untrained word vectors. The model to compare with averages them.
+        curve: Mean average precision before training (first value) and after each epoch of training. May be empty.
         epochs: Number of epochs after which the trained model is evaluated.
+
+    Returns:
+        A dictionary with the entries ``map11`` and ``better``.
     """
     if not curve:
         return {"map11": {}, "better": None}

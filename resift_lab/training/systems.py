@@ -26,7 +26,7 @@ Bar = AbstractContextManager[Progress | None]
 
 
 class Adapted:
-    """A system that adapts word vectors to the documents if the adaptation improves the ranking.
+    """A retrieval system whose word vectors are adapted to the documents, if this improves the ranking.
 
     Args:
         vectors: The word vectors to adapt.
@@ -45,21 +45,28 @@ class Adapted:
 
     @property
     def table(self) -> WordVectors:
-        """The word vectors. After :meth:`fit`, they are the adapted vectors if the adaptation improves the ranking."""
+        """The word vectors. After :meth:`fit`, these are the adapted vectors if they improve the ranking."""
         return self._model.table
 
     @property
     def alpha(self) -> float:
-        """The weight of the similarity against BM25, see :class:`resift.encoders.model.Model`."""
+        """The weight of the similarity against BM25 in searches without feedback, 0 to 1."""
         return self._model.alpha
 
     @property
     def max_alpha(self) -> float:
-        """The weight that :attr:`alpha` approaches as feedback grows, see :class:`resift.encoders.model.Model`."""
+        """The value that :attr:`alpha` approaches as a user judges more documents, 0 to 1."""
         return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:
-        """Adapt the word vectors to the documents, and return the vectors of the N documents, shape (N, K)."""
+        """Adapt the word vectors to the documents, and encode the documents.
+
+        Args:
+            documents: The texts of the N documents.
+
+        Returns:
+            Vectors of shape (N, K) for K dimensions.
+        """
         try:
             with self._bar() as progress:
                 model = adapt(documents, self.table, AdaptOptions(seed=self.seed), progress)
@@ -80,10 +87,10 @@ class Adapted:
 
 
 def sentence_transformer(folder: str) -> Encoder:
-    """Return a system that encodes texts with a sentence-transformers model, as vectors of length 1.
+    """Load a sentence-transformers model as a retrieval system. Its vectors have length 1.
 
     Args:
-        folder: The folder of the model.
+        folder: The local folder of the model.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed.

@@ -32,9 +32,10 @@ _EXPECTED = 'a response in the format of OpenAI\'s embeddings, {"data": [{"index
 
 
 class Teacher:
-    """A model that encodes texts, with a cache of its vectors.
+    """A large model whose vectors a smaller model learns to imitate. Its vectors are cached in a folder.
 
-    With a cache, a training that was interrupted or that has other settings does not encode the same texts again.
+    Because of the cache, a training that was interrupted or that has other settings does not encode the same texts
+    again.
 
     Args:
         name: The name of the model, which is part of the cache's keys.
@@ -49,14 +50,14 @@ class Teacher:
         self._dim: int | None = None
 
     def vectors(self, texts: Sequence[str], progress: Progress | None = None) -> Floats:
-        """Encode texts.
+        """Encode texts, or read their vectors from the cache.
 
         Args:
             texts: The n texts.
             progress: A function that is called with the number of encoded texts and the total number.
 
         Returns:
-            A unit vector (or zero vector) for each text, shape (n, D), float32.
+            A unit vector (or zero vector) of D dimensions for each text, shape (n, D), float32.
 
         Raises:
             BadInput: If the teacher's vectors have a wrong shape, different numbers of dimensions, or values that are
@@ -75,7 +76,7 @@ class Teacher:
         return unit_rows(np.concatenate(calls).astype(np.float32))
 
     def reject(self, problem: str, expected: str) -> BadInput:
-        """Delete the cache, and return the error to raise for unusable vectors.
+        """Delete the cached vectors, and return the error to raise for unusable vectors.
 
         Otherwise the cache would return the same vectors again after the teacher was corrected.
 
@@ -88,7 +89,11 @@ class Teacher:
         return BadInput(f"{self.name} returns {problem}", value=self.name, expected=expected)
 
     def _cached(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts from the cache, or encode the texts and add the vectors to the cache."""
+        """Read the vectors of texts from the cache. If they are missing, encode the texts and store the vectors.
+
+        Args:
+            texts: At most :data:`CALL` texts.
+        """
         if self._cache is None:
             return self._checked(texts)
         key = hashlib.sha256(json.dumps([self.name, *texts]).encode()).hexdigest()[:32]
@@ -105,7 +110,10 @@ class Teacher:
         return vectors
 
     def _checked(self, texts: Sequence[str]) -> Floats:
-        """Encode texts, check the vectors, and return them scaled to length 1.
+        """Encode texts, check the vectors, and scale them to length 1.
+
+        Args:
+            texts: At most :data:`CALL` texts.
 
         Raises:
             BadInput: If the vectors have a wrong shape, or values that are NaN or infinite.
@@ -125,6 +133,9 @@ class Teacher:
 
 def folder_teacher(folder: str) -> Encode:
     """Return a function that encodes texts with a sentence-transformers model in a local folder.
+
+    Args:
+        folder: The folder of the model.
 
     Raises:
         MissingExtra: If sentence-transformers is not installed.

@@ -25,9 +25,9 @@ _RIDGE = 1e-3
 
 
 class LinearMap:
-    """A linear map from original word vectors to trained word vectors, fitted by ridge regression.
+    """A linear map that predicts trained vectors of words from their original vectors.
 
-    It predicts vectors for words that were not trained.
+    The map is fitted to the trained words by ridge regression, and predicts vectors for words that were not trained.
 
     Args:
         vectors: The original word vectors. They are scaled to length 1 before they are mapped.
@@ -53,17 +53,25 @@ class LinearMap:
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
     def rows(self, ids: NDArray[np.int64]) -> Floats:
-        """Map the original vectors of n words, given by their row numbers, to vectors of shape (n, K)."""
+        """Predict trained vectors for words of the original table.
+
+        Args:
+            ids: The row numbers of n words in the original table, shape (n,).
+
+        Returns:
+            Vectors of shape (n, K) for K dimensions.
+        """
         return (self._units[ids] @ self._matrix).astype(np.float32)
 
     def extended(self, words: Sequence[str], rows: Floats, weights: Floats, info: dict[str, Any]) -> WordVectors:
-        """Return a table of the trained words, followed by all other words of the original table.
+        """Create a table of the trained words, followed by all other words of the original table.
 
-        The vectors of the other words are mapped. Their weight is half the 0.9 quantile of the trained words' weights.
+        The vectors of the other words are predicted. Their weight is half the 0.9 quantile of the trained words'
+        weights.
 
         Args:
-            words: The trained words.
-            rows: The trained vectors, shape (V, K).
+            words: The V trained words.
+            rows: The trained vectors of K dimensions, shape (V, K).
             weights: The trained weights, shape (V,).
             info: The ``info`` of the new table.
         """

@@ -56,7 +56,12 @@ def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed:
 
 
 def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
-    """Return the words that occur in at least ``min_count`` texts, most frequent first."""
+    """Return the words that occur in many texts, most frequent first.
+
+    Args:
+        texts: The texts.
+        min_count: The minimum number of texts that contain a word.
+    """
     tokens = [tokenize(text) for text in texts]
     texts_with = Counter(word for words in tokens for word in set(words))
     by_count = Counter(chain.from_iterable(tokens)).most_common()
@@ -64,12 +69,12 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
 
 
 def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVectors) -> None:
-    """Replace each -1 in ``rows`` by the row number of the first word in ``vectors`` with the same stem.
-
-    If there is no such word, -1 remains.
+    """Look up words that have no word vector by their stem.
 
     Args:
-        rows: The row number of each word in ``vectors``, or -1, shape (V,). The array is changed in place.
+        rows: The row number of each of the V words in ``vectors``, or -1 for a word without a vector, shape (V,). Each
+            -1 is replaced in place by the row number of the first word with the same stem. If there is none, -1
+            remains.
         words: The V words.
         vectors: The word vectors.
     """

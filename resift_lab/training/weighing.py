@@ -28,9 +28,9 @@ _ROUNDS = 3
 
 
 def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
-    """Choose the weight of a model's vectors relative to BM25.
+    """Choose the weight of a model's vectors relative to BM25 in searches.
 
-    For a model that was trained on documents, the weight that its training has chosen is returned. For other models,
+    For a model that was trained on documents, this is the weight that its training has chosen. For other models,
     the weight is chosen by searches for parts of the documents (:mod:`resift_lab.training.gate`).
 
     Args:
@@ -55,11 +55,11 @@ def choose_weight(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning |
 
 
 def weigh_index(engine: Engine, info: IndexInfo, model: Model) -> Tuning | None:
-    """Choose the weight of a model's vectors in an index, and store it in the index's settings.
+    """Choose the weight of a model's vectors in searches of an index, and store it in the index's settings.
 
     Args:
         engine: The search engine.
-        info: The index.
+        info: A description of the index.
         model: The model of the index.
 
     Returns:

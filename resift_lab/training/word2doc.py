@@ -95,10 +95,10 @@ def train(
 
 @dataclass(frozen=True)
 class _Examples:
-    """n training examples for word2doc.
+    """The n training examples of word2doc, a network that predicts the document that a query refers to.
 
     Attributes:
-        inputs: The vectors of the queries, shape (n, D).
+        inputs: The vectors of the queries with D dimensions, shape (n, D).
         context: The positions of the context documents, which the retriever returns for the query, shape (n, 10). If
             there are fewer than ten, the rest of the row is filled with the total number of documents.
         targets: The position of the correct document of each query, shape (n,).
@@ -162,28 +162,38 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
         self.drop = torch.nn.Dropout(options.dropout)
 
     def forward(self, queries: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Return the hidden vectors of n queries, shape (n, H) for H hidden units.
+        """Compute the hidden vectors of queries.
 
         Args:
-            queries: The vectors of the queries, shape (n, D).
+            queries: The vectors of n queries with D dimensions, shape (n, D).
             context: The positions of their context documents, shape (n, 10).
+
+        Returns:
+            Hidden vectors of shape (n, H) for H hidden units.
         """
         joined = (self.drop(self.query(queries)) + self.drop(self.embeddings(context)).sum(1)) / (1 + CONTEXT)
         return self.drop(torch.relu(self.hidden(joined)))
 
     def scores(self, hidden: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
-        """Return the scores of m documents for each query, shape (n, m).
+        """Score m documents for each of n queries.
 
         Args:
-            hidden: The hidden vectors of n queries, shape (n, H).
+            hidden: The hidden vectors of the queries with H hidden units, shape (n, H).
             documents: The positions of the documents to score for each query, shape (n, m).
+
+        Returns:
+            Scores of shape (n, m).
         """
         return (self.output(documents) * hidden[:, None]).sum(2) + self.output_bias(documents)[:, :, 0]
 
     def optimizers(self, rate: float) -> list[torch.optim.Optimizer]:
-        """Create the optimizers with the learning rate ``rate``.
+        """Create the optimisers of the network.
 
-        Adam trains the layers, and sparse Adam the arrays with a row for each document.
+        Adam trains the layers. Sparse Adam trains the arrays with a row for each document, of which a step changes few
+        rows.
+
+        Args:
+            rate: The learning rate.
         """
         dense = [*self.query.parameters(), *self.hidden.parameters()]
         sparse = [self.embeddings.weight, self.output.weight, self.output_bias.weight]
@@ -206,14 +216,14 @@ class _Network(torch.nn.Module):  # type: ignore[misc]
 def _trained(
     examples: _Examples, documents: int, options: Word2DocOptions, saved: Checkpoint, progress: Progress | None
 ) -> _Network:
-    """Train a network for all epochs, and return it.
+    """Train a network that predicts the document of a query.
 
     Args:
         examples: The training examples.
         documents: Number of documents, which are the classes that the network predicts.
         options: The settings of the training.
         saved: The checkpoint. If it contains a state, training continues from this state.
-        progress: Function that is called with the number of processed examples and the total, or None.
+        progress: Function that is called with the number of processed examples and the total number, or None.
     """
     torch.manual_seed(options.seed)
     network = _Network(examples.inputs.shape[1], documents, options)
@@ -265,7 +275,9 @@ def sample_negatives(
     count: int,
     documents: int,
 ) -> NDArray[np.int64]:
-    """Draw random documents for each query that are neither its target nor in its context.
+    """Draw random wrong documents for each of n queries, which serve as negative examples.
+
+    The correct document of the query and its context documents are never drawn.
 
     Args:
         rng: The source of random numbers.
@@ -288,13 +300,13 @@ def sample_negatives(
 
 
 def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
-    """Return the weight of the retriever's scores with which the most queries rank the correct document first.
+    """Choose the weight of the retriever's scores, with which the most queries rank the correct document first.
 
-    The queries are keywords that were not used in training, unchanged or with a typing error.
+    The queries are keywords that were not used in training, without and with typing errors.
 
     Args:
         model: The model.
-        choosing: Maps each keyword to the position of the correct document.
+        choosing: The position of the correct document of each keyword.
         seed: The seed of the typing errors.
     """
     rng = np.random.default_rng([seed, len(NOISES)])
@@ -311,7 +323,7 @@ def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int)
 
 
 def texts_digest(texts: Sequence[str]) -> str:
-    """Return 16 hexadecimal digits that identify the texts of a collection and their order."""
+    """Return a hash of the texts of a collection and their order, as 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode("utf-8", "surrogatepass") + b"\0")

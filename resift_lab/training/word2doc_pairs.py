@@ -24,8 +24,8 @@ class TrainingPairs:
     Attributes:
         queries: The queries to train on.
         documents: The position of the correct document of each query in ``queries``.
-        choosing: Maps each keyword for choosing the retriever's weight to the position of its document.
-        judging: Maps each keyword for evaluating the model to the position of its document.
+        choosing: Keywords for choosing the retriever's weight, with the position of the correct document.
+        judging: Keywords for evaluating the model, with the position of the correct document.
     """
 
     queries: list[str]
@@ -61,7 +61,15 @@ def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, 
 
 
 def _keywords(title: str, body: str) -> list[str]:
-    """Return the distinct keywords of a document's first sentence, then of its other sentences, then of its title."""
+    """Return the distinct keywords of a document.
+
+    Args:
+        title: The title of the document.
+        body: The text of the document.
+
+    Returns:
+        The keywords of the first sentence, then of the other sentences, then of the title.
+    """
     first, _, rest = body.partition(". ")
     # The body of a single sentence has no rest.
     return list(dict.fromkeys(chain(rake(first, _FROM_FIRST_SENTENCE), rake(rest or body), rake(title))))
@@ -70,14 +78,14 @@ def _keywords(title: str, body: str) -> list[str]:
 def _held_back(
     titles: Sequence[str], keywords_of: Sequence[Sequence[str]], seed: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Draw two keywords of each document that has three or more keywords.
+    """Choose two random keywords of each document that has at least three keywords, to exclude them from training.
 
-    Only keywords that belong to a single document and differ from its title are drawn.
+    Only keywords that belong to a single document and differ from its title are chosen.
 
     Args:
         titles: The title of each document.
         keywords_of: The keywords of each document.
-        seed: Seed of the random draw.
+        seed: Seed of the random choice.
 
     Returns:
         The keywords to choose the retriever's weight with, and the keywords to evaluate with, each with the position

@@ -67,14 +67,17 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
 def _ranks_of_systems(
     model: Word2Doc, queries: Sequence[str], answers: Sequence[int], kind: str, rng: np.random.Generator
 ) -> Ranks:
-    """Return the ranks of the correct documents by each system, for queries with one kind of typing error.
+    """Rank the correct documents of queries by word2doc and by the systems that it is compared with.
 
     Args:
         model: The model.
         queries: The queries without typing errors.
         answers: The position of the correct document of each query.
-        kind: The kind of typing error.
+        kind: The kind of typing error that is added to the queries.
         rng: The source of random numbers for the typing errors.
+
+    Returns:
+        The rank of the correct document of each query, by the name of the system.
     """
     written = [with_noise(query, kind, rng) for query in queries]
     corrected = [" ".join(model.speller.correct(query)) for query in written]
@@ -86,7 +89,7 @@ def _ranks_of_systems(
 
 
 def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[int]) -> Ranks:
-    """Return the ranks of the correct documents by word2doc and by its network alone.
+    """Rank the correct documents of queries by word2doc, and by its network without the retriever's scores.
 
     Documents with equal scores share the best rank.
 
@@ -94,6 +97,9 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
         model: The model.
         queries: The queries.
         answers: The position of the correct document of each query.
+
+    Returns:
+        The rank of the correct document of each query, by the name of the system.
     """
     ranks: dict[str, list[NDArray[np.int64]]] = {"word2doc": [], "network": []}
     for start in range(0, len(queries), BATCH):
@@ -105,7 +111,7 @@ def _network_ranks(model: Word2Doc, queries: Sequence[str], answers: Sequence[in
 
 
 def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers: Sequence[int]) -> NDArray[np.int64]:
-    """Return the ranks of the correct documents by the retriever, or 11 for documents below the first ten.
+    """Rank the correct documents of queries by the retriever.
 
     Args:
         retriever: The retriever.
@@ -113,7 +119,7 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
         answers: Position of the correct document of each query.
 
     Returns:
-        Ranks from 1, shape (n,).
+        Ranks from 1, shape (n,). The rank is 11 for documents below the first ten.
     """
     ranks = []
     for query, answer in zip(queries, answers, strict=True):
@@ -123,10 +129,10 @@ def _retriever_ranks(retriever: HashedRetriever, queries: Sequence[str], answers
 
 
 def _accuracies(ranks: Ranks) -> dict[str, float]:
-    """Return the accuracy at 1 and 10 of each system, and compare word2doc with the retriever.
+    """Compute how often each system ranks the correct document first or among the first ten.
 
     Args:
-        ranks: Ranks of the correct documents by each system, by the system's name.
+        ranks: The ranks of the correct documents, by the name of the system.
 
     Returns:
         The accuracies, such as ``word2doc@10``. ``wins`` is the number of queries whose correct document has rank 1

@@ -119,9 +119,9 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
 
 
 def _check_size(path: Path, header: list[bytes], bytes_per_number: int) -> None:
-    """Check that a file is large enough for the numbers of words and dimensions in its header.
+    """Check that a file of word vectors is large enough for the numbers of words and dimensions in its header.
 
-    gensim would allocate memory for all vectors before it reads them.
+    Otherwise gensim would allocate memory for all vectors before it notices that the file is too short.
 
     Args:
         path: The path of the file.

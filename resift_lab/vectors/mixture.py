@@ -118,7 +118,15 @@ def _check(
 
 
 def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:
-    """Return all distinct words: first the corpus' words, most frequent first, and then the words of the tables."""
+    """Return the distinct words of a corpus and of several tables of word vectors.
+
+    Args:
+        tables: The tables.
+        idf: The document frequencies of the corpus, or None for no corpus.
+
+    Returns:
+        The words of the corpus, most frequent first, and then the other words of the tables.
+    """
     corpus = () if idf is None else (word for word, _ in idf.frequency.most_common())
     return list(dict.fromkeys(chain(corpus, *(table.words for table in tables))))
 
@@ -134,12 +142,12 @@ def _aggregated(
 
 
 def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
-    """Return the centred word vectors of a table, scaled to a mean length of 1.
+    """Centre the word vectors of a table, and scale them to a mean length of 1.
 
     Args:
         table: A table of D dimensions.
-        words: The V words.
-        idf: Document frequencies of a corpus, or None to leave the vectors uncentred.
+        words: The V words to return.
+        idf: Document frequencies of a corpus, which determine the centre, or None to leave the vectors uncentred.
 
     Returns:
         Vectors of shape (V, D), zeros for words that the table does not contain.
@@ -163,12 +171,12 @@ def _scaled_rows(table: WordVectors, words: Sequence[str], idf: DocumentFrequenc
 
 
 def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
-    """Return the mean of word vectors, weighted by document frequency times inverse document frequency.
+    """Return the mean vector of the words of a corpus, weighted by document frequency · inverse document frequency.
 
     Args:
-        rows: The vectors of V words, shape (V, D).
+        rows: The vectors of V words with D dimensions, shape (V, D).
         words: The words.
-        idf: Document frequencies of a corpus, or None.
+        idf: Document frequencies of the corpus, or None.
 
     Returns:
         The mean vector, of shape (D,), or 0 if ``idf`` is None or the corpus contains none of the words.
@@ -181,7 +189,15 @@ def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFreque
 
 
 def _largest_weights(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
-    """Return the largest weight of each of the V words in the tables, of shape (V,)."""
+    """Return the largest weight that each word has in any of several tables.
+
+    Args:
+        tables: The tables of word vectors.
+        words: The V words.
+
+    Returns:
+        Weights of shape (V,).
+    """
     weights = np.zeros(len(words), np.float32)
     for table in tables:
         ids = np.array([table.index[word] for word in words])

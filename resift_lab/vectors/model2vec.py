@@ -78,7 +78,10 @@ def read_static(source: str | Path, words: Iterable[str] = ()) -> WordVectors:
 
 
 def _tensor_folder(folder: Path) -> Path:
-    """Return the folder with the model's tensors and tokenizer: ``folder`` or the folder of one of its modules.
+    """Find the folder that contains the tensors and the tokenizer of a model.
+
+    Args:
+        folder: The folder of the model. If the model consists of modules, each of them has a folder in it.
 
     Raises:
         BadInput: If there is no such folder.
@@ -99,7 +102,7 @@ def _unreadable(source: str | Path, reason: str) -> BadInput:
 
 
 def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tuple[NDArray[Any], Floats]:
-    """Return the vectors and weights of all word pieces.
+    """Return the vectors and weights of all word pieces of a static model.
 
     Args:
         tensors: The tensors of the model, by name.
@@ -126,10 +129,10 @@ def _piece_vectors(tensors: dict[str, NDArray[Any]], source: str | Path) -> tupl
 
 
 def _mapped(rows: NDArray[Any], mapping: NDArray[Any] | None, source: str | Path) -> NDArray[Any]:
-    """Return the vector of each word piece.
+    """Return the vector of each word piece. Several pieces may share a vector.
 
     Args:
-        rows: The stored vectors, of shape (n, D).
+        rows: The n stored vectors of D dimensions, shape (n, D).
         mapping: The row number of each of the V pieces, of shape (V,), or None if row i belongs to piece i.
         source: The folder of the model, for error messages.
 
@@ -192,7 +195,10 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
 
 
 def _with_tokenizer(table: WordVectors) -> tuple[bytes, Floats, Floats]:
-    """Create a tokenizer that splits texts into the V words of a table.
+    """Create a tokenizer for a table of word vectors, which splits texts into the words of the table.
+
+    Args:
+        table: The vectors of V words with D dimensions.
 
     Returns:
         The JSON of the tokenizer, the vectors of its pieces, of shape (V + 1, D), and their weights, of shape (V + 1,).

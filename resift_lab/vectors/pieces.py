@@ -26,7 +26,7 @@ class Pieces:
     """A tokenizer that splits texts into word pieces.
 
     Args:
-        definition: The content of a ``tokenizer.json`` of the package ``tokenizers`` (JSON in UTF-8).
+        definition: The content of a file ``tokenizer.json`` of the package ``tokenizers``, as UTF-8.
 
     Raises:
         BadInput: If the definition cannot be read.
@@ -49,7 +49,14 @@ class Pieces:
         self._tokenizer.no_truncation()
 
     def check_count(self, count: int) -> None:
-        """Raise BadInput if the tokenizer has more than ``count`` pieces."""
+        """Check that there is a vector for each piece of the tokenizer.
+
+        Args:
+            count: The number of vectors.
+
+        Raises:
+            BadInput: If the tokenizer has more pieces than vectors.
+        """
         last = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         if last >= count:
             message = f"the tokenizer has {last + 1} pieces and the table {count} rows"
@@ -57,17 +64,21 @@ class Pieces:
 
     @property
     def unknown(self) -> int | None:
-        """The id of the piece for text that no other piece can spell, or None if the tokenizer has no such piece."""
+        """The id of the piece for unknown text, such as "[UNK]", or None if the tokenizer has no such piece."""
         model = json.loads(self.definition)["model"]
         # Depending on its kind, a model names the piece, or gives its id, or has neither.
         name, id = model.get("unk_token"), model.get("unk_id")
         return id if name is None else self._tokenizer.token_to_id(name)
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Split texts into pieces.
+        """Split texts into word pieces.
+
+        Args:
+            texts: The n texts.
 
         Returns:
-            The piece ids of all texts, joined end to end, and the n + 1 offsets at which the pieces of each text start.
+            The piece ids of all texts, joined end to end, and the positions at which the pieces of each text start,
+            shape (n + 1,).
         """
         piece_ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
@@ -83,7 +94,7 @@ class Pieces:
 
     @cached_property
     def whole_words(self) -> dict[str, int]:
-        """The words that consist of a single piece, mapped to the id of the piece, in ascending order of the ids.
+        """The words that consist of a single piece, with the id of the piece, in ascending order of the ids.
 
         A word is a text that :func:`resift.text.tokenize` returns as a single, unchanged token.
         """

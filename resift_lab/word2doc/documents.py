@@ -13,7 +13,7 @@ _NOT_TEXT = ("id", "_id", "label")
 
 @dataclass(frozen=True)
 class TitledTexts:
-    """The ids, titles and bodies of documents, in three lists of the same length.
+    """Documents with titles: their ids, titles and bodies, in three lists of the same length.
 
     Attributes:
         ids: The ids of the documents.
@@ -27,7 +27,7 @@ class TitledTexts:
 
 
 def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
-    """Separate the title of each document from its other texts.
+    """Read documents, and separate the title of each document from its other texts.
 
     The body of a document consists of all its text fields except the title, ids and labels, joined by line breaks.
 

@@ -46,7 +46,16 @@ def rake(text: str, count: int | None = None) -> list[str]:
 
 
 def _candidates(text: str) -> list[tuple[str, ...]]:
-    """Return the runs of at most three words between stop words, numbers, single letters and punctuation."""
+    """Split a text into candidates for keywords: runs of at most three words.
+
+    Runs end at stop words, numbers, single letters and punctuation. Longer runs are left out.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The words of each run, in lower case.
+    """
     candidates: list[tuple[str, ...]] = []
     run: list[str] = []
     for token in [*_TOKEN.findall(text.lower()), "."]:  # the full stop ends the last run
@@ -89,7 +98,14 @@ def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
 
 
 def _with_typo(word: str, rng: np.random.Generator) -> str:
-    """Drop, double or replace a random letter that is neither first nor last, or swap it with the next letter."""
+    """Make a random typing error in a word.
+
+    A letter that is neither first nor last is dropped, doubled, replaced, or swapped with the next letter.
+
+    Args:
+        word: The word.
+        rng: The source of random numbers.
+    """
     position, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
     before, letter, after = word[:position], word[position], word[position + 1 :]
     if kind == 0:
@@ -102,7 +118,12 @@ def _with_typo(word: str, rng: np.random.Generator) -> str:
 
 
 def _inflected(word: str, rng: np.random.Generator) -> str:
-    """Cut a common English ending off a word, or add a random ending if the word has no such ending."""
+    """Change the ending of an English word: cut off a common ending, or add a random ending if there is none.
+
+    Args:
+        word: The word.
+        rng: The source of random numbers.
+    """
     for ending in ("ing", "ed", "es", "s", "ly"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
             return word.removesuffix(ending)

@@ -43,7 +43,7 @@ _BUCKETS = 2**15
 
 
 class QueryView:
-    """An encoder that maps a query to a vector of D + 256 dimensions.
+    """Encodes a query as a vector of D + 256 dimensions, which also represents misspelled words.
 
     The first D dimensions are the weighted sum of the vectors of the query's words. The last 256 dimensions are the sum
     of the vectors of its character n-grams: the n-grams of two to four characters of each ``"<word>"`` are hashed into
@@ -67,7 +67,14 @@ class QueryView:
         return np.random.default_rng(0).standard_normal((_BUCKETS, NGRAM_DIM), np.float32)
 
     def encode(self, queries: Sequence[str]) -> Floats:
-        """Return the vectors of the queries, shape (n, D + 256), float32."""
+        """Encode n queries.
+
+        Args:
+            queries: The texts of the queries.
+
+        Returns:
+            Vectors of shape (n, D + 256), float32, where D is the number of dimensions of the word vectors.
+        """
         by_words = np.zeros((len(queries), self.table.dim), np.float32)
         by_ngrams = np.zeros((len(queries), NGRAM_DIM), np.float32)
         for row, query in enumerate(queries):
@@ -133,11 +140,14 @@ class Word2Doc:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that identify the model's content: its document ids, network and retriever."""
+        """A hash of the model's content (its document ids, network and retriever), as 16 hexadecimal digits."""
         return content_hash(self._info(), self.ids, self._arrays())
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """Return the score of each document for each query. A higher score means a more likely document.
+        """Score each document for each query. A higher score means that the query more likely refers to the document.
+
+        Args:
+            queries: The texts of the queries.
 
         Returns:
             Scores of shape (n, N) for n queries and N documents, float32.
@@ -149,6 +159,9 @@ class Word2Doc:
         """Return the scores of the network and of the retriever separately.
 
         :meth:`scores` adds them, with the retriever's scores multiplied by ``retriever_weight``.
+
+        Args:
+            queries: The texts of the queries.
 
         Returns:
             The network's scores, of shape (n, N) for n queries and N documents, and the retriever's scores of the same
@@ -163,14 +176,18 @@ class Word2Doc:
         return network, retrieved
 
     def _network(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
-        """Return the network's scores of N documents for n queries, of shape (n, N).
+        """Compute the network's scores of N documents for n queries.
 
         With the query's vector q and the embeddings e_c of its context documents, the hidden vector is
         h = (W q + b + Σ e_c) / (1 + 10), and the scores are s = O relu(V h + c) + d.
 
         Args:
-            inputs: The vectors of the queries, shape (n, D + 256).
-            contexts: For each query, the positions of its context documents, at most ten.
+            inputs: The vectors of the queries with D + 256 dimensions (:class:`QueryView`), shape (n, D + 256).
+            contexts: For each query, the positions of its context documents, which are the retriever's best, at most
+                ten.
+
+        Returns:
+            Scores of shape (n, N).
         """
         layers = self.layers
         joined = np.zeros((len(inputs), layers["embeddings"].shape[1]), np.float32)
@@ -181,7 +198,15 @@ class Word2Doc:
         return np.asarray(hidden @ layers["output"].T.astype(np.float32) + layers["output_bias"], np.float32)
 
     def predict(self, query: str, count: int = 10) -> list[tuple[str, float]]:
-        """Return the ids and scores of the ``count`` most likely documents, best first."""
+        """Return the documents that a query most likely refers to.
+
+        Args:
+            query: The text of the query.
+            count: The maximum number of documents.
+
+        Returns:
+            Pairs of a document's id and its score, best first.
+        """
         (scores,) = self.scores([query])
         return [(self.ids[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")[:count]]
 
@@ -198,12 +223,22 @@ class Word2Doc:
         return {**self.view.table.arrays(), **self.retriever.arrays(), **spelling, **self.layers}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model to a folder, completely or not at all, and return the folder's path."""
+        """Write the model to a folder. If writing fails, the folder is not changed.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The path of the folder.
+        """
         return write_folder(folder, FILE, self._info(), self.ids, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> Word2Doc:
-        """Read a folder that :meth:`save` wrote.
+        """Load a model from a folder that :meth:`save` wrote.
+
+        Args:
+            folder: The folder.
 
         Raises:
             ModelNotFound: If the folder contains no word2doc model.

@@ -59,9 +59,16 @@ def terms(text: str) -> list[str]:
 
 
 def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
-    """Return the 32-bit MurmurHash3 (x86) of the UTF-8 bytes of n texts, as an array of shape (n,).
+    """Hash texts with the 32-bit MurmurHash3 (x86).
 
     All texts are hashed at the same time, four bytes per step.
+
+    Args:
+        texts: The n texts, which are encoded as UTF-8.
+        seed: The seed of the hash function.
+
+    Returns:
+        Hashes of shape (n,).
     """
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.array([len(content) for content in encoded], np.uint32)
@@ -87,7 +94,10 @@ def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
 
 
 def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Convert n texts to rows of little-endian 32-bit numbers, padded with zeros.
+    """Convert texts to rows of little-endian 32-bit numbers, padded with zeros.
+
+    Args:
+        encoded: The bytes of the n texts.
 
     Returns:
         An array of shape (n, B), where B is the number of 4-byte blocks of the longest text.
@@ -104,7 +114,10 @@ def _rotated(values: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
-    """Count the terms of a text by hash bin.
+    """Hash the terms of a text into bins, and count the terms in each bin.
+
+    Args:
+        text: The text.
 
     Returns:
         The m bins that contain a term, in ascending order, shape (m,), and the number of terms in each bin, shape (m,).
@@ -164,13 +177,13 @@ class HashedRetriever:
 
     @classmethod
     def build(cls, texts: Iterable[str], folder: str | Path | None = None) -> HashedRetriever:
-        """Build a retriever from texts, which are read only once.
+        """Build a retriever from texts, with little memory.
 
         The term counts are written to temporary files, and at most a million counts are in memory at a time. The files
         are deleted when the retriever is garbage-collected.
 
         Args:
-            texts: The texts of the documents.
+            texts: The texts of the documents, which are read only once.
             folder: The folder for the temporary files, or None for the system's temporary folder.
 
         Raises:
@@ -191,9 +204,13 @@ class HashedRetriever:
         return retriever
 
     def scores(self, query: str) -> Floats:
-        """Return the score of each of the N documents for a query, shape (N,).
+        """Score all N documents for a query, by the inner product of the term weights of the query and of the document.
 
-        The score is the inner product of the weights of the query's and the document's terms.
+        Args:
+            query: The text of the query.
+
+        Returns:
+            Scores of shape (N,), float32.
         """
         bins, counts = hashed_counts(query)
         rows = np.searchsorted(self.bins, bins)
@@ -205,21 +222,28 @@ class HashedRetriever:
         return scores
 
     def best(self, query: str, count: int) -> NDArray[np.int64]:
-        """Return the numbers of the best documents for a query, best first.
+        """Return the best documents for a query, by their score.
 
         Documents with score 0 are left out. Documents with equal scores are in ascending order.
 
         Args:
-            query: The query.
+            query: The text of the query.
             count: The maximum number of documents.
+
+        Returns:
+            The positions of the documents, best first.
         """
         return best_rows(self.scores(query), count)
 
 
 def best_rows(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Return the positions of the ``count`` largest scores other than 0, largest first.
+    """Return the positions of the largest scores, largest first. Scores of 0 are left out.
 
     Equal scores are in the order of their positions.
+
+    Args:
+        scores: The scores of N documents, shape (N,).
+        count: The maximum number of positions.
     """
     hits = np.flatnonzero(scores)
     return np.asarray(hits[np.argsort(-scores[hits], kind="stable")[:count]])
@@ -230,7 +254,13 @@ def _column(folder: Path, name: str) -> Path:
 
 
 def _write_columns(texts: Iterable[str], folder: Path) -> int:
-    """Write three files with the bin, the document number and the count of each bin of each text.
+    """Count the terms of texts by hash bin, and write the counts to three files.
+
+    The files contain the bin, the document number and the count of each non-empty bin of each text.
+
+    Args:
+        texts: The texts, which are read only once.
+        folder: The folder for the files.
 
     Returns:
         The number of texts.
@@ -247,12 +277,21 @@ def _write_columns(texts: Iterable[str], folder: Path) -> int:
 
 
 def _spans(length: int) -> list[slice]:
-    """Divide the range from 0 to ``length`` into slices of ``_CHUNK`` positions."""
+    """Divide positions into slices that are small enough to process in memory.
+
+    Args:
+        length: The number of positions.
+
+    Returns:
+        Slices of ``_CHUNK`` positions each, which together cover the range from 0 to ``length``.
+    """
     return [slice(start, start + _CHUNK) for start in range(0, length, _CHUNK)]
 
 
 def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the distinct bins and their document frequencies.
+    """Return the distinct bins of all postings, and count the postings of each bin.
+
+    A posting is an entry of the inverted index: a bin that occurs in a document.
 
     Args:
         column: The bin of each posting, in any order.
@@ -272,7 +311,9 @@ def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[
 def _sorted_by_bin(
     columns: dict[str, Any], bins: NDArray[np.int32], offsets: NDArray[np.int64], idf: Floats, folder: Path
 ) -> tuple[NDArray[np.int32], Floats]:
-    """Sort the postings by bin with a counting sort on disk, a chunk at a time.
+    """Sort postings by bin with a counting sort on disk, a chunk at a time.
+
+    A posting is an entry of the inverted index: a bin that occurs in a document.
 
     Args:
         columns: The files that :func:`_write_columns` wrote, memory-mapped.
@@ -282,7 +323,7 @@ def _sorted_by_bin(
         folder: The folder for the sorted files.
 
     Returns:
-        The document numbers of the P postings (P,) and their weights (P,), memory-mapped.
+        The document numbers of the P postings, shape (P,), and their weights, shape (P,), memory-mapped.
     """
     size = (len(columns["bin"]),)
     postings = np.lib.format.open_memmap(folder / "postings.npy", "w+", np.int32, size)
