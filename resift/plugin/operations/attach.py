@@ -33,34 +33,36 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
     field: str | None = None,
     out: str | None = None,
 ) -> SearchPlan | AttachPlan:
-    """Plan to have the searches of an index rewritten by their sessions, and optionally to add vectors to it.
+    """Plan to improve the searches of an existing index with relevance feedback, and optionally to add vectors to it.
 
-    Resift's processor is added to the search pipeline that the searches use. Without ``vectors``, nothing is written to
-    the index. With ``vectors``, each document gets a vector, in place. The options from ``fields`` on need ``vectors``.
+    Resift's processor is added to the search pipeline of the index. It rewrites each search with what the user's
+    session has learned. Without ``vectors``, nothing is written to the index. With ``vectors``, a vector is added to
+    each document. The arguments from ``fields`` on require ``vectors``.
 
     Args:
-        url: URLs of the cluster.
-        index: An index, an alias, a pattern or a data stream.
-        pipeline: The search pipeline to which the processor is added. By default the default search pipeline of the
-            index. If there is none, a new pipeline is created.
-        default_pipelines: Also rewrite searches that name no pipeline, by changing the default search pipeline. With
-            ``vectors``, also encode all documents that are written from now on.
-        vectors: Add vectors to the documents.
-        fields: Text fields to encode. By default the text fields of the mapping whose values are sentences.
-        model: Folder of a saved model. By default, a model is learned from the documents.
-        adapt: Learn a model if ``model`` is not given. If False, the packaged model is used.
-        graph: Create an HNSW index (a ``knn_vector`` field), which k-NN over the whole index needs. By default, vectors
-            are stored in a compact ``binary`` field.
-        field: A ``knn_vector`` field of the index that already contains the vectors of ``model``.
-        out: Folder in which a learned model is saved. By default ``INDEX-model``.
+        url: The URLs of the cluster.
+        index: The name of an index, alias or data stream, or a pattern.
+        pipeline: The name of the search pipeline to which the processor is added. By default, this is the default
+            search pipeline of the index, or a new pipeline if there is none.
+        default_pipelines: Whether to rewrite searches that name no pipeline as well, by changing the default search
+            pipeline. With ``vectors``, all documents that are written from now on are also encoded.
+        vectors: Whether to add vectors to the documents.
+        fields: The names of the text fields to encode. By default, these are the text fields whose values are
+            sentences.
+        model: The folder of a saved model. By default, a model is learned from the documents.
+        adapt: Whether to learn a model if ``model`` is not given. Otherwise, the packaged model is used.
+        graph: Whether to create an HNSW index (a ``knn_vector`` field), which k-NN over the whole index needs. By
+            default, vectors are stored in a compact ``binary`` field.
+        field: The name of a ``knn_vector`` field that already contains the vectors of ``model``.
+        out: The folder in which a learned model is saved. The default is ``INDEX-model``.
 
     Returns:
-        A plan. Nothing is changed before its method ``run`` is called.
+        A plan. Nothing is changed until you call its method ``run``.
 
     Raises:
-        BadInput: If an option is invalid, or the index cannot be attached.
-        MissingExtra: If a model must be learned, and a package for this is missing.
-        UnsupportedCluster: If the cluster is too old, or lacks plugins.
+        BadInput: If an option is invalid, or if the index cannot be attached.
+        MissingExtra: If a model must be learned, but a package for this is missing.
+        UnsupportedCluster: If the cluster is too old or lacks plugins.
     """
     options = AttachOptions(
         fields=fields,
@@ -79,10 +81,13 @@ def attach(  # noqa: PLR0913 - the options of `resift attach`
 
 
 def _check_combination(values: Mapping[str, Any]) -> None:
-    """Raise BadInput for options that contradict each other, or lack another option.
+    """Check that the options of ``resift attach`` fit together.
 
     Args:
-        values: Values of the options, by name without dashes.
+        values: The values of the options, by name without dashes.
+
+    Raises:
+        BadInput: If two options exclude each other, or if an option requires another option that is missing.
     """
     present = {f"--{name}": value for name, value in values.items() if value}
     for name, required in _REQUIRED:
@@ -96,7 +101,7 @@ def _check_combination(values: Mapping[str, Any]) -> None:
 
 
 def _with_value(name: str, values: Mapping[str, Any]) -> str:
-    """Return an option as it is written on the command line."""
+    """Return an option and its value as they are written on the command line, such as "--model news"."""
     value = values[name]
     if isinstance(value, str):
         return f"{name} {value}"
@@ -104,19 +109,21 @@ def _with_value(name: str, values: Mapping[str, Any]) -> str:
 
 
 def detach(url: str, index: str, *, model: str | None = None) -> DetachPlan:
-    """Plan to undo :func:`attach`: processors in search pipelines, settings, vectors, and the record in the index.
+    """Plan to undo :func:`attach`.
 
-    The vector field stays in the mapping without values, because OpenSearch cannot remove a field from a mapping.
+    The plan removes Resift's processor from search pipelines, restores the settings, and removes vectors and Resift's
+    record from the index. The vector field stays in the mapping without values, because OpenSearch cannot remove a
+    field from a mapping.
 
     Args:
-        url: URLs of the cluster.
-        index: The attached index, alias, pattern or data stream.
-        model: Folder or hash of a model, to remove only its vectors.
+        url: The URLs of the cluster.
+        index: The name that was attached: an index, an alias, a pattern or a data stream.
+        model: The folder or hash of a model. If given, only the vectors of this model are removed.
 
     Returns:
-        A plan. Nothing is changed before its method ``run`` is called.
+        A plan. Nothing is changed until you call its method ``run``.
 
     Raises:
-        BadInput: If the index is not attached, or the vectors of the model cannot be removed.
+        BadInput: If the index is not attached, or if the vectors of the model cannot be removed.
     """
     return DetachPlan(open_cluster(url), index, model)

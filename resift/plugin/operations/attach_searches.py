@@ -34,23 +34,24 @@ _SHOWN_USES = 5
 
 
 class SearchAttachment:
-    """The change that has the searches of an index, an alias, a pattern or a data stream rewritten.
+    """A change that makes Resift rewrite the searches of an index, an alias, a pattern or a data stream.
 
-    Resift's processor is added to the search pipeline in the options, or to the default search pipeline of the indices,
-    or to a new pipeline, in this order of preference. A pipeline that other indices also use is copied.
+    Resift's processor is added to the search pipeline in the argument ``pipeline``, to the default search pipeline of
+    the indices, or to a new pipeline, in this order of preference. If other indices use the same pipeline, a copy is
+    made.
 
     Args:
         cluster: The cluster.
         name: The name to attach.
-        pipeline: Name of a search pipeline, by default that of the indices.
-        default: Whether to make the pipeline the default search pipeline of the indices.
+        pipeline: The name of a search pipeline. By default, the default search pipeline of the indices is used.
+        default: Whether the pipeline becomes the default search pipeline of the indices.
 
     Attributes:
-        pipeline: Name of the pipeline that will have the processor.
-        base: Name of the pipeline of which it will be a copy, or None.
-        sharing: Other users of the base.
-        changed: Indices whose default pipeline will change, with their original default pipelines.
-        without: Indices that will have another default pipeline, or none.
+        pipeline: The name of the pipeline that will contain the processor.
+        base: The name of the pipeline that will be copied, or None.
+        sharing: The other users of the copied pipeline.
+        changed: The original default pipelines of the indices whose default pipeline will change, by index name.
+        without: The names of the indices that will have another default pipeline, or none.
 
     Raises:
         IndexNotFound: If the name does not refer to an index.
@@ -79,12 +80,21 @@ class SearchAttachment:
         return self.pipeline in self.pipelines and self.settings[index].get(SEARCH_PIPELINE_SETTING) == self.pipeline
 
     def _belongs_to_other_name(self, pipeline: str) -> bool:
-        """Return whether Resift created a pipeline for another attached name."""
+        """Return whether Resift created a search pipeline for another index, alias, pattern or data stream."""
         body = self.pipelines[pipeline]
         return is_created_by_resift(body) and self._attached_name(body) != self.name
 
     def _original_default(self, index: str) -> str | None:
-        """Return the default search pipeline of an index, as it was before another name was attached."""
+        """Return the default search pipeline of an index, as it was before another name was attached.
+
+        For example, the index may already be attached by its own name, when an alias of the index is attached.
+
+        Args:
+            index: The name of the index.
+
+        Returns:
+            The name of the pipeline, or None if the index had no default search pipeline.
+        """
         current = self.settings[index].get(SEARCH_PIPELINE_SETTING, NO_PIPELINE)
         pipeline = self.pipelines.get(current)
         # A snapshot restores the settings of an index without the pipeline that Resift created for it.
@@ -98,10 +108,16 @@ class SearchAttachment:
         return rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
 
     def _pipeline_in_use(self, defaults: set[str | None]) -> str | None:
-        """Return the pipeline that searches use already, or that was created for them, or None.
+        """Return the search pipeline that already serves the searches, or that Resift created for them earlier.
 
         Args:
-            defaults: The default search pipelines of the indices.
+            defaults: The default search pipelines of the indices. None stands for an index without a default pipeline.
+
+        Returns:
+            The name of the pipeline, or None if a new pipeline is needed.
+
+        Raises:
+            BadInput: If the indices have different default pipelines, or if the default pipeline does not exist.
         """
         attached = [own for own, pipeline in self.pipelines.items() if self._attached_name(pipeline) == self.name]
         if attached and defaults <= {None, *attached}:
@@ -116,12 +132,12 @@ class SearchAttachment:
         return default
 
     def _attached_name(self, pipeline: Mapping[str, Any] | None) -> str | None:
-        """Return the name whose searches a pipeline rewrites, or None if it rewrites none."""
+        """Return the index name whose searches a pipeline rewrites, or None if it does not rewrite searches."""
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
 
     def _other_uses(self, pipeline: str) -> list[PipelineUse]:
-        """Return the uses of a pipeline by other indices, and by templates that create other indices."""
+        """Return the uses of a search pipeline by other indices, and by templates that create other indices."""
         other_uses = []
         for use in uses_of(self.cluster, {pipeline}, "search pipeline"):
             is_own_use = use.name in self.settings if use.kind == "index" else self._creates_only_own_indices(use)
@@ -130,7 +146,7 @@ class SearchAttachment:
         return other_uses
 
     def _creates_only_own_indices(self, use: PipelineUse) -> bool:
-        """Return whether all indices that an index template creates belong to the attached name."""
+        """Return whether every index that an index template can create belongs to the name that is attached."""
         if use.kind != "index template":
             return False
         templates = self.cluster.find(f"/_index_template/{quote(use.name, safe='')}", "index_templates")
@@ -138,10 +154,13 @@ class SearchAttachment:
         return all(fnmatchcase(pattern, self.name) for pattern in patterns)
 
     def _check_pipeline(self, source: str | None) -> None:
-        """Raise BadInput if the processor cannot be added to the pipeline.
+        """Check that Resift's processor can be added to the chosen search pipeline.
 
         Args:
-            source: Name of the pipeline that the searches use now, or None.
+            source: The name of the pipeline that the searches use now, or None.
+
+        Raises:
+            BadInput: If the pipeline belongs to somebody else, or already rewrites the searches of another name.
         """
         if self.pipeline == self.own_name and self.name in RESERVED_NAMES:
             message = f"{self.name!r} cannot have a pipeline of its own"
@@ -161,7 +180,7 @@ class SearchAttachment:
             raise BadInput(message, value=attached_name, expected=expected)
 
     def _check_settings(self) -> None:
-        """Raise BadInput if the default pipeline of an index should change, and a block prevents this."""
+        """Raise BadInput if the default search pipeline of an index must change, but the index blocks changes."""
         if not self.default or self.pipeline not in self.pipelines:
             return
         for index, settings in self.settings.items():
@@ -202,7 +221,7 @@ class SearchAttachment:
         return lines
 
     def _origin(self) -> str:
-        """Describe whether the pipeline is new, or a copy and why."""
+        """Return a text for the user that says whether the pipeline is new, or why it is a copy."""
         if self.base is None:
             return "" if self.pipeline in self.pipelines else ", a new pipeline"
         if not self.sharing:
@@ -211,15 +230,15 @@ class SearchAttachment:
         return f", a copy of {self.base}, which is also used by {users}"
 
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
-        """Add the processor, and change the default pipelines.
+        """Add the processor to the search pipeline, and change the default pipelines of the indices.
 
         Args:
-            installation: Name of the installation.
-            model_id: The id of its remote model.
-            model: Hash of the model whose vectors are used, or "" for lexical searches only.
+            installation: The name of the installation whose service rewrites the searches.
+            model_id: The id of the remote model through which the cluster calls this service.
+            model: The hash of the model whose vectors are used, or "" for lexical searches only.
 
         Returns:
-            The pipeline.
+            The changed pipeline.
         """
         current = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(current)
@@ -235,13 +254,13 @@ class SearchAttachment:
 
 
 class SearchPlan(Plan):
-    """A plan to attach searches. Nothing is written to an index.
+    """A plan to make Resift rewrite the searches of an index. Nothing is written to the index.
 
     Args:
-        engine: The engine.
-        name: An index, an alias, a pattern or a data stream.
-        pipeline: Name of a search pipeline, by default that of the indices.
-        default: Whether to make the pipeline the default search pipeline of the indices.
+        engine: The engine that is connected to the cluster.
+        name: The name of an index, alias or data stream, or a pattern.
+        pipeline: The name of a search pipeline. By default, the default search pipeline of the indices is used.
+        default: Whether the pipeline becomes the default search pipeline of the indices.
 
     Raises:
         BadInput: If the searches cannot be attached.

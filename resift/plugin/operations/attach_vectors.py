@@ -35,23 +35,23 @@ _SHOWN_REFUSALS = 5
 
 
 class AttachPlan(Plan):
-    """A plan to attach vectors to all indices that a name refers to.
+    """A plan to add vectors to all indices that a name refers to, and to rewrite their searches.
 
     Args:
-        engine: The engine.
-        name: An index, an alias, a pattern or a data stream.
-        options: Options of attaching.
+        engine: The engine that is connected to the cluster.
+        name: The name of an index, alias or data stream, or a pattern.
+        options: The options of ``resift attach``.
 
     Attributes:
         targets: The indices.
-        names: Their names, separated by commas.
-        out: Folder in which a learned model is saved.
-        model: The model, or None if it will be learned.
-        plans: Plans for the indices.
+        names: The names of the indices, separated by commas.
+        out: The folder in which a learned model is saved.
+        model: The embedding model, or None if it will be learned from the documents.
+        plans: A plan for each index.
 
     Raises:
-        BadInput: If an option is invalid, or an index cannot be attached.
-        MissingExtra: If a model must be learned, and a package for this is missing.
+        BadInput: If an option is invalid, or if an index cannot be attached.
+        MissingExtra: If a model must be learned, but a package for this is missing.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: AttachOptions) -> None:
@@ -72,11 +72,11 @@ class AttachPlan(Plan):
         self.plans = [IndexPlan(engine, target, similar_model, options, self.own_field) for target in self.targets]
 
     def _check_learnable(self) -> None:
-        """Check that a model can be learned and saved, before anything is planned.
+        """Check that an embedding model can be learned and saved, before anything is planned.
 
         Raises:
-            MissingExtra: If a package is missing.
-            BadInput: If the folder cannot be written.
+            MissingExtra: If a package for learning a model is missing.
+            BadInput: If the folder for the model cannot be written.
         """
         try:
             adaptation().require_packages()
@@ -87,7 +87,7 @@ class AttachPlan(Plan):
 
     @cached_property
     def searches(self) -> SearchAttachment:
-        """The attachment of searches.
+        """The part of the plan that makes Resift rewrite the searches of the indices.
 
         Raises:
             BadInput: If the searches cannot be attached.
@@ -95,7 +95,14 @@ class AttachPlan(Plan):
         return SearchAttachment(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
 
     def _existing_model(self) -> Model | None:
-        """Return the model in the options, or the model of an interrupted run, or None if a model must be learned."""
+        """Load the model that the options name, or the model of an earlier, interrupted run.
+
+        Returns:
+            The model, or None if a model must be learned from the documents.
+
+        Raises:
+            BadInput: If an index has vectors of another model than the saved model.
+        """
         if self.options.model is not None or not self.options.adapt:
             return load_model(self.options.model or DEFAULT_MODEL)
         # Continue an interrupted run with its model. Only vectors in Resift's fields can come from such a run.
@@ -154,7 +161,15 @@ class AttachPlan(Plan):
         return Result(model=model.hash, indices=results, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
     def _attach_searches(self, searches: SearchAttachment, model: Model) -> str | None:
-        """Have searches rewritten, if the model is installed in the cluster, and return the name of their pipeline."""
+        """Make Resift rewrite the searches of the indices, if the cluster has an installation for the model.
+
+        Args:
+            searches: The planned change of search pipelines.
+            model: The model that encoded the documents.
+
+        Returns:
+            The name of the search pipeline, or None if no installation has the model.
+        """
         installation = find_installation(self.cluster, model.hash)
         if installation is None:
             return None
@@ -164,10 +179,18 @@ class AttachPlan(Plan):
         return searches.run(installation.name, remote_models[0][0], model.hash).name
 
     def learn_model(self, progress: Progress, stop: Stop) -> Model:
-        """Learn a model from the documents of the indices, and save it.
+        """Learn an embedding model from the documents of the indices, and save it.
+
+        Args:
+            progress: A function that is called with progress reports.
+            stop: A flag to stop early.
 
         Returns:
-            The learned model. The packaged model, if the learned model is not better, or there are too few documents.
+            The learned model, or the packaged model if the learned model is not better or if there are too few
+            documents.
+
+        Raises:
+            Interrupted: If a stop is requested.
         """
 
         def report(step: Step) -> None:
@@ -192,18 +215,21 @@ class AttachPlan(Plan):
         return load_model(self.out)
 
     def folder_option(self, model: Model) -> str:
-        """Return the command line option with the folder of a model, or "" for the packaged model."""
+        """Return the command-line option that selects a model, such as " --model news-model".
+
+        The result is empty for the packaged model, which needs no option.
+        """
         return "" if model.hash == load_model(DEFAULT_MODEL).hash else f" --model {self.options.model or self.out}"
 
 
 class _IndexAttachment:
-    """The attachment of a single index.
+    """Adds vectors to the documents of a single index, as a part of an AttachPlan.
 
     Args:
         plan: The plan for all indices.
         target: The index.
-        model: The model.
-        progress: Function that is called with each progress report.
+        model: The embedding model.
+        progress: A function that is called with progress reports.
     """
 
     def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
@@ -213,7 +239,10 @@ class _IndexAttachment:
         self.is_installed = find_installation(self.cluster, model.hash) is not None
 
     def run(self, stop: Stop) -> Result:
-        """Write the vectors, and record that searches use them."""
+        """Add a vector to each document, and record in the index that searches use the vectors.
+
+        If no document gets a vector, or if a stop is requested, searches are not changed.
+        """
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
         if not self.plan.is_own_field:
@@ -231,7 +260,7 @@ class _IndexAttachment:
         return self._result(written, pipelines, hints, tuning)
 
     def remove_superseded(self, stop: Stop) -> None:
-        """Remove the vectors that the new vectors replace from all documents."""
+        """Remove old vectors of the same model from all documents, after the new vectors are complete."""
         entry = self.plan.entry
 
         def without_superseded(record: IndexRecord) -> IndexRecord:
@@ -248,7 +277,11 @@ class _IndexAttachment:
             target.change_record(IndexRecord.without_unused_fields)
 
     def _update_pipelines(self) -> list[str]:
-        """Create or update the ingest pipeline of the index, and return the kinds of pipelines that it has."""
+        """Create or update the ingest pipeline of the index.
+
+        Returns:
+            The kinds of pipelines that the index now has: "search" and "ingest".
+        """
         try:
             update_pipelines(self.cluster, self.target.name, search=False)
         except ResiftError as error:
@@ -257,14 +290,14 @@ class _IndexAttachment:
         return pipeline_kinds(self.cluster, self.target.name)
 
     def _set_default_pipeline(self, target: Target, pipelines: Sequence[str]) -> list[str]:
-        """Make the ingest pipeline the final pipeline of the index, if the user wants this.
+        """If the user wishes, make all new documents go through the ingest pipeline that encodes them.
 
         Args:
             target: The index.
-            pipelines: The kinds of pipelines that the index has.
+            pipelines: The kinds of pipelines that the index has: "search" and "ingest".
 
         Returns:
-            Hints about settings that could not be changed.
+            Hints for the user about settings that could not be changed.
         """
         if not self.options.default_pipelines:
             return []

@@ -36,15 +36,15 @@ _SHOWN_REFUSALS = 5
 
 
 class DetachPlan(Plan):
-    """A plan to detach everything that a name refers to.
+    """A plan to undo ``resift attach`` for an index, an alias, a pattern or a data stream.
 
     Args:
-        engine: The engine.
-        name: An index, an alias, a pattern or a data stream.
-        model: Hash or folder of the only model whose vectors are removed, or None for all.
+        engine: The engine that is connected to the cluster.
+        name: The name that was attached.
+        model: The hash or folder of a model whose vectors are removed, or None to remove all vectors.
 
     Raises:
-        BadInput: If nothing is attached, or the vectors of the model cannot be removed.
+        BadInput: If nothing is attached, or if the vectors of the model cannot be removed.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
@@ -67,11 +67,11 @@ class DetachPlan(Plan):
         self.question = f"Detach {', '.join(names) or name}?"
 
     def _refuse_unattached(self, created: Sequence[str], model: str | None) -> None:
-        """Raise BadInput if nothing is attached, or there are no vectors of the model.
+        """Raise BadInput if there is nothing to detach: no rewritten searches, and no vectors of the model.
 
         Args:
-            created: Indices that Resift has created with vectors.
-            model: Hash of the model, or None.
+            created: The names of indices that Resift created together with their vectors, which cannot be detached.
+            model: The hash of the model whose vectors should be removed, or None for all vectors.
         """
         if self.searches and created != [self.name]:
             return
@@ -115,18 +115,18 @@ class DetachPlan(Plan):
 
 
 class _IndexDetachment:
-    """The change that removes vectors from a single index.
+    """Removes vectors from the documents of a single index, as a part of a DetachPlan.
 
     Args:
         cluster: The cluster.
         target: The index.
-        record: The record of the index, or a reconstruction of a lost record.
-        model: Hash of the only model whose vectors are removed, or None.
+        record: Resift's record of the index, or a reconstruction if the record was lost.
+        model: The hash of a model whose vectors are removed, or None to remove all vectors.
 
     Attributes:
-        entries: The vectors to remove.
+        entries: The descriptions of the vectors to remove.
         record: The record without these vectors.
-        removes_all: Whether no vectors remain.
+        removes_all: Whether no vectors remain in the index.
     """
 
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
@@ -141,7 +141,13 @@ class _IndexDetachment:
             refuse_if_used(other_uses, ", if it is a clone")
 
     def _removes_use(self, kind: str, name: str, setting: str) -> bool:
-        """Return whether this change removes a use of the index's ingest pipeline."""
+        """Return whether this change resets an index setting that names the ingest pipeline to be deleted.
+
+        Args:
+            kind: The kind of resource that names the pipeline, such as "index".
+            name: The name of this resource.
+            setting: The setting that names the pipeline.
+        """
         return (kind, name) == ("index", self.target.name) and setting in self.settings
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,7 +175,7 @@ class _IndexDetachment:
         return lines
 
     def run(self, progress: Progress, stop: Stop) -> Result:
-        """Carry out the change."""
+        """Remove the vectors from all documents, and remove the ingest pipeline if no vectors remain."""
         target, fields, planned = self.target, self.record.unused_fields, self.to_dict()
         if self.removes_all:
             if self.settings:
@@ -198,9 +204,12 @@ def _model_hash(model: str | None) -> str | None:
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """Return the flat settings of the indices that a name refers to.
+    """Return the settings of all indices that a name refers to, by index name.
 
-    Returns an empty dictionary if the indices were deleted, and only the search pipeline is left.
+    The result is empty if the indices were deleted, but a search pipeline for the name still exists.
+
+    Raises:
+        NotFound: If neither an index nor such a search pipeline exists.
     """
     try:
         return settings_of(cluster, name)
@@ -211,7 +220,14 @@ def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
 
 
 def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
-    """Return the indices behind a name that have a record, vector fields or an ingest pipeline of Resift."""
+    """Return the indices that may contain vectors from Resift, each with Resift's record of the index.
+
+    These are the indices that have a record, a vector field or an ingest pipeline of Resift.
+
+    Args:
+        cluster: The cluster.
+        name: The name of an index, alias or data stream, or a pattern.
+    """
     path, owners = f"/{quote(name, safe=',*')}/_mapping", ingest_pipeline_owners(cluster)
     with_vectors = []
     for index, entry in sorted(cluster.request("GET", path).items()):
@@ -223,7 +239,7 @@ def _targets_with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, Ind
 
 
 def _record(cluster: Cluster, target: Target) -> IndexRecord:
-    """Return the record of an index, or a reconstruction if a client has replaced ``_meta``."""
+    """Return Resift's record of an index. If a client has overwritten the record, reconstruct it from the mapping."""
     record = target.record
     is_empty = not record.attached and record.current is None
     if target.unrecorded_fields or (is_empty and ingest_pipeline_owners(cluster).get(target.name)):
@@ -232,15 +248,18 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 
 
 def _entries_to_remove(target: Target, model: str | None) -> list[IndexInfo]:
-    """Return the vectors to remove.
+    """Choose the vectors to remove from an index.
 
     Args:
         target: The index.
-        model: Hash of the only model whose vectors are removed, or None for all vectors that were attached.
+        model: The hash of a model whose vectors are removed, or None for all vectors that ``resift attach`` added.
+
+    Returns:
+        The descriptions of the vectors.
 
     Raises:
-        BadInput: If there are no vectors of the model, if the index was created with them, or if searches use them
-            while there are vectors of other models.
+        BadInput: If the index has no vectors of the model, if Resift created the index with these vectors, or if
+            searches use these vectors while there are vectors of other models.
     """
     record = target.record
     if model is None:

@@ -23,18 +23,18 @@ from resift.query.dsl import PIPELINE_PREFIX
 
 
 class SearchDetachment:
-    """The change that detaches the searches of some names.
+    """A change that ends the rewriting of searches: processors are removed, and default search pipelines are restored.
 
-    It is true in a boolean context if there is something to change.
+    The object is false in a boolean context if there is nothing to change.
 
     Args:
         cluster: The cluster.
-        names: The attached names.
-        settings: Flat settings of the indices that the names refer to, by index.
+        names: The names that were attached.
+        settings: The settings of the indices that these names refer to, by index name.
 
     Attributes:
-        rewriters: Processors to remove, by pipeline.
-        restored: Default pipelines to restore (None: none), by index.
+        rewriters: The processors to remove, by the name of their search pipeline.
+        restored: The default search pipelines to restore, by index name. None stands for no default pipeline.
 
     Raises:
         EngineError: If another index or a template uses a pipeline that would be deleted.
@@ -61,7 +61,12 @@ class SearchDetachment:
     def _defaults_to_restore(
         self, current_defaults: Mapping[str, str], names: Collection[str]
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield the indices whose default pipeline changes, and their new default pipelines (None: none)."""
+        """Yield each index whose default search pipeline must change, and the new default pipeline (None for none).
+
+        Args:
+            current_defaults: The current default search pipelines, by index name.
+            names: The names that were attached.
+        """
         for index, current in current_defaults.items():
             pipeline = self.pipelines.get(current, {})
             rewriter = Rewriter.read(pipeline)
@@ -79,9 +84,14 @@ class SearchDetachment:
                 yield index, None
 
     def _original_default(self, index: str, rewriter: Rewriter) -> str | None:
-        """Return the default pipeline of an index before all attachments that are being removed.
+        """Return the default search pipeline that an index had before it was attached, or None if it had none.
 
-        If both the index and its alias were attached, the second attachment recorded the pipeline of the first.
+        If both the index and its alias were attached, the second attachment has recorded the pipeline of the first. In
+        this case, the pipeline before the first attachment is returned.
+
+        Args:
+            index: The name of the index.
+            rewriter: The processor that records the original default pipelines.
         """
         before = rewriter.defaults[index]
         if (earlier := self.rewriters.get(before or "")) is not None:
@@ -89,7 +99,13 @@ class SearchDetachment:
         return before if before in self.pipelines else None
 
     def _is_clone(self, index: str, attached_name: str, names: Collection[str]) -> bool:
-        """Return whether an index is a clone of an attached index, and so has the same default pipeline."""
+        """Return whether an index is a clone of an attached index, from which it has copied the default pipeline.
+
+        Args:
+            index: The name of the index.
+            attached_name: The attached name for which the default pipeline was created.
+            names: The names that are detached now.
+        """
         if attached_name in names:
             return False
         try:
@@ -123,7 +139,7 @@ class SearchDetachment:
         return lines
 
     def run(self) -> None:
-        """Restore the default pipelines, and remove the processors."""
+        """Restore the default search pipelines of the indices, and remove the processors from the pipelines."""
         for index, before in self.restored.items():
             self.cluster.update_index_settings(index, {SEARCH_PIPELINE_SETTING: before})
         for pipeline in self.rewriters:
@@ -131,7 +147,7 @@ class SearchDetachment:
 
 
 def _settings_or_empty(cluster: Cluster, index: str) -> dict[str, str]:
-    """Return the flat settings of an index, or an empty dictionary if it does not exist."""
+    """Return the settings of an index, or an empty dictionary if the index does not exist."""
     try:
         return settings_of(cluster, index)[index]
     except (NotFound, KeyError):

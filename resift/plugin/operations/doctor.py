@@ -39,18 +39,19 @@ _SERVICE_SECONDS = 3  # time limit for an answer of the service
 
 
 def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
-    """Find problems of a cluster and of the service that it calls, and say how to fix them.
+    """Find problems of a cluster and of the Resift service that it calls, and say how to fix them.
 
-    Calls both, and has the cluster call the service. Compares versions and clocks. Checks plugins, cluster settings,
-    all installed resources, and the vectors of each index. A cluster that does not answer, or denies access, is
-    reported as a row, and raises no exception.
+    The function calls the cluster and the service, and makes the cluster call the service. It compares versions and
+    clocks, and checks plugins, cluster settings, all installed resources and the vectors of each index. If the cluster
+    does not answer or denies access, this is reported as a problem, without an exception.
 
     Args:
-        url: URLs of the cluster.
+        url: The URLs of the cluster.
         **options: See :class:`InstallationOptions`.
 
     Returns:
-        A result with the rows in ``parts``, and in ``tuned`` descriptions of the search settings of each index.
+        A result with two attributes: ``parts`` contains the state of each checked part, and ``tuned`` describes the
+        search settings that were chosen for indices.
     """
     if options.get("model"):
         load_model(str(options["model"]))  # raises an error for an invalid folder, even if the cluster does not answer
@@ -74,7 +75,12 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
 
 
 def _error_row(error: ResiftError, url: str) -> StatusRow:
-    """Return the row for a cluster that does not answer, denies access, or is not supported."""
+    """Return the report row for a cluster that does not answer, denies access or is not supported.
+
+    Args:
+        error: The error that a request to the cluster raised.
+        url: The URLs of the cluster, without credentials.
+    """
     if isinstance(error, EngineError) and error.status in (401, 403):
         return StatusRow("rights", url, "refused", f"the rights that resift role install prints ({error.message})")
     advice = "check --engine (docs/opensearch.md, Reaching a cluster)"
@@ -84,11 +90,14 @@ def _error_row(error: ResiftError, url: str) -> StatusRow:
 
 
 def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
-    """Return a row with version, nodes, health and response time of the cluster, and a row for its clocks.
+    """Check the cluster itself, and return two report rows.
+
+    The first row shows the version, the number of nodes, the health and the response time. The second row shows how
+    much the clocks of the nodes differ from this machine's clock.
 
     Args:
         cluster: The cluster.
-        url: URLs of the cluster, without credentials.
+        url: The URLs of the cluster, without credentials.
     """
     version = cluster.engine.ping()
     sent_at, started = time.time(), time.perf_counter()
@@ -106,13 +115,25 @@ def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
 
 
 def _clock_row(name: str, difference: float) -> StatusRow:
-    """Return the row for a clock that differs from this machine's clock by a number of seconds."""
+    """Return the report row for a clock.
+
+    Args:
+        name: The URL of the cluster or service that the clock belongs to.
+        difference: The difference from this machine's clock in seconds.
+    """
     fix = "" if difference < _MAX_CLOCK_DIFFERENCE else "set the clocks by NTP: sessions and signatures expire by them"
     return StatusRow("clock", name, f"{max(difference, 0):.0f} s apart", fix)
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
-    """Return rows for the service, and for each setting, resource and missing plugin of an installation."""
+    """Check an installation: the service, cluster settings, resources and missing plugins.
+
+    Args:
+        installer: The installer, which knows the desired state.
+
+    Returns:
+        The rows of the report.
+    """
     # Read the states of the resources first: the other rows make the cluster call remote models, which deploys them.
     resources = [(resource, _resource_row(resource)) for resource in installer.resources()]
     missing = installer.missing_plugins
@@ -140,10 +161,17 @@ def _resource_row(resource: Resource) -> StatusRow:
 
 
 def _tested_rows(installer: Installer, resources: list[tuple[Resource, StatusRow]]) -> list[StatusRow]:
-    """Return the rows of the resources, after having the cluster rewrite a search with each search pipeline.
+    """Test each search pipeline by making the cluster rewrite a search with it.
 
-    This machine may reach the service while the cluster does not. OpenSearch does not count searches that go on without
-    rewriting.
+    This test is necessary because this machine may reach the service while the cluster does not. A search that could
+    not be rewritten succeeds without an error.
+
+    Args:
+        installer: The installer.
+        resources: The resources of the installation, each with its report row.
+
+    Returns:
+        The report rows of all resources. The row of a pipeline whose test failed says how to fix it.
     """
 
     def tested_row(item: tuple[Resource, StatusRow]) -> StatusRow:
@@ -161,7 +189,10 @@ def _unreachable_fix(installer: Installer, error: str) -> str:
 
 
 def _service_rows(installer: Installer) -> list[StatusRow]:
-    """Return rows for the service, as this machine reaches it. The cluster may reach it in another way."""
+    """Call the service from this machine, and return report rows about its state and its clock.
+
+    The cluster may reach the service in another way.
+    """
     url, started = installer.url, time.perf_counter()
     try:
         with urlopen(f"{url}/healthz", timeout=_SERVICE_SECONDS) as response:
@@ -184,7 +215,10 @@ def _service_rows(installer: Installer) -> list[StatusRow]:
 
 
 def _connector_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Have the cluster encode a word by the service, and yield a row with the duration or the error."""
+    """Make the cluster encode a word with the service, and yield a report row with the duration or the error.
+
+    Nothing is yielded if the cluster lacks plugins or the remote model.
+    """
     if installer.missing_plugins:
         return
     models = installer.cluster.ml_objects("models", f"{installer.name}-embed")
@@ -210,10 +244,9 @@ def _setting_rows(installer: Installer) -> list[StatusRow]:
 
 
 def _left_over_rows(installer: Installer) -> Iterator[StatusRow]:
-    """Yield rows for pipelines of indices that were deleted, or no longer have vectors of the model.
+    """Yield a report row for each pipeline whose index was deleted, or has no vectors of the model any more.
 
-    ``resift install`` does not delete these pipelines, because OpenSearch refuses searches that name a missing
-    pipeline.
+    ``resift install`` does not delete such pipelines, because OpenSearch refuses requests that name a missing pipeline.
     """
     desired = {pipeline.name for pipeline in installer.index_pipelines() if pipeline.kind == "ingest pipeline"}
     for index, owners in ingest_pipeline_owners(installer.cluster).items():

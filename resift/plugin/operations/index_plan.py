@@ -26,7 +26,7 @@ _UNSEARCHABLE = re.compile(
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """Options of attaching; :func:`resift.attach` documents each of them."""
+    """The options of ``resift attach``. See :func:`resift.attach` for their meaning."""
 
     fields: Sequence[str] | None = None
     model: str | None = None
@@ -39,21 +39,21 @@ class AttachOptions:
 
 
 class IndexPlan:
-    """The plan to give a single index vectors.
+    """A plan to add vectors to the documents of a single index.
 
     Args:
-        engine: The engine.
+        engine: The engine that is connected to the cluster.
         target: The index.
-        model: The model, or a model of the same kind if the model will be learned.
-        options: Options of attaching.
-        own_field: A field of the index's own that already contains the vectors, or None.
+        model: The embedding model. If it will be learned later, a model of the same kind.
+        options: The options of ``resift attach``.
+        own_field: The name of a field that the user created, and that already contains the vectors, or None.
 
     Attributes:
-        entry: Record of the vectors that the index will have.
-        superseded: Vectors that are removed at the end, because the new vectors replace them.
-        unfilled: Number of documents without a vector.
-        settings: Settings to write.
-        hints: Remarks for the user, such as reasons why a setting is not written.
+        entry: The description of the vectors that the index will have.
+        superseded: Old vectors that are removed at the end, because the new vectors replace them.
+        unfilled: The number of documents without a vector.
+        settings: The index settings to write.
+        hints: Remarks for the user, for example why a setting is not written.
 
     Raises:
         BadInput: If the options do not fit the index.
@@ -87,7 +87,7 @@ class IndexPlan:
 
     @property
     def is_own_field(self) -> bool:
-        """Whether the vectors are in a field of the index's own, into which Resift does not write."""
+        """Whether the vectors are in a field that the user created, so that Resift does not write to it."""
         return not is_ours(self.entry.vector_field)
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class IndexPlan:
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
 
     def _vector_lines(self) -> list[str]:
-        """Return the lines about vectors that Resift writes."""
+        """Return the lines of the plan that describe how vectors are added to the documents."""
         entry, name = self.entry, self.target.name
         if entry.has_hnsw:
             field_type, size = "knn_vector with an HNSW index", ""
@@ -144,7 +144,18 @@ def _choose_fields(
     options: AttachOptions,
     sources: Sequence[dict[str, Any]],
 ) -> Sequence[str]:
-    """Return the text fields to encode: the fields in the options, or of recorded vectors, or guessed fields."""
+    """Choose the text fields to encode.
+
+    The fields in the options come first, then the fields of vectors that the index already has, and then fields that
+    are guessed from documents.
+
+    Args:
+        target: The index.
+        model: The embedding model.
+        existing: The description of existing vectors of the model, or None.
+        options: The options of ``resift attach``.
+        sources: The ``_source`` of random documents.
+    """
     if options.fields:
         return options.fields
     recorded = existing or target.record.find(model.hash) or target.record.current
@@ -159,14 +170,14 @@ def sample_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, A
 
 
 def guess_text_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the text fields of an index whose values are sentences, beginning with title fields.
+    """Guess which text fields of an index contain sentences. Fields that look like titles come first.
 
     Args:
         target: The index.
-        sources: The ``_source`` of some documents.
+        sources: The ``_source`` of some documents. If empty, all text fields are returned.
 
     Raises:
-        BadInput: If the mapping has no text fields.
+        BadInput: If the mapping contains no text fields.
     """
     names = target.text_fields
     if not names:
@@ -182,7 +193,16 @@ def _strings(source: dict[str, Any], name: str) -> list[str]:
 
 
 def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
-    """Raise BadInput for fields that the mapping lacks, that cannot be searched, or that are always empty."""
+    """Check that the chosen text fields exist, can be searched and are not all empty.
+
+    Args:
+        target: The index.
+        fields: The names of the text fields.
+        sources: The ``_source`` of random documents.
+
+    Raises:
+        BadInput: If a field is unsuitable, or if none of the documents has text in the fields.
+    """
     expected = f"its text fields: {', '.join(target.text_fields) or 'none'}"
     unknown = [name for name in fields if name not in target.fields]
     if unknown:

@@ -19,7 +19,10 @@ _VECTOR_TYPES = ("knn_vector", "binary")
 
 
 def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
-    """Yield a row for each model's vectors in each index, and for each index that names a missing pipeline."""
+    """Check the indices of a cluster, and yield report rows for ``resift doctor``.
+
+    There is a row for each index with vectors, and for each index that names a missing pipeline.
+    """
     served_models = {installation.model.hash for installation in find_installations(cluster).values()}
     recorded = list(_recorded_vectors(cluster))
     pipeline_rows = _missing_pipeline_rows(cluster, {entry.name for _, entry, _ in recorded})
@@ -39,10 +42,15 @@ def index_rows(cluster: Cluster) -> Iterator[StatusRow]:
 
 
 def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo, str]]:
-    """Yield the record of each index, the record of each of its vectors, and the type of their field.
+    """Yield all vectors in the indices of a cluster. The vectors that searches use come first in each index.
 
-    The current vectors of an index come first. If the record is missing, an entry without a model is yielded for each
-    of Resift's vector fields.
+    If an index has vector fields of Resift but no record, a description without a model is yielded for each field.
+
+    Args:
+        cluster: The cluster.
+
+    Yields:
+        Resift's record of the index, the description of the vectors, and the type of their field.
     """
     filter_path = "*.mappings._meta.resift,*.mappings.properties.resift_vector*.type"
     response = cluster.request("GET", f"/{ALL_INDICES}/_mapping", filter_path=filter_path, **ALL_STATES)
@@ -60,14 +68,16 @@ def _recorded_vectors(cluster: Cluster) -> Iterator[tuple[IndexRecord, IndexInfo
 
 
 def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[str]) -> dict[str, StatusRow]:
-    """Return a row for each index that names a missing pipeline of Resift, by index.
+    """Find indices whose settings name a pipeline of Resift that does not exist.
 
-    A snapshot restores the settings of an index without its pipelines, and a clone names the pipelines of another
-    index.
+    This happens when a snapshot restores an index without its pipelines, or when an index is cloned.
 
     Args:
         cluster: The cluster.
-        indices_with_vectors: Indices with vectors, whose own pipelines an installation creates.
+        indices_with_vectors: The names of the indices with vectors. ``resift install`` creates their pipelines again.
+
+    Returns:
+        A report row for each of these indices, by index name.
     """
     existing = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
     rows = {}
@@ -89,14 +99,17 @@ def _missing_pipeline_rows(cluster: Cluster, indices_with_vectors: Collection[st
 def _vector_state(
     record: IndexRecord, entry: IndexInfo, documents: int | None, covered: int, served_models: Collection[str]
 ) -> tuple[str, str]:
-    """Return the state of an index's vectors, and advice on how to repair it, or "".
+    """Describe the state of some vectors in an index, and how to repair it.
 
     Args:
-        record: The record of the index.
-        entry: The record of the vectors.
-        documents: Number of documents in the index, or None if it is closed.
-        covered: Number of documents with a vector.
-        served_models: Hashes of the models of all installations.
+        record: Resift's record of the index.
+        entry: The description of the vectors.
+        documents: The number of documents in the index, or None if the index is closed.
+        covered: The number of documents with a vector.
+        served_models: The hashes of the models of all installations.
+
+    Returns:
+        The state and the advice. The advice is empty if there is nothing to repair.
     """
     name, attach = entry.name, f"resift attach {entry.name} --vectors"
     if entry.model is None:
@@ -114,7 +127,15 @@ def _vector_state(
 
 
 def _count_vectors(cluster: Cluster, entry: IndexInfo) -> tuple[int | None, int]:
-    """Return the number of documents in an index (None if it is closed or deleted), and the number with a vector."""
+    """Count the documents in an index, and the documents that have a vector.
+
+    Args:
+        cluster: The cluster.
+        entry: The description of the vectors.
+
+    Returns:
+        Both numbers. The first is None if the index is closed or was deleted.
+    """
     covered = {"filter": {"exists": {"field": entry.vector_field}}}
     # Skip the default search pipeline of the index, which may rerank, or fail.
     body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}

@@ -43,16 +43,16 @@ _MAX_MISSED = 2  # number of consecutive missing answers after which the cluster
 
 
 class InstallationOptions(TypedDict, total=False):
-    """Options of an installation. Missing options keep the values of the existing installation.
+    """The options of ``resift install``. Missing options keep the values of an existing installation.
 
     Attributes:
-        model: Folder of a saved model.
-        fields: Text fields that are encoded when documents are written.
-        service: Address at which the nodes of the cluster reach the service.
-        name: Prefix of the names of all installed resources.
-        key: API key of the service. If ``managed`` is "aws", the ARN of the secret that contains the key.
+        model: The folder of a saved model.
+        fields: The names of the text fields that are encoded when documents are written.
+        service: The URL at which the nodes of the cluster reach the service.
+        name: The name of the installation, which is the prefix of all installed resources.
+        key: The API key of the service. If ``managed`` is "aws", the ARN of the secret that contains the key.
         managed: "aws" or "other" if a provider manages the settings of the cluster.
-        role: If ``managed`` is "aws", the ARN of the role by which the domain reads the secret.
+        role: If ``managed`` is "aws", the ARN of the role that may read the secret.
     """
 
     model: str | None
@@ -65,11 +65,11 @@ class InstallationOptions(TypedDict, total=False):
 
 
 class InstallPlan(Plan):
-    """A plan to install or uninstall Resift.
+    """A plan to install Resift in a cluster, or to uninstall it.
 
     Args:
         installer: The installer.
-        work: The method of the installer that does the work. Its argument tells whether to change nothing.
+        work: A method of the installer. Its argument says whether to return the steps without executing them.
     """
 
     question = "Change these settings of the whole cluster, and do the rest?"
@@ -79,12 +79,12 @@ class InstallPlan(Plan):
 
     @property
     def changes_settings(self) -> bool:
-        """Whether the plan changes settings of the whole cluster."""
+        """Whether the plan changes settings of the whole cluster, to which the user must agree."""
         return bool(self.installer.setting_changes())
 
     @cached_property
     def steps(self) -> list[str]:
-        """The planned steps, each in English."""
+        """The planned steps, each as a line of text."""
         return self._work(True)
 
     def lines(self) -> list[str]:
@@ -102,11 +102,14 @@ class InstallPlan(Plan):
 
 
 def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
-    """Plan to install index templates, scripts, remote models and pipelines in a cluster.
+    """Plan to connect a cluster to the Resift service, by installing templates, scripts, remote models and pipelines.
 
     Args:
-        url: URLs of the cluster.
+        url: The URLs of the cluster.
         **options: See :class:`InstallationOptions`.
+
+    Returns:
+        A plan. Nothing is changed until you call its method ``run``.
 
     Raises:
         BadInput: If an option is invalid.
@@ -119,24 +122,27 @@ def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
 
 
 def uninstall(url: str, name: str | None = None) -> InstallPlan:
-    """Plan to remove everything that :func:`install` has created. Indices and their documents stay.
+    """Plan to remove everything that :func:`install` created. Indices and their documents stay.
 
     Args:
-        url: URLs of the cluster.
-        name: Name of the installation. By default, the only installation.
+        url: The URLs of the cluster.
+        name: The name of the installation. By default, this is the only installation.
+
+    Returns:
+        A plan. Nothing is changed until you call its method ``run``.
     """
     installer = create_installer(open_cluster(url), name=name)
     return InstallPlan(installer, installer.uninstall)
 
 
 def guard(url: str, name: str | None = None, progress: Progress | None = None, stop: Stop | None = None) -> None:
-    """Watch the service, and make the cluster skip it while it does not answer.
+    """Watch the service, and make the cluster skip it as long as it does not answer.
 
     Args:
-        url: URLs of the cluster.
-        name: Name of the installation. By default, the only installation.
-        progress: Function that is called with a remark for each change.
-        stop: Object by which the caller can request a stop. Without it, the function never returns.
+        url: The URLs of the cluster.
+        name: The name of the installation. By default, this is the only installation.
+        progress: A function that is called with a remark about each change.
+        stop: A flag to end watching. Without it, the function does not return.
     """
     with closing(open_cluster(url)) as engine:
         installer = create_installer(engine, name=name)
@@ -144,11 +150,14 @@ def guard(url: str, name: str | None = None, progress: Progress | None = None, s
 
 
 def open_cluster(url: str) -> OpenSearchEngine:
-    """Connect to a cluster, and check its version.
+    """Connect to an OpenSearch cluster, and check its version.
+
+    Args:
+        url: The URLs of the cluster, separated by commas.
 
     Raises:
-        BadInput: If ``url`` is a file of the embedded engine.
-        UnsupportedCluster: If the server is not OpenSearch, or too old.
+        BadInput: If ``url`` is not the URL of a cluster.
+        UnsupportedCluster: If the server is not OpenSearch, or if its version is too old.
     """
     if not is_cluster(url):
         printable = without_credentials(url)
@@ -159,7 +168,15 @@ def open_cluster(url: str) -> OpenSearchEngine:
 
 
 def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
-    """Create an installer from options, and from the cluster's record of the installation for missing options."""
+    """Create an installer from options. For missing options, use the values of an existing installation.
+
+    Args:
+        engine: The engine that is connected to the cluster.
+        **options: See :class:`InstallationOptions`.
+
+    Raises:
+        BadInput: If there are several installations, but the options do not name one of them.
+    """
     installed = find_installations(Cluster(engine))
     name, model = options.get("name"), options.get("model")
     if name is None and len(installed) > 1:
@@ -179,7 +196,15 @@ def create_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpt
 
 
 def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
-    """Return the provider that manages the cluster, according to the options, or to the existing installation."""
+    """Return the provider that manages the cluster, or None.
+
+    Args:
+        installed: The provider that the existing installation records, or None.
+        options: The options of ``resift install``, which take precedence.
+
+    Raises:
+        BadInput: If the options contain a role, but the cluster is not managed by AWS.
+    """
     provider, key, role = options.get("managed"), options.get("key"), options.get("role")
     if provider is None and (installed is None or role is None):
         if role is not None:
@@ -193,13 +218,14 @@ def _managed(installed: Managed | None, options: InstallationOptions) -> Managed
 
 
 def find_installation(cluster: Cluster, model: str | None = None) -> Installation | None:
-    """Return an installation, or None if there are no installations.
-
-    An installation with the default name is preferred to others, which are chosen in the order of their names.
+    """Find a Resift installation in a cluster. An installation with the default name comes first.
 
     Args:
         cluster: The cluster.
-        model: If given, only installations with the model of this hash are considered.
+        model: The hash of a model. If given, only installations with this model are considered.
+
+    Returns:
+        The installation, or None if there is none. Among other names, the first in alphabetical order is chosen.
     """
     candidates = [
         installation
@@ -210,7 +236,10 @@ def find_installation(cluster: Cluster, model: str | None = None) -> Installatio
 
 
 def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
-    """Return a plan to install what rewriting of searches needs, or None if everything is installed.
+    """Plan to install the resources that the rewriting of searches needs.
+
+    Returns:
+        A plan, or None if everything is already installed.
 
     Raises:
         UnsupportedCluster: If the cluster lacks plugins.
@@ -229,21 +258,21 @@ def required_install(engine: OpenSearchEngine) -> InstallPlan | None:
 
 
 def _check_unmanaged(installer: Installer) -> None:
-    """Raise BadInput or UnsupportedCluster for a cluster of Amazon, unless the options name Amazon as the provider."""
+    """Raise an error if the cluster belongs to Amazon, but the options do not name Amazon as the provider."""
     if installer.installation.managed is None:
         check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 
 
 class Guard:
-    """A watchdog of the service, which makes the cluster skip the service while it does not answer.
+    """A watchdog that protects searches from a service that does not answer.
 
-    ML Commons gives up a call of the service after one second, and calls it again at the next search. The guard
-    disables the remote models instead. Search pipelines then go on at once, with the original search.
+    When the service hangs, each search waits a second for it. The guard then disables the remote models through which
+    the cluster calls the service, so that search pipelines continue at once with the original search.
 
     Args:
         cluster: The cluster.
-        name: Name of the installation.
-        url: The service's URL.
+        name: The name of the installation.
+        url: The URL of the service.
     """
 
     def __init__(self, cluster: Cluster, name: str, url: str) -> None:
@@ -252,10 +281,10 @@ class Guard:
         self._enabled: bool | None = None
 
     def check(self) -> str:
-        """Call the service once, and enable or disable the remote models if necessary.
+        """Call the service once, and disable or enable the remote models if necessary.
 
         Returns:
-            A description of the change, or "".
+            A description of the change, or an empty string if nothing was changed.
 
         Raises:
             EngineUnavailable: If no node answers.
@@ -267,11 +296,11 @@ class Guard:
         return self.switch(False) if self._missed >= _MAX_MISSED else ""
 
     def watch(self, progress: Progress, stop: Stop) -> None:
-        """Check the service each second until a stop is requested, and then enable the remote models.
+        """Call the service every second until a stop is requested. At the end, enable the remote models again.
 
         Args:
-            progress: Function that is called with a remark for each change and each error of the cluster.
-            stop: The stop.
+            progress: A function that is called with a remark about each change and each error of the cluster.
+            stop: A flag to end watching.
         """
         try:
             while not stop.requested:
@@ -287,10 +316,13 @@ class Guard:
                 progress(Step(self.switch(True)))
 
     def switch(self, on: bool) -> str:
-        """Enable or disable the remote models.
+        """Enable or disable the remote models through which the cluster calls the service.
+
+        Args:
+            on: Whether to enable the remote models.
 
         Returns:
-            A description of the change, or "" if nothing had to be changed.
+            A description of the change, or an empty string if nothing was changed.
         """
         if self._enabled is on:
             return ""

@@ -20,9 +20,9 @@ class Step:
     """A progress report of an operation.
 
     Attributes:
-        text: Name of the step, or a remark.
-        done: Number of finished units, such as documents.
-        total: Total number of units. It is 0 for a remark.
+        text: The name of the current step, or a remark for the user.
+        done: The number of completed units, such as documents.
+        total: The total number of units, or 0 if ``text`` is a remark.
     """
 
     text: str
@@ -37,11 +37,14 @@ Progress = Callable[[Step], None]
 def as_bars(
     bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]], remark: Callable[[str], object]
 ) -> Iterator[Progress]:
-    """Yield a progress function that shows a progress bar for each step.
+    """Return a context manager that shows a progress bar for each step of an operation.
+
+    The context manager yields a function that takes progress reports (:class:`Step`).
 
     Args:
-        bar: Function that opens a progress bar with a label. The bar is called with ``done`` and ``total``.
-        remark: Function that is called with the text of a remark.
+        bar: A function that opens a progress bar with a label. The bar is updated by calling it with the numbers of
+            completed steps and of all steps.
+        remark: A function that is called with the text of a remark.
     """
     with ExitStack() as open_bar:
         label, update = "", None
@@ -62,9 +65,10 @@ def as_bars(
 
 @contextmanager
 def shown_steps(progress: Progress | None) -> Iterator[Progress]:
-    """Yield ``progress``, or a function that shows progress bars if ``progress`` is None.
+    """Return a context manager that yields a function for progress reports.
 
-    The bars appear in the notebook or terminal, for steps that take more than two seconds.
+    This is ``progress``. If ``progress`` is None, the function shows progress bars in the notebook or terminal, for
+    steps that take more than two seconds.
     """
     if progress is not None:
         yield progress
@@ -78,8 +82,8 @@ class Result(SimpleNamespace):
 
     Args:
         lines: Lines of text for the user.
-        in_order: Whether everything succeeded.
-        **figures: Other attributes, which are keys of the JSON output.
+        in_order: Whether everything was successful.
+        **figures: Further values. They become attributes, and keys of the JSON output.
     """
 
     def __init__(self, lines: Sequence[str], in_order: bool = True, **figures: Any) -> None:
@@ -89,7 +93,7 @@ class Result(SimpleNamespace):
         return "\n".join(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as a JSON object, without the lines of text."""
+        """Return the values of the result as a JSON object. The lines of text are left out."""
         return {name: _to_json(value) for name, value in vars(self).items() if name != "lines"}
 
 
@@ -102,10 +106,10 @@ def _to_json(value: Any) -> Any:
 
 
 class Plan(ABC):
-    """A planned operation. Nothing is changed before :meth:`run`.
+    """A planned operation, which can be shown to the user before it is executed. :meth:`run` executes it.
 
     Attributes:
-        question: The question to which the user must agree before the plan runs.
+        question: The question that the user must confirm before the plan is executed.
     """
 
     question = ""
@@ -119,22 +123,22 @@ class Plan(ABC):
         """Return the plan as a JSON object."""
 
     def run(self, progress: Progress | None = None, stop: Stop | None = None) -> Result:
-        """Carry out the plan.
+        """Execute the plan.
 
         Args:
-            progress: Function that is called with each progress report. By default, tqdm shows progress bars if it is
+            progress: A function that is called with progress reports. By default, progress bars are shown if tqdm is
                 installed.
-            stop: Object by which the caller can request a stop.
+            stop: A flag to stop early.
 
         Raises:
-            Interrupted: If a stop is requested before the end. Planning and running the operation again continues it.
+            Interrupted: If a stop is requested before the end. To continue, plan and run the operation again.
         """
         with shown_steps(progress) as report:
             return self._run(report, stop or Stop())
 
     @abstractmethod
     def _run(self, progress: Progress, stop: Stop) -> Result:
-        """Carry out the plan, as :meth:`run` describes."""
+        """Execute the plan, as :meth:`run` describes, and return the result."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -144,15 +148,24 @@ def raise_if_stopped(stop: Stop, message: str) -> None:
     """Raise Interrupted if a stop is requested.
 
     Args:
-        stop: The stop.
-        message: Message of the error, which should say how to continue.
+        stop: The flag that requests the stop.
+        message: The message of the exception, which should say how to continue.
     """
     if stop.requested:
         raise Interrupted(message)
 
 
 def start_step(progress: Progress, text: str, total: int) -> Callable[[int], None]:
-    """Report the beginning of a step, and return a function that reports the number of finished documents."""
+    """Report the beginning of a step.
+
+    Args:
+        progress: A function that is called with progress reports.
+        text: The name of the step.
+        total: The number of documents to process.
+
+    Returns:
+        A function to call with the number of documents that are finished.
+    """
     progress(Step(text, 0, max(1, total)))
     return lambda done: progress(Step(text, done, max(1, total, done)))
 

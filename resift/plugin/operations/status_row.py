@@ -9,13 +9,13 @@ INSTALL = "resift install"  # the advice for everything that an installation rep
 
 @dataclass(frozen=True)
 class StatusRow:
-    """The state of a part of an installation.
+    """A row in the report of ``resift doctor``: the state of a part of an installation.
 
     Attributes:
-        kind: Kind of the part, such as ``cluster``, ``setting`` or ``index``.
-        name: Name of the part.
-        state: State of the part, in English.
-        fix: Advice on how to repair it, or "" if it is in order.
+        kind: The kind of the part, such as ``cluster``, ``setting`` or ``index``.
+        name: The name of the part.
+        state: A description of the state.
+        fix: Advice on how to repair the part, or an empty string if there is nothing to repair.
     """
 
     kind: str

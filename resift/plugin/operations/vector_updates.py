@@ -31,13 +31,13 @@ _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
 
 @dataclass
 class Written:
-    """The result of writing or removing vectors.
+    """The result of adding vectors to documents, or of removing them.
 
     Attributes:
-        documents: Number of documents that were changed.
-        refused: Documents whose change the cluster refused.
-        remaining: Number of other documents that still lack a vector, or still have a vector.
-        seconds: Duration of writing.
+        documents: The number of documents that were changed.
+        refused: The documents that the cluster refused to change.
+        remaining: The number of other documents that still have to be changed.
+        seconds: The duration of adding vectors, in seconds.
     """
 
     documents: int = 0
@@ -50,17 +50,18 @@ Progress = Callable[[int], None]  # called with the number of changed documents
 
 
 def write_vectors(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
-    """Write vectors into all documents of an index that lack them.
+    """Add a vector to each document of an index that does not have a vector yet.
 
-    Documents that clients write in the meantime are filled in another pass. Passes end when all documents have a
-    vector, or when clients write so fast that a pass has more than half as many documents as the pass before it.
+    Clients can write documents in the meantime. These documents get their vectors in another pass over the index. The
+    function returns when all documents have a vector. It also returns if clients write so fast that a pass has more
+    than half as many documents as the previous pass.
 
     Args:
         engine: The engine.
         model: The model that encodes the documents.
-        entry: Record of the vectors.
-        stop: Object by which the caller can request a stop.
-        progress: Function that is called with the number of filled documents.
+        entry: The description of the vectors.
+        stop: A flag to stop early.
+        progress: A function that is called with the number of documents that have been changed.
 
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
@@ -88,17 +89,17 @@ def _add_to(progress: Progress, offset: int) -> Callable[[Verification], None]:
 
 
 def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
-    """Remove vector fields from all documents of an index, without changing other fields.
+    """Remove vector fields from all documents of an index. All other fields stay unchanged.
 
-    Documents are updated by bulk requests, not by ``_update_by_query``, which would run the ingest pipelines of the
+    The documents are changed by bulk requests, because ``_update_by_query`` would run the ingest pipelines of the
     index.
 
     Args:
         cluster: The cluster.
-        index: Name of the index.
-        fields: Names of the vector fields.
-        stop: Object by which the caller can request a stop.
-        progress: Function that is called with the number of changed documents.
+        index: The name of the index.
+        fields: The names of the vector fields.
+        stop: A flag to stop early.
+        progress: A function that is called with the number of documents that have been changed.
 
     Raises:
         EngineUnavailable: If the cluster does not answer for a long time.
@@ -130,6 +131,10 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
 
 
 def _update_action(hit: dict[str, Any]) -> dict[str, Any]:
-    """Return the action of a bulk update that fails if the document has changed since it was read."""
+    """Return the action line of a bulk request that updates a document, unless the document has changed since.
+
+    Args:
+        hit: The hit from which the document was read, with its sequence number and primary term.
+    """
     routing = {"routing": hit["_routing"]} if "_routing" in hit else {}
     return {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"], **routing}
