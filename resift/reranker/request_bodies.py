@@ -61,7 +61,7 @@ class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Relevance judgements of 1 to 100 documents. Each document may occur only once."""
+    """Relevance judgements of at least one and at most 100 documents. Each document may occur only once."""
 
     session: Annotated[
         SessionId, documented("1 to 128 letters, digits and `_ . : -`; the first mark starts the session")
