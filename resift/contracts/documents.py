@@ -96,14 +96,23 @@ class IndexInfo:
     tuning: Tuning = DEFAULT_TUNING
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
-        """Return the index's record for a model, or None if the index has no vectors of this model."""
+        """Return the description of the index for an embedding model, or None if the index lacks vectors of this model.
+
+        An index can have vectors of several models in different fields. The description names the model's vector field.
+
+        Args:
+            model: The model.
+        """
         return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 
     def require_model(self, model: ModelDescription) -> IndexInfo:
-        """Return the index's record for a model.
+        """Return the description of the index for an embedding model, whose vectors the index must contain.
+
+        Args:
+            model: The model.
 
         Raises:
-            ModelMismatch: If the index has no vectors of this model.
+            ModelMismatch: The index has no vectors of this model.
         """
         info = self.find_model(model)
         if info is not None:
@@ -119,12 +128,15 @@ class IndexInfo:
         )
 
     def for_search(self, model: ModelDescription) -> IndexInfo:
-        """Return the index's record for searches with a model.
+        """Return the description of the index for searches with an embedding model.
 
-        An index without vectors can be searched with any model: its record is returned unchanged.
+        An index without vectors can be searched with any model, so its description is returned unchanged.
+
+        Args:
+            model: The model.
 
         Raises:
-            ModelMismatch: If the index has vectors, but none of this model.
+            ModelMismatch: The index has vectors, but none of this model.
         """
         if self.model is None:
             return self
@@ -137,13 +149,13 @@ class IndexInfo:
     def from_model(
         cls, model: ModelDescription, fields: Sequence[str], name: str = "", vector_field: str = VECTOR_FIELD
     ) -> IndexInfo:
-        """Return the record of a new index whose text fields are encoded by ``model``.
+        """Create the description of a new index whose text fields are encoded by an embedding model.
 
         Args:
-            model: The model that encodes the documents.
-            fields: The text fields of the index.
+            model: The model.
+            fields: The names of the text fields.
             name: The name of the index.
-            vector_field: The field that stores the vectors.
+            vector_field: The name of the field for the vectors.
         """
         return cls(
             name=name,
@@ -156,9 +168,9 @@ class IndexInfo:
         )
 
     def to_meta(self) -> dict[str, Any]:
-        """Return this record as JSON that is stored in the index mapping.
+        """Convert this description to JSON, to be stored in the mapping of the index.
 
-        Default values are omitted, and so are the records in ``other_models``.
+        Default values and the descriptions in ``other_models`` are left out.
         """
         meta: dict[str, Any] = {
             "fields": list(self.fields),
@@ -174,11 +186,11 @@ class IndexInfo:
 
     @classmethod
     def from_meta(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
-        """Create the record of the index ``name`` from the JSON that :meth:`to_meta` returned.
+        """Create a description of an index from the JSON that :meth:`to_meta` returned.
 
         Args:
             name: The name of the index.
-            meta: The stored JSON object. It is empty for an index that Resift did not create.
+            meta: The JSON object from the mapping. It is empty for an index that Resift did not create.
         """
         return cls(
             name=name,
@@ -194,17 +206,16 @@ class IndexInfo:
 
     @classmethod
     def combine(cls, name: str, infos: Sequence[IndexInfo]) -> IndexInfo:
-        """Return the common record of several indices that are searched together under ``name``.
+        """Combine the descriptions of several indices that are searched together, for example through an alias.
 
-        Indices without vectors are allowed, because any document may lack a vector.
+        Some of the indices may have no vectors.
 
         Args:
             name: The alias, pattern or list that stands for the indices.
-            infos: The records of the indices.
+            infos: The descriptions of the indices.
 
         Raises:
-            ModelMismatch: If the indices with vectors have no model in common whose vectors are in the same field of
-                each index.
+            ModelMismatch: The indices with vectors have no model in common whose vectors are in the same field.
         """
         indices = tuple(own for info in infos for own in info.indices)
         first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
@@ -235,13 +246,13 @@ class IndexInfo:
         return replace(common[0], other_models=tuple(common[1:]), vector_fields=vector_fields, tuning=tuning)
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
-        """Return this index's record with the same model and vector field as another index's record.
+        """Return the description of this index for the same model and vector field as in another description.
 
         Args:
-            other: The record of the other index.
+            other: The description of another index.
 
         Returns:
-            The record, or None if this index has no vectors of that model in that field.
+            The description, or None if this index has no vectors of that model in that field.
         """
         key = other.model, other.vector_field
         return next((info for info in (self, *self.other_models) if (info.model, info.vector_field) == key), None)
@@ -250,12 +261,13 @@ class IndexInfo:
 def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
     """Combine the vector fields of several indices.
 
+    A field is left out if two indices have a field of this name with different properties.
+
     Args:
         mappings: The vector fields of each index, by name.
 
     Returns:
-        The vector fields by name. Fields that have the same name, but different properties in two indices, are left
-        out.
+        The remaining vector fields, by name.
     """
     fields = {name: field for mapping in mappings for name, field in mapping.items()}
     return {
@@ -294,15 +306,15 @@ class ModelDescription(Protocol):
 
 @dataclass(frozen=True)
 class Document:
-    """A document with an optional vector.
+    """A document, with or without a vector.
 
     Attributes:
         id: The id of the document.
-        source: The fields of the document as JSON values.
-        vector: The document's vector of shape (K,) for K dimensions, or None for a document without a vector.
-        version: The engine's version of a stored document, which
-            :meth:`resift.contracts.engine.Engine.put_vectors` requires. Its type depends on the engine. For a document
-            with custom routing, it includes the routing value.
+        source: The fields of the document as JSON.
+        vector: The vector of the document, of shape (n_dimensions,), or None.
+        version: The version number of a stored document, which is needed to update its vector safely (see
+            :meth:`resift.contracts.engine.Engine.put_vectors`). Its type depends on the engine. For a document with
+            custom routing, it includes the routing value.
     """
 
     id: str
@@ -313,13 +325,13 @@ class Document:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A document of a bulk request that was not indexed.
+    """A document that the engine refused to index in a bulk request.
 
     Attributes:
-        position: The position of the document in the request, from 0.
+        position: The position of the document in the request, counted from 0.
         id: The id of the document.
-        status: The HTTP status of this document's response.
-        reason: The engine's error message.
+        status: The HTTP status for this document.
+        reason: The error message of the engine.
     """
 
     position: int
@@ -329,14 +341,14 @@ class Rejection:
 
 
 class SearchResult:
-    """A search response in OpenSearch's format, and the vectors of its hits.
+    """The response to a search in OpenSearch's format, with the vectors of its hits.
 
     Args:
         response: The response as a dictionary.
-        vectors: For each hit its vector of shape (K,), float32, or None if the document has no vector. The default is
-            for responses without vectors.
-        unparsed: An alternative to ``response``: the JSON text of the response, and a function that parses it. The text
-            is parsed when :attr:`response` is first read, because most callers only forward the text.
+        vectors: The vector of each hit, a float32 array of shape (n_dimensions,), or None for a hit without a vector.
+            If omitted, no hit has a vector.
+        unparsed: The response as JSON text and a function that parses it, as an alternative to ``response``. The text
+            is parsed only when :attr:`response` is read, because most callers just forward the text.
     """
 
     def __init__(
@@ -351,9 +363,10 @@ class SearchResult:
 
     @property
     def text(self) -> str | None:
-        """The response as JSON text, or None if the text was already parsed, or the response was never text.
+        """The response as JSON text, or None if only the parsed response is available.
 
-        A caller may have changed the parsed response, so that the text is no longer valid.
+        After the text has been parsed, it is no longer returned, because the caller may have changed the parsed
+        response.
         """
         return None if self._unparsed is None else self._unparsed[0]
 
@@ -367,7 +380,10 @@ class SearchResult:
 
     @property
     def vectors(self) -> Sequence[Floats | None]:
-        """For each hit its vector of shape (K,), or None if the vector is missing or was not requested."""
+        """The vector of each hit, of shape (n_dimensions,), or None for a hit without a vector.
+
+        All items are None if the search did not request vectors.
+        """
         return [None] * len(self.hits) if self._vectors is None else self._vectors
 
     @property
@@ -378,15 +394,15 @@ class SearchResult:
 
 
 def check_document(document: Document, fields: Sequence[str] = (), dim: int | None = None) -> str | None:
-    """Return the reason why a document cannot be indexed, or None if it can.
+    """Return the reason why a document cannot be indexed, or None if it can be indexed.
 
-    Checks the length of the id, that no text field contains an object, that the vector has ``dim`` finite numbers, and
-    that id and source can be written as JSON.
+    A document needs an id of valid length and must be valid JSON. Its text fields must not contain objects. Its vector,
+    if any, must consist of ``dim`` finite numbers.
 
     Args:
         document: The document to check.
-        fields: The text fields of the index.
-        dim: The number of dimensions of the index's vectors. None accepts any number.
+        fields: The names of the text fields of the index.
+        dim: The number of dimensions of the vectors in the index. If None, any number is accepted.
     """
     if (reason := json_fault(document.id)) is not None:
         return f"id: {reason}"
@@ -405,6 +421,9 @@ def check_document(document: Document, fields: Sequence[str] = (), dim: int | No
 def json_fault(value: Any) -> str | None:
     r"""Return the reason why a value cannot be written as JSON in UTF-8, or None if it can.
 
+    Args:
+        value: The value.
+
     >>> json_fault({"text": "\ud800"})
     "'\\ud800' is half of a surrogate pair, expected Unicode text"
     """
@@ -420,8 +439,11 @@ def json_fault(value: Any) -> str | None:
 def check_name(index: str) -> str:
     """Check that an index name is valid on every engine, and return the name.
 
+    Args:
+        index: The name.
+
     Raises:
-        BadInput: If the name is not valid.
+        BadInput: The name is not valid.
     """
     bad = set(index) & set('\\/*?"<>| ,#:')
     if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
@@ -439,7 +461,7 @@ def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
         analyzer: The name of its analyzer.
 
     Raises:
-        BadInput: If the name is invalid, the analyzer is unknown, or ``fields`` is empty or contains an invalid or
+        BadInput: The name is invalid, the analyzer is unknown, or ``fields`` is empty or contains an invalid or
             repeated name.
     """
     check_name(index)

@@ -31,7 +31,11 @@ OPAQUE_ID: ContextVar[str | None] = ContextVar("resift_opaque_id", default=None)
 
 @contextmanager
 def retryable(value: bool) -> Iterator[None]:
-    """Set, for the searches in a ``with`` block, whether they may be repeated on another node after a node failed."""
+    """Set whether searches inside a ``with`` block may be sent to another node of the cluster if a node fails.
+
+    Args:
+        value: Whether searches may be sent again.
+    """
     token = RETRYABLE.set(value)
     try:
         yield
@@ -57,50 +61,55 @@ class Engine(ABC):
 
     @abstractmethod
     def ping(self) -> str:
-        """Return the engine's name and version as text.
+        """Return the name and version of the engine, to check that it answers.
 
         Raises:
-            EngineUnavailable: If the engine does not answer.
+            EngineUnavailable: The engine does not answer.
         """
 
     @abstractmethod
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
-        """Create an index.
+        """Create an index for documents and their vectors.
 
-        An existing index with the same fields and model is left unchanged, because two indexers may start at the same
-        time.
+        If the index already exists with the same fields and model, nothing is changed. Therefore two indexers can start
+        at the same time.
 
         Args:
             index: The name of the new index.
             fields: The text fields, which are searched and encoded.
-            model: The model that encodes the documents.
+            model: The embedding model that encodes the documents.
             analyzer: The analyzer of the text fields, one of :data:`resift.contracts.documents.ANALYZERS`.
 
         Raises:
-            BadInput: If the name, the fields or the analyzer are invalid.
-            EngineError: With status 400 if another index has this name.
+            BadInput: The name, the fields or the analyzer are invalid.
+            EngineError: There is a different index of this name (status 400).
         """
 
     @abstractmethod
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        """Return the text fields, the vector fields and the models of an index."""
+        """Return a description of an index: its text fields, its vector fields and the models of the vectors.
+
+        Args:
+            index: The name of the index, alias, pattern or list.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
 
     @abstractmethod
     def tune(self, index: str, tuning: Tuning | None) -> None:
-        """Store constants that replace the defaults in all searches of an index.
+        """Store constants with an index, which replace Resift's default constants in all searches of the index.
 
         Args:
             index: The name of the index, or an alias or pattern for several indices.
-            tuning: The constants. None deletes the stored constants.
+            tuning: The constants, or None to delete the stored constants.
         """
 
     @abstractmethod
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the concrete names of the indices that a name refers to.
+        """Return the names of the indices to which an alias, a pattern or a list refers.
 
         Args:
             index: An index name, alias, pattern or comma-separated list.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
             At least one name.
@@ -108,33 +117,42 @@ class Engine(ABC):
 
     @abstractmethod
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
-        """Return the records of all indices that match any of the patterns, sorted by name.
+        """Return the descriptions of all indices whose names match any of the patterns, sorted by name.
 
         Hidden indices are left out. The embedded engine ignores the patterns and returns all indices.
+
+        Args:
+            patterns: Names of indices, in which ``*`` matches any characters.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
 
     @abstractmethod
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of the fields that a ``term`` query matches exactly: keywords, integers and booleans.
+        """Return the names of the fields that ``term`` queries can match exactly, such as keyword fields.
 
-        The embedded engine has no mapping, so it inspects a sample of documents.
+        Integer and boolean fields are included. The embedded engine has no mapping, so it inspects a sample of
+        documents.
+
+        Args:
+            index: The name of the index.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
 
     @abstractmethod
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of fields among the documents that match a query.
+        """Count the most frequent values of some fields among the documents that match a query.
 
         Args:
             index: The name of the index.
             query: The query clause.
             fields: The names of the fields.
-            size: The maximum number of values of each field.
-            headers: The HTTP headers of the caller.
+            size: The maximum number of values for each field.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            By field, pairs of a value and the number of documents with this value, most frequent values first.
+            For each field, pairs of a value and the number of documents with this value, most frequent values first.
         """
 
     @abstractmethod
@@ -143,15 +161,16 @@ class Engine(ABC):
 
     @abstractmethod
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents, and replace existing documents with the same ids.
+        """Index documents. Existing documents with the same ids are replaced.
 
         Args:
             index: The name of the index.
             documents: The documents.
-            vector_field: The field that stores the vectors.
+            vector_field: The name of the field for the vectors.
 
         Returns:
-            The documents that were not indexed, in the order of ``documents``. All other documents are stored durably.
+            The documents that the engine refused to index, in the order of ``documents``. All other documents are
+            stored durably.
         """
 
     @abstractmethod
@@ -176,11 +195,15 @@ class Engine(ABC):
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         """Read a document.
 
+        Args:
+            index: The name of the index.
+            id: The id of the document.
+
         Returns:
-            The document's fields without its vector, and its version, which :meth:`put_vectors` requires.
+            The fields of the document without its vector, and the version, which :meth:`put_vectors` needs.
 
         Raises:
-            NotFound: If the document does not exist.
+            NotFound: The document does not exist.
         """
 
     @abstractmethod
@@ -189,21 +212,26 @@ class Engine(ABC):
     ) -> list[Rejection]:
         """Replace the vectors of documents, unless the documents have changed since they were read.
 
-        The other fields of the documents do not change.
+        The other fields of the documents stay the same.
 
         Args:
             index: The name of the index.
-            vectors: Tuples of a document's id, the version that was read, and the new vector of shape (K,).
-            vector_field: The field that stores the vectors.
+            vectors: For each document, its id, the version that was read, and the new vector of shape (n_dimensions,).
+            vector_field: The name of the field for the vectors.
 
         Returns:
-            The documents that were not updated. The status is 409 for a document that was changed since it was read,
-            and 404 for a document that was deleted. All other vectors are stored durably.
+            The documents that were not updated, with the status 409 for a document that has changed and 404 for a
+            deleted document. All other vectors are stored durably.
         """
 
     @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete the documents with these ids, and return the number of documents that existed."""
+        """Delete documents by id, and return the number of documents that existed.
+
+        Args:
+            index: The name of the index.
+            ids: The ids of the documents.
+        """
 
     @abstractmethod
     def scan(
@@ -237,54 +265,54 @@ class Engine(ABC):
         """Close the connections."""
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
-        """Encode a query text with a model that runs in the engine.
+        """Encode a query text with an embedding model that runs in the engine.
 
         Args:
-            model: The id of the engine's model.
+            model: The id of the model in the engine.
             text: The query text.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            The vector of shape (K,), or None if the engine cannot run models.
+            A vector of shape (n_dimensions,), or None if the engine cannot run models.
 
         Raises:
-            EngineError: If the engine refuses the request, for example because the model was deleted.
-            EngineUnavailable: If the request times out. The timeout is short, because a search waits for the vector.
+            EngineError: The engine refuses the request, for example because the model was deleted.
+            EngineUnavailable: The request times out. The timeout is short, because a search waits for the vector.
         """
         return None
 
     def query_tokens(
         self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
     ) -> dict[str, float] | None:
-        """Return the tokens of a text with their weights, computed by a sparse model or an analyzer of the engine.
+        """Encode a query text as weighted tokens, with a sparse model or an analyzer of the engine.
 
         Args:
             text: The query text.
-            model: The id of the engine's sparse model.
+            model: The id of the sparse model in the engine.
             analyzer: The name of an analyzer, which is used if ``model`` is None.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            The weight of each token, or None if the engine cannot run models.
+            A mapping from tokens to weights, or None if the engine cannot run models.
 
         Raises:
-            EngineError: As for :meth:`embed`.
-            EngineUnavailable: As for :meth:`embed`.
+            EngineError: The engine refuses the request, for example because the model was deleted.
+            EngineUnavailable: The request times out. The timeout is short, because a search waits for the tokens.
         """
         return None
 
     def field_vectors(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, Floats]:
-        """Return the vectors (K,) in a field of documents.
+        """Return the vectors that documents have in a field.
 
         Args:
             index: The name of the index.
             ids: The ids of the documents.
-            field: The vector field, which may be excluded from ``_source``.
-            headers: The HTTP headers of the caller.
+            field: The vector field. It is read even if ``_source`` excludes it.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            The vectors by document id. Documents without a vector are left out. The vectors may be rounded as in
-            :meth:`search`.
+            A mapping from document ids to vectors of shape (n_dimensions,), which may be rounded as in :meth:`search`.
+            Documents without a vector are left out.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
         result = self.search(index, {**body, **PLAIN}, field, headers)
@@ -292,16 +320,16 @@ class Engine(ABC):
         return {hit["_id"]: vector for hit, vector in pairs if vector is not None}
 
     def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
-        """Return the values of a field in the sources of documents.
+        """Return the values that documents have in a field.
 
         Args:
             index: The name of the index.
             ids: The ids of the documents.
             field: The name of the field.
-            headers: The HTTP headers of the caller.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
-            The values by document id. Documents that do not exist are left out.
+            A mapping from document ids to the values in the field. Documents that do not exist are left out.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": [field]}
         hits = self.search(index, {**body, **PLAIN}, headers=headers).hits
@@ -315,13 +343,13 @@ class Engine(ABC):
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        """Run several searches on the same index, in one round trip if the engine supports it.
+        """Run several searches on the same index, in a single request if the engine supports it.
 
         Args:
             index: The name of the index, alias, pattern or list to search.
             bodies: The search bodies.
-            vectors: The vector field to fetch for the hits of the first search only. None fetches no vectors.
-            headers: The HTTP headers of the caller.
+            vectors: The field of the vectors to return with the hits of the first search, or None for no vectors.
+            headers: The caller's HTTP headers, which are passed on to the engine.
 
         Returns:
             The results, in the order of ``bodies``.
@@ -329,7 +357,13 @@ class Engine(ABC):
         return [self.search(index, body, None if number else vectors, headers) for number, body in enumerate(bodies)]
 
     def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
-        """Return the number of documents that match each query clause, in one round trip if the engine supports it."""
+        """Return the number of matching documents for each query clause, in a single request if the engine supports it.
+
+        Args:
+            index: The name of the index, alias, pattern or list to search.
+            clauses: The query clauses.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+        """
         bodies = [{"query": clause, "size": 0} for clause in clauses]
         results = self.search_all(index, bodies, headers=headers) if bodies else []
         return [result.response["hits"]["total"]["value"] for result in results]
@@ -343,48 +377,48 @@ class Engine(ABC):
         vectors: str | None = None,
         headers: Headers = None,
     ) -> SearchResult:
-        """Return ``size`` random documents, or all documents if there are fewer.
+        """Return random documents of an index.
 
         The sample is reproducible: the same arguments return the same documents as long as the index does not change.
 
         Args:
             index: The name of the index.
-            size: The number of documents.
-            source: The ``_source`` parameter of the search body.
-            vectors: The vector field to fetch, as in :meth:`search`.
-            headers: The HTTP headers of the caller.
+            size: The number of documents. If the index has fewer documents, all are returned.
+            source: The ``_source`` option of the search body.
+            vectors: The field of the vectors to return, or None for no vectors.
+            headers: The caller's HTTP headers, which are passed on to the engine.
         """
 
     @abstractmethod
     def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
-        """Return ``size`` random documents that match a query clause, or all of them if there are fewer.
+        """Return random documents that match a query.
 
         Args:
             index: The name of the index.
             query: The query clause.
-            size: The number of documents.
-            source: The ``_source`` parameter of the search body.
+            size: The number of documents. If fewer documents match, all of them are returned.
+            source: The ``_source`` option of the search body.
             seed: The seed of the random selection.
         """
 
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None, vectors: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """Return the fields and vectors of documents.
+        """Return the fields and vectors of documents by id.
 
         Args:
             index: The name of the index, alias, pattern or list.
             ids: The ids of the documents.
-            headers: The HTTP headers of the caller.
-            vectors: The vector field.
+            headers: The caller's HTTP headers, which are passed on to the engine.
+            vectors: The name of the vector field.
 
         Returns:
-            For each id, the fields of the document, and its vector (K,) or None. Documents that do not exist are left
-            out.
+            A mapping from document ids to pairs of the document's fields and its vector of shape (n_dimensions,), or
+            None for a document without a vector. Documents that do not exist are left out.
 
         Raises:
-            AmbiguousDocument: If several indices of ``index`` have a document with the same id.
-            EngineError: With status 503 if some shards do not answer.
+            AmbiguousDocument: Several of the indices contain a document with the same id.
+            EngineError: Some shards do not answer (status 503).
         """
         # Vectors are exact if _source names their field, and may be rounded otherwise.
         source = ["*", vectors]

@@ -80,7 +80,10 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
 
 
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
-    """Options of a search body in ``ext.ml_inference``. Other names there belong to other processors."""
+    """Resift's options in the section ``ext.ml_inference`` of a search body.
+
+    Unknown names in this section are ignored, because they belong to other search processors.
+    """
 
     text: Annotated[
         str | None, documented("the text that the search is about, if the query of the body does not contain it")
@@ -89,7 +92,10 @@ class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
 
 
 class Question(RewritingOptions, frozen=True):
-    """The query and the number of hits. In Python, they may be positional arguments."""
+    """The main arguments of a search: the query and the number of hits.
+
+    In Python, both can be positional arguments.
+    """
 
     query: Annotated[
         Text | dict[str, Any],
@@ -105,7 +111,10 @@ class Question(RewritingOptions, frozen=True):
 
 
 class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a search in Python, where the index and the session are objects."""
+    """The options of a search in the Python library.
+
+    The index and the session are not options, because they are represented by Python objects.
+    """
 
     start: Annotated[
         int,
@@ -170,5 +179,5 @@ class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def is_session_id(value: object) -> bool:
-    """Return whether a value has the form of a session's id: 1 to 128 letters, digits and ``_ . : -``."""
+    """Return whether a value is a well-formed session id: 1 to 128 letters, digits and the characters ``_ . : -``."""
     return isinstance(value, str) and _SESSION_ID.fullmatch(value) is not None

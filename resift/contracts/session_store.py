@@ -19,15 +19,14 @@ SEARCH_TIMEOUT = 0.5
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """A session in the form in which it is stored.
+    """A search session in the form in which a store contains it.
 
-    A store does not validate the values that it reads, so the reader must validate them. ``body`` is None if the stored
-    JSON is invalid.
+    A store does not check the values that it reads. The caller must validate them.
 
     Attributes:
-        body: The session's content, a JSON object.
+        body: The content of the session, a JSON object. None if the stored JSON is invalid.
         expires: The expiry time in Unix seconds.
-        indices: The names of the indices that the session refers to.
+        indices: The names of the indices whose documents were judged in the session.
         version: The version that the store assigned when the session was written, or None for a session that is not
             stored yet.
     """
@@ -39,29 +38,36 @@ class SessionRecord:
 
 
 class SessionStore(ABC):
-    """The interface of stores of sessions.
+    """The interface of stores of search sessions.
 
-    Every method raises SessionsUnavailable if the store does not answer or refuses the request. With ``wait=False``,
+    All methods raise SessionsUnavailable if the store does not answer or refuses the request. With ``wait=False``,
     requests time out after SEARCH_TIMEOUT seconds.
     """
 
     @abstractmethod
     def read(self, id: str, wait: bool = True) -> SessionRecord | None:
-        """Return the latest version of a session, or None if it does not exist. Expired sessions are returned too."""
+        """Return the latest version of a session, or None if it does not exist.
 
-    @abstractmethod
-    def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
-        """Write a session if the stored version has not changed since it was read.
+        Sessions that have expired but have not been deleted yet are returned, too.
 
         Args:
             id: The id of the session.
-            session: The session. Its version is the version that was read, or None if no session was stored under this
-                id.
-            wait: Whether to wait as long as necessary.
+            wait: Whether to wait for a slow store instead of raising an error after a short timeout.
+        """
+
+    @abstractmethod
+    def write(self, id: str, session: SessionRecord, wait: bool = True) -> bool:
+        """Write a session, unless another process has changed the stored session since it was read.
+
+        Args:
+            id: The id of the session.
+            session: The session. Its attribute ``version`` is the version that was read, or None to create a new
+                session.
+            wait: Whether to wait for a slow store instead of raising an error after a short timeout.
 
         Returns:
-            True if the session was written durably. False, without any change, if another writer changed the session
-            after it was read.
+            True if the session was written durably. False if another process has changed the stored session. In this
+            case, nothing is written.
         """
 
     @abstractmethod
@@ -70,24 +76,34 @@ class SessionStore(ABC):
 
     @abstractmethod
     def scan(self, index: str | None = None) -> Iterator[tuple[str, SessionRecord]]:
-        """Yield the id and content of each session, in arbitrary order. The versions of the sessions are None.
+        """Yield the id and content of each stored session, in arbitrary order. The ``version`` of the sessions is None.
 
         Args:
-            index: The name of an index, to yield only the sessions that refer to it. None yields all sessions.
+            index: The name of an index. If given, only sessions with judgements in this index are yielded.
         """
 
     @abstractmethod
     def delete_index(self, index: str) -> int:
-        """Delete all sessions that refer to an index, and return the number of deleted sessions."""
+        """Delete all sessions that contain judgements of documents in an index.
+
+        Args:
+            index: The name of the index.
+
+        Returns:
+            The number of deleted sessions.
+        """
 
     @abstractmethod
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete the sessions that expired before a time, and return the number of deleted sessions.
+        """Delete the sessions that expired before a given time.
 
         Args:
             before: The time in Unix seconds.
-            wait: Whether to delete all expired sessions. If false, at most PURGE_BATCH sessions are deleted, so that
+            wait: Whether to delete all expired sessions. If False, at most PURGE_BATCH sessions are deleted, so that
                 the call is fast.
+
+        Returns:
+            The number of deleted sessions.
         """
 
     @abstractmethod

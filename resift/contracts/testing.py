@@ -45,7 +45,11 @@ STORED = SessionRecord({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5
 
 
 def documents(model: Model) -> list[Document]:
-    """Return five documents with a title, a text, a year and tags."""
+    """Return five example documents with a title, a text, a year, tags and a vector.
+
+    Args:
+        model: The embedding model that encodes the documents.
+    """
     return [
         Document(
             str(i),
@@ -62,13 +66,13 @@ def documents(model: Model) -> list[Document]:
 
 
 def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
-    """Return the body of a k-NN search.
+    """Return an OpenSearch search body for a k-NN search.
 
     Args:
-        vector: The query vector, shape (K,).
-        size: The number of nearest documents.
+        vector: The query vector, of shape (n_dimensions,).
+        size: The number of nearest documents to return.
         filter: A query clause that the documents must match, or None for all documents.
-        source: The ``_source`` parameter of the search body.
+        source: The ``_source`` option of the search body.
     """
     clause: Body = {"vector": vector.tolist(), "k": size, **({"filter": filter} if filter else {})}
     return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
@@ -80,10 +84,10 @@ def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[
 
 
 class SessionStoreContract:
-    """Tests that every session store passes.
+    """Tests that every implementation of a session store must pass.
 
-    Requires the fixture ``open_stores``: a function that opens the same store again, as another process would. The
-    store is empty at first.
+    A subclass provides the fixture ``open_stores``: a function that opens the same store once more, as another process
+    would do. The store must be empty at first.
     """
 
     @pytest.fixture
@@ -105,7 +109,7 @@ class SessionStoreContract:
 
     @pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
     def test_any_name_is_a_name(self, store: SessionStore, name: str) -> None:
-        """Ids may contain dots, colons and underscores and have 128 characters."""
+        """A session id may contain dots, colons and underscores, and may have 128 characters."""
         assert store.write(name, STORED)
         assert store.read(name) is not None
         assert len([*store.scan()]) == 1
@@ -115,7 +119,7 @@ class SessionStoreContract:
     def test_only_the_version_that_was_read_is_written_over(
         self, store: SessionStore, open_stores: Callable[[], SessionStore]
     ) -> None:
-        """A write fails if another writer changed or deleted the session since it was read."""
+        """A write fails if another process has changed or deleted the session since it was read."""
         other = open_stores()
         assert store.write("a", STORED)
         assert not other.write("a", STORED)
@@ -134,7 +138,7 @@ class SessionStoreContract:
         assert store.write("a", STORED)
 
     def test_deleting(self, store: SessionStore) -> None:
-        """Sessions are deleted by id and by index, and deletions report what existed."""
+        """Sessions can be deleted by id and by index. The return values tell whether and how many sessions existed."""
         assert not store.delete("a")
         for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
             assert store.write(name, replace(STORED, indices=indices))
@@ -178,7 +182,7 @@ class SessionStoreContract:
         assert len(refused) >= 5
 
     def test_the_sessions_of_an_index(self, store: SessionStore) -> None:
-        """A scan of an index returns exactly the sessions that refer to it."""
+        """A scan of an index returns exactly the sessions with judgements of documents in this index."""
         other = replace(STORED, indices=["elsewhere"])
         assert list(store.scan(STORED.indices[0])) == []
         for id, session in (("a", STORED), ("b", other), ("c", STORED)):
@@ -190,10 +194,10 @@ class SessionStoreContract:
 
 
 class EngineContract:
-    """Tests that every engine passes.
+    """Tests that every implementation of a search engine must pass.
 
-    Requires three fixtures: ``engine``, an engine; ``index``, the name of an index that does not exist, which is
-    dropped at the end; and ``model``, a :class:`resift.Model` that knows the words of TEXTS.
+    A subclass provides three fixtures: ``engine``, the engine; ``index``, the name of an index that does not exist and
+    is dropped at the end; and ``model``, a :class:`resift.Model` that knows the words of TEXTS.
     """
 
     @pytest.fixture
@@ -231,7 +235,7 @@ class EngineContract:
             engine.search(index, {})
 
     def test_indices(self, engine: Engine, index: str, model: Model) -> None:
-        """The list of indices is sorted by name and contains the same records as the method ``info`` returns."""
+        """The list of indices is sorted by name, and describes each index in the same way as the method ``info``."""
         assert index not in {info.name for info in engine.indices()}
         for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
             engine.create(name, fields, model)
@@ -252,7 +256,7 @@ class EngineContract:
             check_name(name)
 
     def test_bad_analyzer_and_fields(self, engine: Engine, index: str, model: Model) -> None:
-        """An unknown analyzer and an empty list of fields are refused."""
+        """An unknown analyzer and an empty list of fields are rejected."""
         with pytest.raises(BadInput, match="analyzer"):
             engine.create(index, ["text"], model, analyzer="klingon")
         with pytest.raises(BadInput, match="fields"):
@@ -302,7 +306,7 @@ class EngineContract:
         assert (result.hits, result.response["hits"]["total"]["value"]) == ([], 4)
 
     def test_vectors_of_hits_and_source(self, engine: Engine, indexed: str, model: Model) -> None:
-        """Hits have the requested parts of their source, and their vectors."""
+        """Hits contain the requested parts of their ``_source``, and their vectors."""
         expected = {document.id: document for document in documents(model)}
         every = {"title", "text", "year", "tags"}
         shown: list[tuple[Any, set[str]]] = [
@@ -388,7 +392,7 @@ class EngineContract:
         assert len(ids(engine, indexed, {"match_all": {}})) == 4
 
     def test_scan(self, engine: Engine, indexed: str, model: Model) -> None:
-        """A scan returns all documents with versions and vectors. With a query it returns ranked matches."""
+        """A scan returns all documents with versions and vectors. With a query, it returns ranked matches."""
         expected = {document.id: document for document in documents(model)}
         scanned = list(engine.scan(indexed))
         assert len(scanned) == len(expected)
@@ -404,7 +408,7 @@ class EngineContract:
         assert {hit["_id"] for hit in engine.sample_matches(indexed, query, 9, seed=1).hits} == {*ranked}
 
     def test_highlight(self, engine: Engine, indexed: str) -> None:
-        """Highlights enclose words with the same stems as the query's words in the requested tags."""
+        """Highlights put the requested tags around words that have the same stem as a word of the query."""
         body = {
             "query": {"match": {"text": "fire"}},
             "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]},

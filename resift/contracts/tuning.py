@@ -32,7 +32,11 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, stored: Any) -> Tuning:
-        """Create a tuning from stored JSON. If the JSON is missing or malformed, return the default constants."""
+        """Create search constants from the JSON that is stored with an index.
+
+        Args:
+            stored: The stored JSON. If it is missing or malformed, the default constants are returned.
+        """
         try:
             return cls() if stored is None else msgspec.convert(stored, cls)
         except msgspec.ValidationError:
@@ -44,7 +48,7 @@ class Tuning(Struct, frozen=True, omit_defaults=True):
         return fields
 
     def describe(self) -> list[str]:
-        """Return a line of English for each group of constants that differs from the defaults."""
+        """Describe the constants that differ from their defaults in English, one line for each group of constants."""
         factors = {"words": self.words, "strength": self.strength, "carried over": self.carried}
         changed = [f"{name} x {factor:g}" for name, factor in factors.items() if factor != 1]
         lines = []

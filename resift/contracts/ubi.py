@@ -27,7 +27,7 @@ _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
 @dataclass(frozen=True)
 class UbiEvent:
-    """An action of a user.
+    """A user's action in the event log (UBI, User Behavior Insights), for example a click on a hit.
 
     Missing values are "", or None for ``ordinal``.
 
@@ -38,7 +38,7 @@ class UbiEvent:
         query_id: The id of the query that returned the object.
         object: The id of the object that was clicked, viewed or bought.
         object_field: The index field that contains the object's id, or "" for ``_id``.
-        ordinal: The position of the object in the hit list.
+        ordinal: The position of the object in the list of hits.
         at: The time in Unix seconds.
         text: The text of the query, if the event contains it.
     """
@@ -57,11 +57,11 @@ class UbiEvent:
     def read(cls, source: Mapping[str, Any]) -> UbiEvent | None:
         """Create an event from a document of the index ``ubi_events``.
 
-        The object is identified by ``object_id`` only. The field ``internal_id`` is ignored, because it may contain
-        Lucene's document number, which is not permanent.
+        Only ``object_id`` identifies the object. The field ``internal_id`` is ignored, because it may contain Lucene's
+        document number, which can change.
 
         Args:
-            source: The document's ``_source``.
+            source: The ``_source`` of the document.
 
         Returns:
             The event, or None if the document has no action or no valid time.
@@ -87,11 +87,11 @@ class UbiEvent:
 
 @dataclass(frozen=True)
 class UbiQuery:
-    """A query in the log.
+    """A query in the log of user behaviour (UBI, User Behavior Insights).
 
     Attributes:
         text: The query as the user typed it.
-        objects: The ids of the hits in order. Empty if the log does not contain them. If a search does not set
+        objects: The ids of the hits, in order. Empty if the log does not contain them. If a search does not set
             ``object_id_field``, OpenSearch's UBI plugin stores Lucene's document numbers here instead of ids.
     """
 
@@ -106,11 +106,10 @@ class UbiQuery:
 
 
 class UbiLog(ABC):
-    """The interface of logs of UBI (User Behavior Insights) events and queries.
+    """The interface of logs of user events and queries (UBI, User Behavior Insights).
 
-    A log that does not exist yet counts as empty.
-
-    Every method raises EngineUnavailable or EngineError if the engine does not answer or refuses the request.
+    A log that does not exist yet counts as empty. All methods raise EngineUnavailable or EngineError if the engine does
+    not answer or refuses the request.
     """
 
     @abstractmethod
@@ -119,20 +118,20 @@ class UbiLog(ABC):
 
         Args:
             kind: ``EVENTS`` or ``QUERIES``.
-            sources: The documents to add.
+            sources: The events or queries as JSON objects.
 
         Returns:
-            The number of refused documents.
+            The number of events or queries that the engine refused to store.
         """
 
     @abstractmethod
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
-        """Return the latest events of a client or a session between two times, oldest first.
+        """Return the latest events of a user between two times, oldest first.
 
-        The request times out after half a second, because a search waits for it.
+        The request times out after half a second, because a search waits for the events.
 
         Args:
-            client: The client id or the session id.
+            client: The client id or session id of the user.
             since: The earliest time in Unix seconds.
             until: The latest time in Unix seconds.
 
@@ -142,9 +141,12 @@ class UbiLog(ABC):
 
     @abstractmethod
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Return the queries with these ids, by id. Unknown ids are left out.
+        """Return logged queries, as a mapping from ids to queries. Unknown ids are left out.
 
-        The request times out after half a second, because a search waits for it.
+        The request times out after half a second, because a search waits for the queries.
+
+        Args:
+            ids: The ids of the queries.
         """
 
     @abstractmethod
@@ -158,7 +160,7 @@ class UbiLog(ABC):
 
     @abstractmethod
     def application_queries(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
-        """Return the query documents of an application.
+        """Return the queries that an application has logged between two times.
 
         Args:
             application: The name of the application.
@@ -166,23 +168,30 @@ class UbiLog(ABC):
             until: The latest time in Unix seconds.
 
         Returns:
-            The documents as they were added, in no particular order.
+            The queries as the JSON objects that were added, in no particular order.
         """
 
     @abstractmethod
     def client_documents(self, client: str) -> dict[str, list[dict[str, Any]]]:
-        """Return all documents of a client.
+        """Return everything that the log contains about a user.
 
         Args:
-            client: A client id, session id or user id.
+            client: The client id, session id or user id of the user.
 
         Returns:
-            By kind (``EVENTS`` or ``QUERIES``), the documents.
+            A mapping from ``EVENTS`` and ``QUERIES`` to the stored JSON objects.
         """
 
     @abstractmethod
     def delete_client(self, client: str) -> int:
-        """Delete all documents with this client id, session id or user id, and return their number."""
+        """Delete all events and queries of a user from the log.
+
+        Args:
+            client: The client id, session id or user id of the user.
+
+        Returns:
+            The number of deleted events and queries.
+        """
 
     @abstractmethod
     def close(self) -> None:
