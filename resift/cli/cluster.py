@@ -162,7 +162,13 @@ def guard(url: str, name: str | None) -> None:
 
 
 def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
-    """Execute a plan and print its steps. With ``dry_run``, only print the steps."""
+    """Execute a plan, and print its steps.
+
+    Args:
+        plan: The plan to install or uninstall Resift.
+        dry_run: Whether to print the steps without executing them.
+        as_json: Whether to print JSON instead of text.
+    """
     result = plan if dry_run else plan.run()
     print_report({"steps": result.steps, "dry_run": dry_run}, as_json, str(result))
 

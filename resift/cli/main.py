@@ -49,7 +49,13 @@ class _Main(Resift):
 
 
 def _help_all(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Print the help text with all commands and exit, if ``value`` is True (click option callback)."""
+    """Print the help text with all commands and exit (click option callback).
+
+    Args:
+        context: The click context.
+        parameter: The option ``--help-all``.
+        value: Whether the user passed the option. If False, nothing happens.
+    """
     if value:
         context.meta["all"] = True
         click.echo(context.get_help(), color=context.color)

@@ -87,7 +87,7 @@ def checked_address(context: click.Context, parameter: click.Parameter, value: s
         The unchanged value.
 
     Raises:
-        BadInput: If the value is neither.
+        BadInput: If the value is neither a URL nor a path.
     """
     is_cluster(value)
     return value
@@ -120,7 +120,7 @@ store_option = service_option(
 
 
 def service_settings() -> Config:
-    """Return the service's settings from the environment variables RESIFT_*."""
+    """Read the settings of the service from the environment variables ``RESIFT_*``."""
     return Config.from_environment()
 
 

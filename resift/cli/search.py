@@ -129,7 +129,7 @@ def mark(
 
 
 def _print_body(opened_library: library.Library, search: Search, complete: bool) -> None:
-    """Print the search body that Resift sends to OpenSearch for a search.
+    """Print the rewritten body of a search as JSON.
 
     If parts of the search were not rewritten, print the reason on standard error.
 

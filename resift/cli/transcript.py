@@ -162,7 +162,7 @@ class Rankings:
 
     @property
     def gain(self) -> float:
-        """How much the marks improve the ranks of the relevant documents.
+        """The improvement of the relevant documents' ranks through the marks.
 
         The value is the sum of 1 / rank over the relevant documents after the marks, minus the same sum before the
         marks. It is negative if the ranks become worse.

@@ -85,7 +85,7 @@ def words_of(text: str, analyzer: str) -> tuple[list[str], list[tuple[int, int]]
 
 
 def _parts(text: str) -> Iterator[tuple[Any, str]]:
-    """Split a text into ASCII parts and parts with other characters, because words in ASCII text can be found faster.
+    """Split a text into ASCII parts and other parts, because words in ASCII text can be found faster.
 
     The pattern for ASCII text takes a tenth of the time of the pattern for all scripts. The text is split at blanks
     only, so that no word is cut. In parts that are not ASCII, blanks replace the separators inside compound names, such

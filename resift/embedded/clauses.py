@@ -39,7 +39,7 @@ class IndexCache:
 
 
 class View:
-    """An index during one database transaction. All clauses of a query see the same documents through it.
+    """The state of an index during one database transaction, in which query clauses look up documents.
 
     Attributes:
         db: The database connection with the open transaction.
@@ -146,8 +146,8 @@ class RowFilter(Clause):
     """A clause that selects documents with a function. The score of every selected document is the boost.
 
     Attributes:
-        find_rows: A function of the view of the index and the allowed row numbers (None allows all). It returns the row
-            numbers of the matching documents.
+        find_rows: The function. It takes a view of the index and the row numbers of the documents to consider (None for
+            all documents), and returns the row numbers of the matching documents.
     """
 
     find_rows: Callable[[View, Rows | None], Rows]

@@ -393,7 +393,11 @@ class SqliteUbiLog(UbiLog):
         return [event for event in events if event is not None]
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Look up logged queries by their query ids. The result maps ids to queries, and unknown ids are missing."""
+        """Look up logged queries by their query ids.
+
+        Returns:
+            The queries, by query id. Unknown ids are left out.
+        """
         with self._database.transaction(False, SEARCH_TIMEOUT) as db:
             rows = db.execute(_QUERY, (json.dumps(list(ids)),)).fetchall()
         return {id: UbiQuery.read(json.loads(body)) for id, body in rows}

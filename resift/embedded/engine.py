@@ -53,8 +53,8 @@ _FIELD_SAMPLE = 200  # number of documents that are inspected for the names of t
 class SqliteEngine(Engine):
     """A search engine that stores its indices in an SQLite file. The file is created if it does not exist.
 
-    Several threads and processes can use the same file, and several threads the same engine object. Each bulk request
-    is one transaction.
+    Several threads can share an engine object, and several processes can share a file. Each bulk request is one
+    transaction.
 
     Args:
         path: The path of the file.
@@ -109,9 +109,9 @@ class SqliteEngine(Engine):
             return [find_tables(db, name).info() for name in names]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of the fields that can be filtered by exact values, such as numbers and short strings.
+        """Return the names of the fields that support exact filters (``term`` queries).
 
-        The names come from a sample of the documents, because the embedded engine has no mappings.
+        These are the fields with numbers and short strings in a sample of the documents. This engine has no mappings.
         """
         hits = self.sample(index, _FIELD_SAMPLE, headers=headers).hits
         return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
@@ -119,7 +119,18 @@ class SqliteEngine(Engine):
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of some fields in the matching documents. See :meth:`Engine.value_counts`."""
+        """Return the most frequent values of fields in the documents that match a query.
+
+        Args:
+            index: The name of the index.
+            query: The query.
+            fields: The names of the fields.
+            size: The maximum number of values for each field.
+            headers: Ignored by this engine.
+
+        Returns:
+            For each field, pairs of a value and its number of documents, most frequent first.
+        """
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             rows, _ = parse_query(query, tables, whole=True).clause.matches(self._view(db, tables))
@@ -138,13 +149,23 @@ class SqliteEngine(Engine):
             drop_tables(db, find_tables(db, index))
 
     def refresh(self, index: str) -> None:
-        """Raise IndexNotFound if the index does not exist, and do nothing else. Every write is visible immediately."""
+        """Check that an index exists. Nothing else is necessary, because every write is visible immediately.
+
+        Raises:
+            IndexNotFound: If the index does not exist.
+        """
         self.info(index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents in a single transaction, and return a rejection for each invalid document.
+        """Index documents in a single transaction. Invalid documents are rejected, and all others are indexed.
 
-        Valid documents are indexed even if other documents are invalid.
+        Args:
+            index: The name of the index.
+            documents: The documents. They replace existing documents with the same ids.
+            vector_field: Ignored, because an index of this engine has a single vector field.
+
+        Returns:
+            A rejection for each invalid document.
         """
         rejected = []
         with self._database.transaction() as db:
@@ -171,7 +192,17 @@ class SqliteEngine(Engine):
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Replace the vectors of documents, as :meth:`Engine.put_vectors` describes."""
+        """Replace the vectors of documents, unless the documents have changed since they were read.
+
+        Args:
+            index: The name of the index.
+            vectors: Tuples of a document id, the version of the document when it was read, and the new vector, of shape
+                (n_dimensions,).
+            vector_field: Ignored, because an index of this engine has a single vector field.
+
+        Returns:
+            A rejection for each document that was not updated.
+        """
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
@@ -188,7 +219,16 @@ class SqliteEngine(Engine):
         ids: Sequence[str] | None = None,
         query: Body | None = None,
     ) -> Iterator[Document]:
-        """Yield the documents of an index, as :meth:`Engine.scan` describes."""
+        """Yield the documents of an index, as :meth:`Engine.scan` describes.
+
+        Args:
+            index: The name of the index.
+            vector_field: Ignored, because an index of this engine has a single vector field.
+            fields: The names of the fields to return, or None for all fields.
+            missing: Whether to yield only documents without a vector.
+            ids: If not None, yield only the documents with these ids.
+            query: If not None, yield only the documents that match this query, best first.
+        """
         if query is not None:
             matching_ids = self._matching_ids(index, query)
             for start in range(0, len(matching_ids), _PAGE):
@@ -230,7 +270,14 @@ class SqliteEngine(Engine):
         return deleted
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search body, as :meth:`Engine.search` describes."""
+        """Run a search and return its hits, as :meth:`Engine.search` describes.
+
+        Args:
+            index: The name of the index.
+            body: The search body in OpenSearch's format.
+            vectors: The name of the vector field to return for each hit, or None for no vectors.
+            headers: Ignored by this engine.
+        """
         started = time.perf_counter()
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
@@ -258,7 +305,15 @@ class SqliteEngine(Engine):
         vectors: str | None = None,
         headers: Headers = None,
     ) -> SearchResult:
-        """Return random documents, as :meth:`Engine.sample` describes."""
+        """Return random documents of an index. The same arguments return the same documents.
+
+        Args:
+            index: The name of the index.
+            size: The maximum number of documents.
+            source: The value of ``_source``, which selects the returned fields.
+            vectors: The name of the vector field to return, or None for no vectors.
+            headers: Ignored by this engine.
+        """
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             # Knuth's multiplicative hashing: multiples of this constant are spread evenly over 32 bits.
@@ -267,7 +322,15 @@ class SqliteEngine(Engine):
         return self.search(index, _ids_body(ids, size, source), vectors, headers=headers)
 
     def sample_matches(self, index: str, query: Body, size: int, source: Any = True, seed: int = 7) -> SearchResult:
-        """Return random documents that match a query. See :meth:`Engine.sample_matches`."""
+        """Return random documents that match a query.
+
+        Args:
+            index: The name of the index.
+            query: The query.
+            size: The maximum number of documents.
+            source: The value of ``_source``, which selects the returned fields.
+            seed: The seed of the random selection.
+        """
         matching_ids = self._matching_ids(index, query)
         ids = np.random.default_rng(seed).permutation(matching_ids)[:size].tolist()
         return self.search(index, _ids_body(ids, size, source))

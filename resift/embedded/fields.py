@@ -22,7 +22,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"gt": gt, "gte": ge, "lt":
 
 
 def scalar(value: Any, what: str) -> Scalar:
-    """Return a value from a query, after checking that it is a string, a number or a boolean.
+    """Check that a value in a query is a string, a number or a boolean, and return it.
 
     Args:
         value: The value to check.

@@ -319,7 +319,7 @@ class _Parser:
 
 
 def settings_of(value: Any, what: str, *known: str) -> Mapping[str, Any]:
-    """Return a part of a search body, after checking that it is a JSON object with supported keys only.
+    """Check that a part of a search body is a JSON object with supported keys only, and return it.
 
     Args:
         value: The part of the search body.
@@ -407,10 +407,10 @@ def _filtered(query: Any, condition: Any) -> dict[str, Any]:
 
 
 def unsupported(what: str, expected: str) -> NoReturn:
-    """Raise UnsupportedQuery.
+    """Raise an UnsupportedQuery error that names the unsupported part of a query.
 
     Args:
-        what: The unsupported part of the query, for the message.
+        what: The unsupported part.
         expected: The supported alternatives.
     """
     raise UnsupportedQuery(f"the embedded engine does not support {what}", value=what, expected=expected)

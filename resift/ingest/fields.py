@@ -114,7 +114,7 @@ class _Field:
     Attributes:
         name: The name of the field.
         values: The number of values.
-        with_words: The number of values that contain words, not addresses, numbers or codes.
+        with_words: The number of values that contain words rather than addresses, numbers or codes.
         prose: The number of values that look like prose.
         words: The total number of words in all values.
         different: The distinct values.
@@ -144,7 +144,7 @@ class _Field:
 
     @property
     def share_of_words(self) -> float:
-        """The share of the values (0 to 1) that contain words, not addresses, numbers or codes."""
+        """The share of the values (0 to 1) that contain words rather than addresses, numbers or codes."""
         return self.with_words / self.values
 
     @property

@@ -32,7 +32,7 @@ class Stop:
         self.signal: int | None = None
 
     def wait(self, seconds: float) -> None:
-        """Sleep for a number of seconds, but return earlier when a stop is requested."""
+        """Sleep for a number of seconds, or until a stop is requested."""
         deadline = time.monotonic() + seconds
         while not self.requested and (remaining := deadline - time.monotonic()) > 0:
             time.sleep(min(remaining, _POLL_SECONDS))

@@ -264,7 +264,7 @@ class Added(NotebookText):
 
 
 class Refusals(DeadLetters):
-    """A list of refused documents, in the place of a dead-letter file for documents from Python objects."""
+    """A list that collects refused documents in memory, instead of a dead-letter file."""
 
     def __init__(self) -> None:
         self.path, self.failure = Path(), None

@@ -35,10 +35,9 @@ def is_temporary(status: int) -> bool:
 
 
 def wait(attempt: int, sleep: Callable[[float], None]) -> None:
-    """Wait before the next attempt of a request that has failed.
+    """Wait before a failed request is sent again.
 
-    The wait after the first attempt takes 0.5 s. It doubles with each attempt, up to 30 s, and varies randomly by up to
-    25 %.
+    The first wait takes 0.5 s. The time doubles with each attempt, up to 30 s, and varies randomly by up to 25 %.
 
     Args:
         attempt: The number of the failed attempt, counted from 1.
@@ -76,7 +75,7 @@ class BatchWriter(ABC):
 
     @abstractmethod
     def _settle(self, item: Any, rejection: Rejection | None) -> None:
-        """Record whether a document was written. This is called once for each document, while the lock is acquired.
+        """Record whether a document was written. The method is called once for each document, under the lock.
 
         Args:
             item: The item of the batch, which starts with the document id.

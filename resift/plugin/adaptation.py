@@ -36,9 +36,9 @@ class Adaptation(Protocol):
         progress: Callable[[int, int], None],
         remark: Callable[[str], None],
     ) -> Model | None:
-        """Adapt word vectors to some texts, if the result ranks documents better than the original vectors.
+        """Adapt word vectors to some texts, and keep the result only if it ranks documents better.
 
-        The comparison uses documents that were not used for the adaptation.
+        The original and the adapted vectors are compared on documents that were not used for the adaptation.
 
         Args:
             texts: The texts of the documents to learn from.

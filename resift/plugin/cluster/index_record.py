@@ -85,7 +85,7 @@ class IndexRecord:
         return tuple(entry for entry in self.known if is_ours(entry.vector_field))
 
     def find(self, model: str) -> IndexInfo | None:
-        """Return the description of the vectors of a model, or None if the index has no vectors of the model.
+        """Return the description of a model's vectors, or None if the index has none.
 
         Args:
             model: The hash of the model.
@@ -117,12 +117,20 @@ class IndexRecord:
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
 
     def with_filling(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record which says that the vectors of ``entry`` are being written."""
+        """Return a copy of the record in which some vectors are marked as being written.
+
+        Args:
+            entry: The description of the vectors.
+        """
         fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
         return replace(self, filling=entry, added=tuple(fields), attached=True)
 
     def with_current(self, entry: IndexInfo) -> IndexRecord:
-        """Return a copy of the record which says that searches use the vectors of ``entry``."""
+        """Return a copy of the record in which some vectors are marked as the vectors that searches use.
+
+        Args:
+            entry: The description of the vectors, which must be complete.
+        """
         key = (entry.model, entry.vector_field)
         other_models = tuple(other for other in self.ready if (other.model, other.vector_field) != key)
         filling = None if self.filling and self.filling.model == entry.model else self.filling
@@ -131,7 +139,11 @@ class IndexRecord:
         return replace(record, current=entry, other_models=other_models, filling=filling, attached=True)
 
     def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
-        """Return a copy of the record without some vectors. Their fields then belong to :attr:`unused_fields`."""
+        """Return a copy of the record without some vectors. Their fields become :attr:`unused_fields`.
+
+        Args:
+            entries: The descriptions of the vectors to leave out.
+        """
         remaining = tuple(entry for entry in self.ready if entry not in entries)
         filling = None if self.filling in entries else self.filling
         return replace(self, current=next(iter(remaining), None), other_models=remaining[1:], filling=filling)

@@ -248,7 +248,11 @@ class Installer:
         return steps
 
     def index_exists(self, name: str) -> bool:
-        """Return whether an index, an alias, a pattern or a data stream refers to at least one index."""
+        """Return whether a name refers to at least one existing index.
+
+        Args:
+            name: The name of an index, alias or data stream, or a pattern.
+        """
         with suppress(NotFound):
             return bool(self.engine.resolve(name))
         return False

@@ -56,7 +56,9 @@ class Resource(ABC):
         self.cluster.request("DELETE", self.path)
 
     def _state_from_stamp(self, description: str | None) -> str:
-        """Return the state of the resource by comparing its stamp with the desired stamp.
+        """Compare the stamp in the installed resource with the desired stamp, and return the state of the resource.
+
+        The stamp is a short text that identifies a resource as created by Resift.
 
         Args:
             description: The text in the resource that should contain the stamp, or None if the resource does not exist.

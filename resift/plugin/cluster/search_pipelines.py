@@ -170,7 +170,7 @@ def with_processor(pipeline: Mapping[str, Any], processor: dict[str, Any]) -> Pi
 
 
 def without_processor(pipeline: Mapping[str, Any]) -> PipelineBody:
-    """Return a copy of a pipeline body without Resift's processor. Everything else stays unchanged."""
+    """Return a copy of a pipeline's body without Resift's request processor. Everything else stays unchanged."""
     if _processor_settings(pipeline) is None:
         return dict(pipeline)
     other_processors = [processor for processor in pipeline[_PROCESSORS] if not _is_rewriter(processor)]

@@ -336,10 +336,14 @@ def check_attachable(target: Target) -> None:
 
 
 def _begin_filling(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
-    """Return a copy of the record of an index which says that the vectors of ``entry`` are being written.
+    """Note in the record of an index that vectors are being written, and return the new record.
+
+    Args:
+        record: Resift's record of the index.
+        entry: The description of the vectors.
 
     Raises:
-        BadInput: If the field of ``entry`` contains vectors of another model.
+        BadInput: If the vector field already contains vectors of another model.
     """
     for other in record.encoded:
         if other.vector_field == entry.vector_field and other.model != entry.model:

@@ -199,7 +199,11 @@ def call_for_text(function: Callable[..., Any], **keywords: Any) -> str:
 
 
 def translate_error(error: TransportError) -> EngineError | NotFound:
-    """Convert an exception of opensearch-py for an error response to an exception of Resift."""
+    """Convert an error response of OpenSearch to the corresponding exception of Resift.
+
+    Args:
+        error: The exception of opensearch-py that contains the response.
+    """
     status = error.status_code if isinstance(error.status_code, int) else 503
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))

@@ -145,14 +145,25 @@ class OpenSearchEngine(Engine):
         return [_info(name, response[name]["mappings"]) for name in sorted(response)]
 
     def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
-        """Return the names of all fields that can be filtered by exact values, according to the mappings."""
+        """Return the names of all fields that support exact filters (``term`` queries), according to the mappings."""
         all_mappings = self._mappings(index, headers).values()
         return list(dict.fromkeys(name for mapping in all_mappings for name in exact_names(mapping)))
 
     def value_counts(
         self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
     ) -> dict[str, list[tuple[Any, int]]]:
-        """Return the most frequent values of some fields in the matching documents. See :meth:`Engine.value_counts`."""
+        """Return the most frequent values of fields in the documents that match a query.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            query: The query.
+            fields: The names of the fields.
+            size: The maximum number of values for each field.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            For each field, pairs of a value and its number of documents, most frequent first.
+        """
         # The aggregations are named by numbers, because field names may contain characters that are not allowed in the
         # name of an aggregation.
         aggs = {str(number): {"terms": {"field": name, "size": size}} for number, name in enumerate(fields)}
@@ -165,7 +176,16 @@ class OpenSearchEngine(Engine):
         return counts
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
-        """Encode a query text with an embedding model that runs in the cluster. See :meth:`Engine.embed`."""
+        """Encode a query text with an embedding model that runs in the cluster.
+
+        Args:
+            model: The id of the model.
+            text: The query text.
+            headers: The HTTP headers of the caller.
+
+        Returns:
+            The query vector, of shape (n_dimensions,).
+        """
         return embedding(self.client, model, text, headers)
 
     def query_tokens(
@@ -196,7 +216,16 @@ class OpenSearchEngine(Engine):
         call(self.client.indices.refresh, index=index)
 
     def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
-        """Index documents with a single bulk request, and return the rejected documents."""
+        """Index documents with a single bulk request.
+
+        Args:
+            index: The name of the index.
+            documents: The documents. They replace existing documents with the same ids.
+            vector_field: The name of the field that stores the vectors.
+
+        Returns:
+            A rejection for each document that was not indexed.
+        """
         lines: list[str] = []
         sent_positions: list[int] = []
         rejected: list[Rejection] = []
@@ -242,12 +271,12 @@ class OpenSearchEngine(Engine):
         ]
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search, as :meth:`Engine.search` describes.
+        """Run a search and return its hits, as :meth:`Engine.search` describes.
 
         Args:
             index: The name of an index, alias or data stream, or a pattern.
             body: The search body.
-            vectors: The name of the vector field whose values are returned for each hit, or None for no vectors.
+            vectors: The name of the vector field to return for each hit, or None for no vectors.
             headers: The HTTP headers of the caller.
         """
         prepared = self._prepare(index, body, vectors, headers)
@@ -325,19 +354,41 @@ class OpenSearchEngine(Engine):
     def sample_matches(
         self, index: str, query: Body, size: int, source: Any = True, seed: int = _SAMPLE_SEED
     ) -> SearchResult:
-        """Return random documents that match a query. See :meth:`Engine.sample_matches`."""
+        """Return random documents that match a query.
+
+        Args:
+            index: The name of an index, alias or data stream, or a pattern.
+            query: The query.
+            size: The maximum number of documents.
+            source: The value of ``_source``, which selects the returned fields.
+            seed: The seed of the random selection.
+        """
         scoring = {"query": query, "boost_mode": "replace"}
         return self.search(index, _sample_body(scoring, size, source, seed))
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields of a document, and its version for a later conditional write."""
+        """Read a document by its id.
+
+        Returns:
+            The fields of the document without its vector, and its version, which :meth:`put_vectors` needs.
+        """
         response = call(self.client.get, index=index, id=id)
         return without_stored_vector(response["_source"]), _version(response)
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
     ) -> list[Rejection]:
-        """Replace the vectors of documents that have not changed since. See :meth:`Engine.put_vectors`."""
+        """Replace the vectors of documents, unless the documents have changed since they were read.
+
+        Args:
+            index: The name of the index.
+            vectors: Tuples of a document id, the version of the document when it was read, and the new vector, of shape
+                (n_dimensions,).
+            vector_field: The name of the field that stores the vectors.
+
+        Returns:
+            A rejection for each document that was not updated.
+        """
         if not vectors:  # OpenSearch refuses an empty bulk request
             return []
         self._check_vector_field(index, vector_field)
@@ -439,7 +490,11 @@ def _bucket_value(bucket: dict[str, Any]) -> Any:
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
-    """Return the version of a document for a conditional write: sequence number, primary term and routing."""
+    """Return the version of a document, which a conditional write needs.
+
+    Returns:
+        The sequence number, the primary term and the routing of the document.
+    """
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
 
 

@@ -103,7 +103,11 @@ def analyzed_tokens(client: OpenSearch, analyzer: str | None, text: str, headers
 
 
 def _payload_weight(payload: str) -> float:
-    """Decode the payload of a token, such as ``[40 3a 37 29]``: the hexadecimal bytes of a big-endian float."""
+    """Decode the weight in the payload of a token.
+
+    Args:
+        payload: The payload as text, such as ``[40 3a 37 29]``. These are the hexadecimal bytes of a big-endian float.
+    """
     weight: float
     (weight,) = struct.unpack(">f", bytes(int(byte, 16) for byte in payload.strip("[]").split()))
     return weight

@@ -125,7 +125,11 @@ class OpenSearchUbiLog(UbiLog):
         return sorted(events, key=lambda event: event.at)  # the index does not order timestamps of different units
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        """Look up logged queries by their query ids. The result maps ids to queries, and unknown ids are missing."""
+        """Look up logged queries by their query ids.
+
+        Returns:
+            The queries, by query id. Unknown ids are left out.
+        """
         body = {"query": _any_field(("query_id",), *ids), "size": MAX_CLIENT_EVENTS, "sort": _LATEST_FIRST}
         # A second page of hits logs a second document with the same id. The oldest document, which comes last, wins.
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))

@@ -108,7 +108,9 @@ class SearchAttachment:
         return rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
 
     def _pipeline_in_use(self, defaults: set[str | None]) -> str | None:
-        """Return the search pipeline that already serves the searches, or that Resift created for them earlier.
+        """Choose the existing search pipeline to which Resift's processor is added.
+
+        This is the pipeline that already rewrites the searches, or the common default search pipeline of the indices.
 
         Args:
             defaults: The default search pipelines of the indices. None stands for an index without a default pipeline.

@@ -61,11 +61,14 @@ class SearchDetachment:
     def _defaults_to_restore(
         self, current_defaults: Mapping[str, str], names: Collection[str]
     ) -> Iterator[tuple[str, str | None]]:
-        """Yield each index whose default search pipeline must change, and the new default pipeline (None for none).
+        """Yield the indices whose default search pipeline must change, each with its new default pipeline.
 
         Args:
             current_defaults: The current default search pipelines, by index name.
             names: The names that were attached.
+
+        Yields:
+            The name of an index, and the name of its new default pipeline. None stands for no default pipeline.
         """
         for index, current in current_defaults.items():
             pipeline = self.pipelines.get(current, {})

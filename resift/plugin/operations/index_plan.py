@@ -26,7 +26,7 @@ _UNSEARCHABLE = re.compile(
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """The options of ``resift attach``. See :func:`resift.attach` for their meaning."""
+    """The options of ``resift attach``, with the same names and meanings as the arguments of :func:`resift.attach`."""
 
     fields: Sequence[str] | None = None
     model: str | None = None

@@ -65,10 +65,11 @@ def as_bars(
 
 @contextmanager
 def shown_steps(progress: Progress | None) -> Iterator[Progress]:
-    """Return a context manager that yields a function for progress reports.
+    """Return a context manager that yields a function to call with progress reports.
 
-    This is ``progress``. If ``progress`` is None, the function shows progress bars in the notebook or terminal, for
-    steps that take more than two seconds.
+    Args:
+        progress: The function to yield. If it is None, a function is yielded that shows progress bars in the notebook
+            or terminal, for steps that take more than two seconds.
     """
     if progress is not None:
         yield progress

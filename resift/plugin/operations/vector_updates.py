@@ -131,7 +131,9 @@ def remove_vectors(cluster: Cluster, index: str, fields: Sequence[str], stop: St
 
 
 def _update_action(hit: dict[str, Any]) -> dict[str, Any]:
-    """Return the action line of a bulk request that updates a document, unless the document has changed since.
+    """Return the action line of a bulk request that updates a document.
+
+    OpenSearch refuses the update if the document has changed since it was read.
 
     Args:
         hit: The hit from which the document was read, with its sequence number and primary term.
