@@ -199,11 +199,11 @@ class UbiLog(ABC):
 
 
 def seconds_of(value: Any) -> float | None:
-    """Return a timestamp in Unix seconds, or None if ``value`` is not a timestamp.
+    """Convert a timestamp to Unix seconds, or return None if ``value`` is not a timestamp.
 
-    A timestamp is a number, or a text in ISO 8601. A text without a UTC offset is in UTC. A number can be in seconds,
-    milliseconds or microseconds. Its magnitude determines the unit, since valid times are between the years 1973 and
-    5138. Smaller numbers, such as milliseconds since a page was opened, are not timestamps.
+    A timestamp is a number, or a text in ISO 8601 (in UTC, if the text has no UTC offset). A number can be in seconds,
+    milliseconds or microseconds. The unit is recognised by the magnitude of the number, for times between the years
+    1973 and 5138. Smaller numbers, such as milliseconds since a page was opened, are not timestamps.
 
     >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
     (1733788889.378, 1733788889.378, 1733788889.0, None)
@@ -227,7 +227,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def timestamp_of(seconds: float) -> str:
-    """Return Unix seconds in UBI's strict time format: UTC with milliseconds and a final Z."""
+    """Format a time in Unix seconds as UBI requires: ISO 8601 in UTC, with milliseconds and a final Z."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -236,7 +236,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Return a string unchanged, an integer as a string, and "" for a value of any other type."""
+    """Convert an id to a string. An integer becomes a string, and a value of any other type becomes ""."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return str(value)

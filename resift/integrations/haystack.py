@@ -18,17 +18,17 @@ with needs_extra("haystack", "The Haystack retriever"):
 
 @component
 class ResiftRetriever:
-    """A Haystack component that retrieves documents from an index.
+    """A Haystack component that retrieves documents from an index, ranked by the user's feedback in a search session.
 
     The index is opened when the component first runs.
 
     Args:
-        index: The index's name.
-        session: The id of the session. A run may name another session.
-        url: The engine, as for :func:`resift.open`. Pass a URL with a password as a ``Secret``.
-        model: The model, as for :func:`resift.open`.
+        index: The name of the index.
+        session: The id of the session. A run can use another session.
+        url: The address of the search engine, as for :func:`resift.open`. Pass a URL with a password as a ``Secret``.
+        model: The embedding model, as for :func:`resift.open`.
         sessions: The store of sessions, as for :func:`resift.open`.
-        top_k: Maximum number of documents.
+        top_k: The maximum number of documents.
         options: Further search options (see :class:`resift.library.SearchOptions`). The options of a run take
             precedence.
     """
@@ -67,17 +67,17 @@ class ResiftRetriever:
     def run(
         self, query: str, session: str | None = None, top_k: int | None = None, options: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
-        """Retrieve documents.
+        """Retrieve the documents that best match a query.
 
         Args:
             query: The query text.
-            session: The id of the session, by default the component's session.
-            top_k: Maximum number of documents, by default the component's ``top_k``.
-            options: Search options that take precedence over the component's options.
+            session: The id of the session. By default, the session of the component.
+            top_k: The maximum number of documents. By default, the ``top_k`` of the component.
+            options: Search options that override the options of the component.
 
         Returns:
             A dictionary with the key ``documents``. The content of each document is the text of the index's text
-            fields. The other fields are in its ``meta``.
+            fields, and its ``meta`` contains the other fields.
         """
         opened = self.index.session(session or self.session)
         merged = {**(self.options or {}), **(options or {})}
@@ -98,10 +98,10 @@ class ResiftRetriever:
         explain: bool = False,
         **further: Iterable[Document | str],
     ) -> library.Explanation:
-        """Mark documents as relevant or irrelevant for a query, so that later searches of the session use the marks.
+        """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
 
-        Documents can be replaced by their ids. ``session`` is the id of the session, by default the component's
-        session. For the other arguments and the errors see :meth:`resift.library.Session.mark`.
+        Each document can be given as a Haystack document or as an id. The default ``session`` is the session of the
+        component. For the other arguments and the errors, see :meth:`resift.library.Session.mark`.
         """
         opened = self.index.session(session or self.session)
         return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -17,16 +17,16 @@ with needs_extra("langchain", "The LangChain retriever"):
 
 
 class ResiftRetriever(SessionMarking, BaseRetriever):
-    """A LangChain retriever that searches in a session.
+    """A LangChain retriever that ranks documents by the user's feedback in a search session.
 
-    A retrieved document contains the text of the index's text fields. The other fields are in its ``metadata``, and the
-    score in ``metadata["relevance_score"]``.
+    The content of a retrieved document is the text of the index's text fields. Its ``metadata`` contains the other
+    fields, and the score as ``relevance_score``.
 
     Attributes:
         session: The session.
-        k: Maximum number of documents. Can be overridden in ``invoke`` and ``ainvoke``.
+        k: The maximum number of documents. It can be overridden in ``invoke`` and ``ainvoke``.
         options: Further search options (see :class:`resift.library.SearchOptions`). They can be overridden in
-            ``invoke`` and ``ainvoke`` too.
+            ``invoke`` and ``ainvoke``, too.
     """
 
     session: Session

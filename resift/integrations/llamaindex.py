@@ -16,13 +16,14 @@ with needs_extra("llamaindex", "The LlamaIndex retriever"):
 
 
 class ResiftRetriever(SessionMarking, BaseRetriever):
-    """A LlamaIndex retriever that searches in a session.
+    """A LlamaIndex retriever that ranks documents by the user's feedback in a search session.
 
-    A retrieved node has the document's id and the text of the index's text fields. The other fields are its metadata.
+    A retrieved node has the id of the document and the text of the index's text fields. Its metadata contains the other
+    fields.
 
     Args:
         session: The session.
-        similarity_top_k: Maximum number of nodes.
+        similarity_top_k: The maximum number of nodes.
         callback_manager: LlamaIndex's callback manager.
         **options: Further search options (see :class:`resift.library.SearchOptions`).
     """

@@ -44,12 +44,12 @@ Ids = Annotated[list[str], Field(description="Ids of passages that a search retu
 
 
 class PassageOutput(TypedDict):
-    """A hit in the output of a tool.
+    """A search hit in the output of an MCP tool.
 
     Attributes:
-        id: The document's id.
-        score: The hit's score.
-        text: The document's text, or an excerpt.
+        id: The id of the document.
+        score: The score of the hit.
+        text: The text of the document, or an excerpt.
         title: The beginning of the document, if ``text`` is an excerpt.
         about: Other fields with short values, for example a URL or a date.
         cut: The position of the excerpt in the document.
@@ -64,14 +64,14 @@ class PassageOutput(TypedDict):
 
 
 class SearchOutput(TypedDict):
-    """The output of a search.
+    """The output of the MCP tool that searches an index.
 
     Attributes:
-        session: The session's id.
-        learned: Whether earlier marks of the session changed the search.
+        session: The id of the session.
+        learned: Whether earlier marks in the session changed the ranking.
         passages: The hits, best first.
         did_you_mean: The corrected query, if the query contains misspelt words.
-        note: If a part of the search was left out, a description of this part and the reason.
+        note: A description of a part of the search that had to be left out, with the reason.
     """
 
     session: str
@@ -82,15 +82,15 @@ class SearchOutput(TypedDict):
 
 
 class SessionOutput(TypedDict):
-    """The marks of a session, and the words that the session learned from them.
+    """The passages that were marked in a session, and the words that were learned from them.
 
     Attributes:
-        session: The session's id.
+        session: The id of the session.
         marks: The ``id`` and ``title`` of each marked passage, its ``grade`` from -1 to 1, and the ``words`` of the
             passage that contributed most.
-        towards: Words towards which searches are moved.
-        away_from: Words from which searches are moved away.
-        also_asked: Expansion words that are added to searches.
+        towards: Words that describe the direction in which later searches are moved.
+        away_from: Words that describe the opposite direction.
+        also_asked: Expansion words that are added to later queries.
     """
 
     session: str
@@ -101,14 +101,14 @@ class SessionOutput(TypedDict):
 
 
 def server(index: Index, about: str = "") -> MCPServer:
-    """Return an MCP server that searches an index.
+    """Create an MCP server with which AI agents can search an index.
 
-    Errors of :mod:`resift.library` are returned to the agent as errors of the tool, with the invalid value and what was
-    expected.
+    Errors of :mod:`resift.library` are returned to the agent as tool errors, with the invalid value and the expected
+    value.
 
     Args:
         index: The index.
-        about: A description of the documents, from which agents decide when to search the index.
+        about: A description of the documents. Agents read it to decide when to search the index.
     """
     agent = Agent(index)
     search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
@@ -124,15 +124,15 @@ def server(index: Index, about: str = "") -> MCPServer:
 
 
 def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations, description: str = "") -> Tool:
-    """Return a tool that calls a function.
+    """Create an MCP tool that calls a function.
 
-    The tool passes on the messages of Resift's errors, and rejects unknown arguments.
+    Messages of Resift's errors are passed on to the agent. Unknown arguments are rejected.
 
     Args:
-        function: The function. Its name is the tool's name.
-        title: The tool's title, in the style of OpenSearch's own MCP server.
-        annotations: Hints for clients, for example whether the tool only reads.
-        description: The tool's description, by default the function's docstring.
+        function: The function. Its name becomes the name of the tool.
+        title: The title of the tool, in the style of OpenSearch's own MCP server.
+        annotations: Hints for clients, for example that the tool does not change data.
+        description: The description of the tool. By default, the docstring of the function.
     """
 
     @wraps(function)
@@ -154,10 +154,10 @@ def _tool(function: Callable[..., Any], title: str, annotations: ToolAnnotations
 
 
 class Agent:
-    """The tools of the MCP server. Their docstrings and annotations are shown to agents.
+    """The tools of the MCP server. Agents see the docstrings and annotations of the methods.
 
     Args:
-        index: The index.
+        index: The index to search.
     """
 
     def __init__(self, index: Index) -> None:
@@ -178,10 +178,10 @@ class Agent:
             bool, Field(description="Whether to leave out passages that were already marked in this session.")
         ] = False,
     ) -> SearchOutput:
-        """Return the best passages with their ids, and the session's id.
+        """Return the best passages with their ids, and the id of the search session.
 
-        Pass the session's id to later searches of the conversation. They take into account the passages marked with
-        `mark`, so a short query is sufficient.
+        Pass the session id to later searches of the conversation. Their ranking takes into account which passages were
+        marked with `mark`, so a short query is sufficient.
         """
         name = session or f"agent-{secrets.token_hex(6)}"
         judged: Judged = "hide" if hide_marked else "keep"
@@ -209,10 +209,10 @@ class Agent:
             Field(description="Grades by id, from -1 (misleading) to 1 (helpful). 0 withdraws a mark."),
         ] = {},  # noqa: B006
     ) -> SessionOutput:
-        """Mark passages of a search that helped, or did not help, and return what was learned.
+        """Mark passages of a search as helpful or unhelpful, and return what was learned from the marks.
 
-        The session's next searches return more passages that resemble helpful passages, and fewer that resemble
-        unhelpful ones. Mark passages after each search whose results you have read. One or two marks have a large
+        The next searches of the session return more passages that resemble helpful passages, and fewer that resemble
+        unhelpful passages. Mark passages after each search whose results you have read. One or two marks have a large
         effect.
         """
         if not (helpful or unhelpful or scores):
@@ -221,11 +221,14 @@ class Agent:
         return _session_output(self._index.session(session).mark(**marked, query=query, scores=scores, explain=True))
 
     def explain_session(self, session: SessionId) -> SessionOutput:
-        """Return the marks of a session, and the words towards which, and away from which, they move its searches."""
+        """Return the marked passages of a session, and the words that its later searches prefer and avoid."""
         return _session_output(self._index.session(session).explain())
 
     def forget(self, session: SessionId) -> dict[str, Any]:
-        """Delete a session: its marks and what they taught. Use it for a new subject, or if the user asks for it."""
+        """Delete a session with all its marks.
+
+        Use this tool when the user changes the subject or asks for it.
+        """
         self._index.session(session).forget()
         return {"session": session, "forgotten": True}
 
@@ -237,9 +240,9 @@ class Agent:
             int, Field(ge=100, le=_MAX_CHARACTERS, description="Maximum length of each text.")
         ] = 4000,
     ) -> list[PassageOutput]:
-        """Return the documents of a review that are most likely relevant and that nobody has judged.
+        """Return unread documents of a review that are most likely relevant, so that you can judge them with `screen`.
 
-        A person must have started the review. Judge each document with `screen`.
+        A person must have started the review.
         """
         opened = self._review(review)
         ids = opened.next(size, "agent", MODEL)
@@ -248,7 +251,7 @@ class Agent:
     def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> dict[str, Any]:  # noqa: B006
         """Judge documents of a review as relevant or irrelevant.
 
-        These judgements improve the ranking, and are counted separately: a person still judges each document, and
+        These judgements improve the ranking and are counted separately. A person still judges each document, and
         decides when the review stops.
         """
         opened = self._review(review)
@@ -278,7 +281,7 @@ class Agent:
 
 
 def _tidy(text: str) -> str:
-    """Remove redundant white space from a text to save tokens. Indentation is preserved, because it matters in code."""
+    """Remove redundant white space from a text to save tokens, but keep indentation, which matters in code."""
     lines = (line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line.strip())
 
@@ -288,17 +291,17 @@ def _is_short(value: Any) -> bool:
 
 
 def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
-    """Choose where an excerpt of a text starts.
+    """Choose the position in a text where an excerpt starts.
 
-    The highlighted fragment with the most matching words starts after the first quarter of the excerpt.
+    The excerpt is placed so that the fragment with the most matching words starts after its first quarter.
 
     Args:
         text: The text.
-        highlight: By field, the highlighted fragments of the text.
+        highlight: The highlighted fragments of the text, by field.
         characters: The length of the excerpt.
 
     Returns:
-        The position of the excerpt's first character.
+        The position of the first character of the excerpt.
     """
     fragments = [fragment for field_fragments in highlight.values() for fragment in field_fragments]
     best = max(fragments, key=_highlighted_words, default="").strip("…")  # SQLite adds the ellipses
@@ -309,7 +312,11 @@ def _excerpt_start(text: str, highlight: dict[str, list[str]], characters: int) 
 
 
 def _highlighted_words(fragment: str) -> tuple[int, int]:
-    """Return the number of distinct highlighted words in a fragment, and the number of all highlighted words."""
+    """Count the highlighted words in a fragment of HTML, in which they are enclosed in ``<em>`` tags.
+
+    Returns:
+        The number of distinct highlighted words, and the number of all highlighted words.
+    """
     words = [part.split("</em>")[0].lower() for part in fragment.split("<em>")[1:]]
     return len(set(words)), len(words)
 

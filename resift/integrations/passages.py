@@ -12,13 +12,13 @@ from resift.query.dsl import document_text
 
 @dataclass(frozen=True)
 class Passage:
-    """A hit in a form that all integrations can convert to their own documents.
+    """A search hit, in a form that each integration converts to its framework's documents.
 
     Attributes:
-        id: The document's id.
+        id: The id of the document.
         text: The text of the index's text fields.
-        metadata: The document's other fields.
-        score: The hit's score, or None if hits are sorted by a field.
+        metadata: The other fields of the document.
+        score: The score of the hit, or None if hits are sorted by a field.
     """
 
     id: str
@@ -28,7 +28,12 @@ class Passage:
 
 
 def passages(session: Session, hits: Hits) -> Iterator[Passage]:
-    """Yield the hits of a session's search as passages, best first."""
+    """Convert search hits to passages, best first.
+
+    Args:
+        session: The session in which the search ran.
+        hits: The hits.
+    """
     fields = session.index.fields
     for hit in hits:
         metadata = {name: value for name, value in hit.source.items() if name not in fields}
@@ -36,7 +41,7 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
 
 
 class SessionMarking:
-    """A mixin with the method :meth:`mark`, for retrievers that have a session."""
+    """A mixin for retrievers with a search session. It adds the method :meth:`mark` for relevance feedback."""
 
     session: Session
 
@@ -49,8 +54,9 @@ class SessionMarking:
         explain: bool = False,
         **further: Iterable[Any],
     ) -> Explanation:
-        """Mark documents, nodes or ids as relevant or irrelevant for a query, by default the session's last query.
+        """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
 
-        For the arguments and errors see :meth:`resift.library.Session.mark`.
+        Each document can be given as the framework's document or node, or as an id. The default query is the session's
+        last query. For the arguments and errors, see :meth:`resift.library.Session.mark`.
         """
         return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -67,14 +67,13 @@ class LargeSet(DocumentSet):
         return self._loaded.text(id) if id in self._loaded.places else dict(self._stored(ids=[id])).get(id, "")
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Rank the loaded documents that nobody has read, after loading other documents if necessary.
+        """Return the ids of the loaded documents that nobody has read yet, most likely relevant first.
+
+        If the judgements have changed a lot, or too few unread documents are left, other documents are loaded first.
 
         Args:
-            labels: Whether each judged document is relevant, by document id.
-            read: The ids of the documents that were read.
-
-        Returns:
-            The ids of the unread documents, most likely relevant first.
+            labels: The judged documents, with True for relevant documents.
+            read: The ids of the documents that have been read.
         """
         unread = sum(id not in read for id in self._loaded.ids)
         relevant = {id for id, label in labels.items() if label}
@@ -87,11 +86,17 @@ class LargeSet(DocumentSet):
         return self._loaded.ranked(labels, read)
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
-        """Return the at most ``count`` words that contribute most to the rank of a document."""
+        """Return the words that contribute most to the rank of a document, largest contribution first.
+
+        Args:
+            id: The id of the document.
+            labels: The judged documents, with True for relevant documents.
+            count: The maximum number of words.
+        """
         return self._loaded.reasons(id, labels, count)
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to the set."""
+        """Return the given ids whose documents belong to this set."""
         for batch in batched([id for id in ids if id not in self._existing], _ID_BATCH):
             query = self._within_set(filter=[{"ids": {"values": batch}}])
             body = {"query": query, "size": len(batch), "_source": False}
@@ -99,14 +104,26 @@ class LargeSet(DocumentSet):
         return self._existing.intersection(ids)
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random unread documents. Return their ids, and the number of all unread documents."""
+        """Draw random documents that nobody has read yet.
+
+        Args:
+            count: The number of documents to draw. Fewer are drawn if fewer are unread.
+            read: The ids of the documents that have been read.
+
+        Returns:
+            The ids of the drawn documents, and the number of all unread documents.
+        """
         unread = self._within_set(must_not=[{"ids": {"values": list(read)}}])
         seed = secrets.randbelow(2**31)
         drawn = self._engine.sample_matches(self._index, unread, count, source=False, seed=seed).hits
         return [hit["_id"] for hit in drawn], self.total - len(self.existing(read))
 
     def _retrieve(self, labels: Mapping[str, bool]) -> DocumentSet:
-        """Load the judged documents, and the unjudged documents that are most similar to the relevant documents."""
+        """Load the judged documents, and the documents that are most similar to the relevant documents.
+
+        Args:
+            labels: The judged documents, with True for relevant documents.
+        """
         texts = {id: self._loaded.text(id) for id in labels if id in self._loaded.places}
         texts |= self._stored(ids=[id for id in labels if id not in texts])
         sample = self._engine.sample(self._index, _BACKGROUND, list(self._fields) or True).hits
@@ -120,9 +137,15 @@ class LargeSet(DocumentSet):
         return DocumentSet(list(texts), list(texts.values()))
 
     def _knn_clause(self, labels: Mapping[str, bool]) -> Body | None:
-        """Return a k-NN clause whose query vector is learned from the latest judged documents.
+        """Return a k-NN query clause that searches for documents similar to the relevant documents.
 
-        Returns None if the index has no HNSW index, or if none of these documents is relevant.
+        The query vector is learned from the latest judged documents.
+
+        Args:
+            labels: The judged documents, with True for relevant documents.
+
+        Returns:
+            The clause, or None if the index has no HNSW index, or if none of the latest judged documents is relevant.
         """
         info, judged = self._engine.info(self._index), list(labels)[-_VECTORS:]
         if info.dim is None or not info.has_hnsw or not any(labels[id] for id in judged):
@@ -137,13 +160,13 @@ class LargeSet(DocumentSet):
         return {"knn": {info.vector_field: {"vector": query_vector.tolist(), "k": k, "filter": self._query}}}
 
     def _best(self, most: int, clauses: Mapping[str, Sequence[Body]]) -> Iterator[tuple[str, str]]:
-        """Yield the id and text of the best documents of the set that match some clauses.
+        """Yield the id and text of the best documents that match some query clauses.
 
-        Stops after ``most`` documents, or when the texts together exceed MAX_TEXT.
+        The iterator stops after ``most`` documents, or when the total length of the texts exceeds MAX_TEXT.
 
         Args:
             most: The maximum number of documents.
-            clauses: The clauses of a ``bool`` query by kind, such as "should" or "must_not".
+            clauses: The parts of a ``bool`` query, such as "should" or "must_not", with their clauses.
         """
         remaining = MAX_TEXT
         for id, text in islice(self._stored(query=self._within_set(**clauses)), most):
@@ -161,11 +184,11 @@ class LargeSet(DocumentSet):
 
 
 def readable(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """Return the text of a document for display, without HTML tags and with one field per line.
+    """Return the text of a document for display, without HTML tags and with one line per field.
 
     Args:
-        source: The fields of the document (its ``_source``).
-        fields: The names of the fields to return. If empty, all fields are returned in a single line.
+        source: The ``_source`` of the document.
+        fields: The names of the fields to show. If empty, all fields are shown in a single line.
     """
     selections = [[name] for name in fields] or [[]]
     values = (plain_text(document_text(source, selection)).strip() for selection in selections)

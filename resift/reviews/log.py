@@ -17,18 +17,25 @@ Event = dict[str, Any]
 
 
 def check_review_id(id: str) -> str:
-    """Return ``id`` if it is a valid review id. Raise BadInput if it is not."""
+    """Check that a review id is valid, and return it.
+
+    Args:
+        id: The id.
+
+    Raises:
+        BadInput: The id is not valid.
+    """
     if not _ID.fullmatch(id):
         raise BadInput(f"{id!r} is not a valid review id", value=id, expected="1 to 64 letters, digits, _ and -")
     return id
 
 
 class ReviewLog:
-    """The events of a review, in a store that several processes may share.
+    """The log of everything that happened in a review, in a store that several processes may share.
 
-    Events are stored in chunks of up to 250. A writer overwrites a chunk only if the chunk has not changed since the
-    writer read it. Of two simultaneous writers, the second one fails, reads the new events, and computes its own events
-    again. When :meth:`append` returns, its events are stored.
+    Events are stored in chunks of up to 250. A process overwrites a chunk only if the chunk has not changed since the
+    process read it. If two processes write at the same time, the second write fails. The second process then reads the
+    new events and computes its own events again.
 
     Args:
         store: The store.
@@ -48,15 +55,15 @@ class ReviewLog:
         self._index = ""  # name of the reviewed index
 
     def first_event(self) -> Event | None:
-        """Return the event that started the review, read from the store, or None if the review does not exist."""
+        """The event that started the review, read from the store. None if the review does not exist."""
         stored = self._store.read(self._key(0))
         return None if stored is None else stored.body["events"][0]
 
     def refresh(self) -> list[Event]:
-        """Read the events that were added since the last call, by any writer, and return all events.
+        """Read the events that were added to the log since the last call, and return all events.
 
         Raises:
-            NotFound: If the review was deleted.
+            NotFound: The review has been deleted.
         """
         while True:
             stored = self._store.read(self._key(self._chunk))
@@ -72,21 +79,22 @@ class ReviewLog:
             self._chunk, self._version = self._chunk + 1, None
 
     def append(self, decide: Callable[[], Sequence[Event]], index: str = "") -> list[Event]:
-        """Append the events that a function returns.
+        """Append events to the log.
 
-        The function is called after all existing events have been read, so it can depend on them.
+        The new events may depend on the existing events, so they are computed by a function. It is called after all
+        existing events have been read.
 
         Args:
-            decide: A function without arguments that returns the new events. It is called again if another writer
+            decide: A function without arguments that returns the new events. It is called again if another process has
                 stored events in the meantime.
-            index: The name of the reviewed index. It is only needed for the first event of a review.
+            index: The name of the reviewed index. It is needed only for the first event of a review.
 
         Returns:
-            The new events.
+            The new events. They have been stored.
 
         Raises:
-            SessionsUnavailable: If the store cannot be written, or too many processes write at the same time.
-            NotFound: If the review was deleted in the meantime.
+            SessionsUnavailable: The store cannot be written, or too many processes write at the same time.
+            NotFound: The review was deleted in the meantime.
         """
         for _ in range(_ATTEMPTS):
             self.refresh()
@@ -119,7 +127,7 @@ class ReviewLog:
 
 
 def review_ids(store: SessionStore) -> list[tuple[str, str]]:
-    """Return the id and the index of each review in a store, sorted by id."""
+    """Return the id and the index of each review in a store, as pairs sorted by id."""
     first = ((id, stored) for id, stored in store.scan() if id.endswith(".0"))
     return sorted((id.removesuffix(".0"), stored.indices[0]) for id, stored in first)
 

@@ -41,13 +41,13 @@ _WORD = re.compile(r"\w\w")  # scikit-learn's definition of a word; it fails if 
 
 
 class DocumentSet:
-    """The documents of a review, and their ranking by relevance.
+    """The documents of a review, ranked by how likely they are relevant.
 
     Args:
         ids: The ids of the documents.
-        texts: The texts of the documents, in the same order as ``ids``.
-        first: The ids of the documents to rank first while no document has been judged relevant, best first. They are
-            the hits of a search for the review's topic.
+        texts: The texts of the documents, in the order of ``ids``.
+        first: The ids of the documents to rank first until a document has been judged relevant, best first. They are
+            the hits of a search for the topic of the review.
 
     Attributes:
         ids: The ids of the documents.
@@ -66,35 +66,39 @@ class DocumentSet:
         self._cached_ranking: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
     def existing(self, ids: Collection[str]) -> set[str]:
-        """Return the given ids whose documents belong to the set."""
+        """Return the given ids whose documents belong to this set."""
         return {id for id in ids if id in self.places}
 
     def draw(self, count: int, read: Collection[str]) -> tuple[list[str], int]:
-        """Draw random unread documents without replacement.
+        """Draw random documents that nobody has read yet, without replacement.
 
         Args:
             count: The number of documents to draw. Fewer are drawn if fewer are unread.
-            read: The ids of the documents that were read.
+            read: The ids of the documents that have been read.
 
         Returns:
-            The ids of the drawn documents, and the number of unread documents.
+            The ids of the drawn documents, and the number of all unread documents.
         """
         unread = [id for id in self.ids if id not in read]
         picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
         return [unread[place] for place in picked], len(unread)
 
     def text(self, id: str) -> str:
-        """Return the text of a document, one field per line, or "" if it does not exist."""
+        """Return the text of a document, one field per line, or "" if the document is not in this set.
+
+        Args:
+            id: The id of the document.
+        """
         return self._texts[self.places[id]] if id in self.places else ""
 
     def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
-        """Return the ids of the unread documents, most likely relevant first.
+        """Return the ids of the documents that nobody has read yet, most likely relevant first.
 
-        Before any document is judged relevant, the hits of the search for the review's topic come first.
+        Until a document has been judged relevant, the hits of a search for the topic of the review come first.
 
         Args:
-            labels: Whether each judged document is relevant, by document id.
-            read: The ids of the documents that were read.
+            labels: The judged documents, with True for relevant documents.
+            read: The ids of the documents that have been read.
         """
         known = ({id: label for id, label in labels.items() if id in self.places}, frozenset(read))
         if self._cached_ranking is None or self._cached_ranking[0] != known:
@@ -106,12 +110,12 @@ class DocumentSet:
 
         Args:
             id: The id of the document.
-            labels: Whether each judged document is relevant, by document id.
+            labels: The judged documents, with True for relevant documents.
             count: The maximum number of words and pairs of words.
 
         Returns:
             The words and pairs of words, largest contribution first. Empty if no document has been judged relevant, or
-            if the document is not in the set.
+            if the document is not in this set.
         """
         known = {judged: label for judged, label in labels.items() if judged in self.places}
         if id not in self.places or not self._can_learn(known):
@@ -124,15 +128,15 @@ class DocumentSet:
         return [str(self._counts[1][row.indices[place]]) for place in best if contributions[place] > 0]
 
     def strongest(self, labels: Mapping[str, bool], count: int) -> dict[str, float]:
-        """Return the words that best characterize the relevant documents.
+        """Return the words that best distinguish the relevant documents from other documents.
 
         Args:
-            labels: Whether each judged document is relevant, by document id.
+            labels: The judged documents, with True for relevant documents.
             count: The maximum number of words.
 
         Returns:
-            A dictionary from each word to its contribution to the scores of all relevant documents, divided by the
-            largest contribution. Empty if no document has been judged relevant.
+            A dictionary from words to weights from 0 to 1. A weight is the word's contribution to the scores of the
+            relevant documents, divided by the largest contribution. Empty if no document has been judged relevant.
         """
         if not self._can_learn(labels):
             return {}
@@ -147,10 +151,11 @@ class DocumentSet:
 
     @cached_property
     def _counts(self) -> tuple[Any, NDArray[Any]]:
-        """Return how often each word and each pair of words occurs in each document, and the words and pairs.
+        """Count how often each word and each pair of words occurs in each document.
 
-        The counts are a sparse matrix of shape (n_documents, n_features). The words and pairs are an array of shape
-        (n_features,).
+        Returns:
+            The counts as a sparse matrix of shape (n_documents, n_features), and the words and pairs of words as an
+            array of shape (n_features,).
         """
         with needs_extra("review", "A review"):
             from sklearn.feature_extraction.text import CountVectorizer
@@ -160,7 +165,7 @@ class DocumentSet:
 
     @cached_property
     def _words(self) -> _NaiveBayes:
-        """Return the classifier whose features are words and pairs of words."""
+        """The classifier that ranks documents by their words and pairs of words."""
         return _NaiveBayes(_tf_idf(self._counts[0]))
 
     @cached_property
@@ -176,7 +181,14 @@ class DocumentSet:
         return _NaiveBayes(_tf_idf(counts @ joined))
 
     def _training(self, labels: Mapping[str, bool]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return the position of each judged document, and whether it is relevant, as arrays of shape (n_judged,)."""
+        """Convert judgements to training data for a classifier.
+
+        Args:
+            labels: The judged documents, with True for relevant documents.
+
+        Returns:
+            The positions of the judged documents, and whether they are relevant, as arrays of shape (n_judged,).
+        """
         return np.array([self.places[id] for id in labels], np.intp), np.array(list(labels.values()), bool)
 
     def _order(self, labels: Mapping[str, bool], read: Collection[str]) -> list[str]:
@@ -198,18 +210,22 @@ class DocumentSet:
         return [self.ids[place] for place in unread[order]]
 
     def _can_learn(self, labels: Mapping[str, bool]) -> bool:
-        """Return whether at least one document was judged relevant, and at least one other was not."""
+        """Return whether a classifier can be trained: a document is relevant, and another is irrelevant or unjudged.
+
+        Args:
+            labels: The judged documents, with True for relevant documents.
+        """
         return any(labels.values()) and (len(labels) < len(self.ids) or not all(labels.values()))
 
 
 class _Unjudged(NamedTuple):
-    """Feature sums of the unjudged documents, which serve as irrelevant examples with a small weight.
+    """The summed features of all documents without a judgement, used as irrelevant examples with a small weight.
 
     Attributes:
-        sums: The weighted sum of each feature over the unjudged documents, of shape (n_features,). It may contain only
-            the features that occur in judged documents.
-        total: The weighted sum of all features over the unjudged documents.
-        number: The total weight of the unjudged documents. A document that was judged irrelevant has the weight 1.
+        sums: The weighted sum of each feature over these documents, of shape (n_features,). It may be limited to the
+            features that occur in judged documents.
+        total: The weighted sum of all features over these documents.
+        number: The total weight of these documents. A document that was judged irrelevant has the weight 1.
     """
 
     sums: NDArray[np.float32]
@@ -218,7 +234,7 @@ class _Unjudged(NamedTuple):
 
 
 class _NaiveBayes:
-    """A multinomial naive Bayes classifier for relevant and irrelevant documents.
+    """A multinomial naive Bayes classifier that separates relevant from irrelevant documents.
 
     It has no class prior, because a prior would not change the order of the documents.
 
@@ -231,7 +247,7 @@ class _NaiveBayes:
         self._sums = _summed(features)
 
     def weights(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the weight of each feature, an array of shape (n_features,).
+        """Return the weight of each feature, as an array of shape (n_features,).
 
         The weight is ln(p / q), where p is the probability of the feature in relevant documents, and q its probability
         in irrelevant and unjudged documents.
@@ -244,20 +260,26 @@ class _NaiveBayes:
         return self._weights(known, targets, self._unjudged(known))
 
     def scores(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """Return the score of each document, of shape (n_documents,): its features multiplied by their weights.
+        """Return the relevance score of each document: the sum of its features times their weights.
 
         Args:
             rows: The positions of the judged documents, of shape (n_judged,).
             targets: Whether each judged document is relevant, of shape (n_judged,).
+
+        Returns:
+            Array of shape (n_documents,).
         """
         return np.asarray(self.features @ self.weights(rows, targets))
 
     def cross_validate(self, rows: NDArray[np.intp], targets: NDArray[np.bool_]) -> float:
-        """Return the area under the ROC curve (0 to 1) from a cross-validation on the judged documents.
+        """Measure how well the classifier separates the judged documents, by cross-validation.
 
         Args:
             rows: The positions of the judged documents, of shape (n_judged,).
             targets: Whether each judged document is relevant. At least two must be relevant and two irrelevant.
+
+        Returns:
+            The area under the ROC curve, from 0 to 1. Random scores give 0.5.
         """
         from sklearn.metrics import roc_auc_score
 
@@ -274,7 +296,11 @@ class _NaiveBayes:
         return float(roc_auc_score(targets, scores))
 
     def _unjudged(self, known: Any) -> _Unjudged:
-        """Return the feature sums of all documents except those whose features are in the rows of ``known``."""
+        """Sum the features of all documents that have not been judged.
+
+        Args:
+            known: The features of the judged documents, a sparse matrix of shape (n_judged, n_features).
+        """
         number = self.features.shape[0] - known.shape[0]
         count = min(_UNJUDGED_WEIGHT, _MAX_DOCUMENT_WEIGHT * number)
         sums = (self._sums - _summed(known)) * (count / max(number, 1))
@@ -296,7 +322,7 @@ class _NaiveBayes:
 
 
 def _summed(rows: Any) -> NDArray[np.float32]:
-    """Return the column sums of a sparse matrix, an array of shape (n_columns,)."""
+    """Return the sum of each column of a sparse matrix, as an array of shape (n_columns,)."""
     return np.asarray(rows.T @ np.ones(rows.shape[0], np.float32))
 
 
@@ -308,14 +334,17 @@ def _ranks(scores: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _tf_idf(counts: Any) -> Any:
-    """Return the TF-IDF features of documents, a sparse matrix with the shape of ``counts``.
+    """Convert word counts to TF-IDF features.
 
-    A feature is (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), where tf is the word's count in the document, df the number
-    of documents that contain the word, and N the number of documents. Each row is normalized to length 1 (l2). Words
-    that occur in more than 95 % of the documents are left out.
+    A feature is (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), where tf is the count of the word in the document, df the
+    number of documents that contain the word, and N the number of documents. Each row is scaled to the Euclidean length
+    1. Words that occur in more than 95 % of the documents are left out.
 
     Args:
         counts: The word counts, a sparse matrix of shape (n_documents, n_features).
+
+    Returns:
+        A sparse matrix of the same shape.
     """
     from sklearn.feature_extraction.text import TfidfTransformer
 

@@ -93,28 +93,29 @@ class _State:
 
     @property
     def read(self) -> dict[str, bool]:
-        """Return the documents that persons have judged, in the order of reading, with True for relevant documents."""
+        """The documents that people have judged, in the order of reading, with True for relevant documents."""
         return self.labels[PERSON]
 
     @property
     def known(self) -> dict[str, bool]:
-        """Return all judged documents, with True for relevant documents.
+        """All documents that people or models have judged, with True for relevant documents.
 
-        A judgement of a person overrides the judgement of a model.
+        A person's judgement overrides the judgement of a model.
         """
         return {**self.labels[MODEL], **self.read}
 
 
 class Review:
-    """A review of a set of documents. Several people and processes may work on the same review.
+    """A review: people read the documents of a set, and judge whether each document is relevant.
 
-    Judgements come from people or from models. Judgements of models only improve the ranking: people must still read
-    the documents that models have judged, and the recall is estimated from the judgements of people.
+    Several people and processes may work on a review at the same time. Models can judge documents, too. Their
+    judgements only improve the ranking: people must still read these documents, and the recall is estimated from the
+    judgements of people.
 
     Args:
         log: The log of the review.
         documents: The documents to review.
-        first_event: The log event that started the review, which contains its settings.
+        first_event: The event in the log that started the review, which contains the settings.
         clock: A function that returns the time in Unix seconds.
     """
 
@@ -186,17 +187,20 @@ class Review:
             return batch
 
     def sample(self, count: int, by: str = "") -> list[str]:
-        """Assign random unread documents to a person as a control sample, and return their ids.
+        """Draw random unread documents as a control sample, and assign them to a person.
 
         The judgements of the sample show how many relevant documents are still unread, without assumptions about the
         quality of the ranking (see :meth:`controls`).
 
         Args:
-            count: The number of documents, 1 to 1000. Fewer are drawn if fewer are unread.
+            count: The number of documents, from 1 to 1000. Fewer are drawn if fewer are unread.
             by: The name of the person.
 
+        Returns:
+            The ids of the documents.
+
         Raises:
-            BadInput: If ``count`` is out of range.
+            BadInput: ``count`` is out of range.
         """
         _check_count(count)
         with self._lock:
@@ -214,10 +218,10 @@ class Review:
     def judge(
         self, relevant: Iterable[str] = (), irrelevant: Iterable[str] = (), by: str = "", source: str = PERSON
     ) -> Progress:
-        """Store judgements and return the progress of the review.
+        """Store relevance judgements, and return the progress of the review.
 
-        The judgements replace earlier judgements of the same documents by the same author. If one of the ids is
-        invalid, none of the judgements is stored.
+        The judgements replace earlier judgements of the same documents by the same person or model. If any id is
+        invalid, nothing is stored.
 
         Args:
             relevant: The ids of relevant documents.
@@ -226,8 +230,8 @@ class Review:
             source: PERSON or MODEL.
 
         Raises:
-            BadInput: If there are no ids, or an id occurs twice.
-            NotFound: If a document is not in the set.
+            BadInput: There are no ids, or an id occurs twice.
+            NotFound: A document does not belong to the review.
         """
         judged = [(id, True) for id in relevant] + [(id, False) for id in irrelevant]
         ids = [id for id, _ in judged]
@@ -249,10 +253,13 @@ class Review:
             return self.progress()
 
     def undo(self, by: str = "") -> Progress:
-        """Undo the last judgement of a person, and return the progress.
+        """Undo the last judgement of a person, and return the progress of the review.
+
+        Args:
+            by: The name of the person.
 
         Raises:
-            BadInput: If the person has no judgement to undo.
+            BadInput: The person has no judgement to undo.
         """
         with self._lock:
 
@@ -266,12 +273,12 @@ class Review:
             return self.progress()
 
     def progress(self, target: float | None = None) -> Progress:
-        """Return the progress towards a target recall, according to the judgements of persons.
+        """Return the progress of the review towards a target recall, according to the judgements of people.
 
         See :func:`resift.reviews.stopping.progress`.
 
         Args:
-            target: The target recall, by default the target of the review.
+            target: The target recall. By default, the target in the settings of the review.
         """
         with self._lock:
             target = self.first_event.get("target", TARGET) if target is None else target
@@ -280,7 +287,7 @@ class Review:
             return progress(list(read.values()), total, target)
 
     def found_at(self) -> list[int]:
-        """Return the reading positions, from 1, of the relevant documents."""
+        """Return the positions of the relevant documents in the order of reading, counted from 1."""
         with self._lock:
             return [place for place, relevant in enumerate(self.state().read.values(), 1) if relevant]
 
@@ -307,7 +314,7 @@ class Review:
         """Return the documents about which people disagree.
 
         Returns:
-            For each such document id, the latest judgement of each person by name: True means relevant.
+            For each document id, the latest judgement of each person by name, with True for relevant.
         """
         with self._lock:
             conflicts = {}
@@ -318,7 +325,7 @@ class Review:
             return conflicts
 
     def judged_by_models(self) -> int:
-        """Return the number of documents that models have judged and persons have not."""
+        """Return the number of documents that only models have judged so far."""
         with self._lock:
             state = self.state()
             return len(state.known) - len(state.read)
@@ -329,15 +336,16 @@ class Review:
             return [dict(event) for event in self._log.refresh()]
 
     def export(self, format: str, may_read: Callable[[list[str]], Collection[str]] = set) -> str:
-        """Return the judged documents in a format.
+        """Return the judgements of the review as a text file.
 
         Args:
-            format: "csv" (all decisions), "ris" (the relevant documents) or "qrels" (TREC's format of judgements).
-            may_read: A function that receives document ids and returns the ids of the documents that the caller may
-                read. The texts of other documents are left out.
+            format: "csv" for all judgements, "ris" for the relevant documents, or "qrels" for TREC's format of
+                judgements.
+            may_read: A function that takes document ids and returns the ids of the documents that the caller may read.
+                The texts of other documents are left out.
 
         Raises:
-            BadInput: If the format is unknown.
+            BadInput: The format is unknown.
         """
         if format not in FORMATS:
             raise BadInput(f"{format!r} is not a format", value=format, expected=" | ".join(FORMATS))
@@ -358,11 +366,14 @@ class Review:
             return file.getvalue()
 
     def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
-        """Return the words that contribute most to the rank of each document, by document id.
+        """Return the words that contribute most to the rank of each document.
 
         Args:
             ids: The ids of the documents.
             count: The maximum number of words for each document.
+
+        Returns:
+            A mapping from document ids to words.
         """
         with self._lock:
             labels = self.state().known
@@ -378,12 +389,17 @@ def _check_count(count: int) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value that spreadsheets do not interpret as a formula."""
+    """Escape a value for a CSV file, so that spreadsheets do not interpret it as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _ris(id: str, text: str) -> str:
-    """Return a document as an RIS record. Its first line is the title, and the other lines are the abstract."""
+    """Format a document as a RIS record for reference managers.
+
+    Args:
+        id: The id of the document.
+        text: The text of the document. The first line becomes the title, and the other lines become the abstract.
+    """
     title, _, abstract = text.partition("\n")
     lines = ["TY  - GEN", f"ID  - {id}", f"TI  - {' '.join(title.split())}", f"AB  - {' '.join(abstract.split())}"]
     return "\n".join([*lines, "ER  - ", ""]) + "\n"

@@ -30,12 +30,12 @@ _FIRST = 1000  # number of hits for the topic that are read before any document 
 
 @dataclass(frozen=True)
 class ReviewSettings:
-    """Settings of a review.
+    """The settings of a review.
 
     Attributes:
-        topic: The subject of the review in words. The best hits of a search for it are read first.
-        query: An OpenSearch query clause that selects the documents. By default the whole index is reviewed.
-        fields: The names of the fields to read. If empty, all text fields are read.
+        topic: What the review is about, in words. The best hits of a search for the topic are read first.
+        query: An OpenSearch query clause that selects the documents to review. By default, the whole index is reviewed.
+        fields: The names of the fields that people read. If empty, all text fields are read.
         target: The recall at which the review may stop, between 0 and 1.
     """
 
@@ -46,12 +46,12 @@ class ReviewSettings:
 
 
 class Reviews:
-    """Starts, opens, lists and deletes reviews, which are stored in a session store.
+    """Starts, opens, lists and deletes reviews. In a review, people judge the relevance of the documents of an index.
 
-    Instances are thread-safe, and several processes may share the store.
+    Reviews are stored in a session store, which several processes may share. Instances are thread-safe.
 
     Args:
-        engine: The engine that contains the documents.
+        engine: The search engine that contains the documents.
         open_store: A function that opens the session store. It is called when the store is first needed.
     """
 
@@ -62,7 +62,7 @@ class Reviews:
         self._lock = threading.Lock()
 
     def begin(self, id: str, index: str, settings: ReviewSettings | None = None, by: str = "") -> Review:
-        """Start a review of an index, or open it if it was already started.
+        """Start a review of an index, or open the review if it has already been started.
 
         Args:
             id: The id of the review.
@@ -71,9 +71,9 @@ class Reviews:
             by: The name of the person who starts the review.
 
         Raises:
-            BadInput: If the review exists for another index, the query matches no document with text, or the target is
-                out of range.
-            AmbiguousDocument: If two documents have the same id.
+            BadInput: The review exists for another index, the query matches no document with text, or the target is out
+                of range.
+            AmbiguousDocument: Two documents have the same id.
         """
         log = ReviewLog(self._store, check_review_id(id))
         if log.refresh() and log.events[0]["index"] == index:
@@ -100,15 +100,15 @@ class Reviews:
         return self.open(id)
 
     def open(self, id: str, anew: bool = False) -> Review:
-        """Return an existing review.
+        """Open an existing review.
 
         Args:
             id: The id of the review.
-            anew: Whether to read the documents from the engine again. Otherwise, the documents that this process has
-                read earlier may be reused.
+            anew: Whether to read the documents from the engine again. Otherwise, documents that this process has read
+                before may be reused.
 
         Raises:
-            NotFound: If the review does not exist.
+            NotFound: The review does not exist.
         """
         with self._lock:
             log = ReviewLog(self._store, id)
@@ -129,7 +129,14 @@ class Reviews:
         return review_ids(self._store)
 
     def delete(self, id: str) -> None:
-        """Delete a review with all its judgements. Raise NotFound if it does not exist."""
+        """Delete a review with all its judgements.
+
+        Args:
+            id: The id of the review.
+
+        Raises:
+            NotFound: The review does not exist.
+        """
         ReviewLog(self._store, id).delete()
         with self._lock:
             self._open.pop(id, None)
@@ -164,14 +171,15 @@ class Reviews:
 
 
 def _shortened(topic: str, fields: int) -> str:
-    """Shorten a topic that has more words than an engine accepts in a query.
+    """Shorten the topic of a review if it has more words than the engine accepts in a query.
 
     Args:
-        topic: The topic.
-        fields: The number of searched fields. 0 means that the number is unknown.
+        topic: The topic, in words.
+        fields: The number of searched fields, or 0 if the number is unknown.
 
     Returns:
-        The unchanged topic, or its first different words without function words such as "the".
+        The topic itself if it is short enough. Otherwise its first different words, without function words such as
+        "the".
     """
     words, limit = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
     if len(words) <= limit:

@@ -25,7 +25,7 @@ _Runs = list[tuple[int, int, int]]  # see _runs
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a review.
+    """The progress of a review, in which people read documents until they have found most of the relevant documents.
 
     Attributes:
         total: The number of documents in the review.
@@ -48,20 +48,20 @@ class Progress:
 
     @property
     def may_stop(self) -> bool:
-        """Return whether all documents were read, or the recall has reached the target with a confidence of 95 %."""
+        """Whether the review may stop: all documents were read, or the recall has probably reached its target."""
         return self.read >= self.total or self.p <= 1 - CONFIDENCE
 
 
 def progress(labels: Sequence[bool], total: int, target: float = TARGET) -> Progress:
-    """Return the progress of a review.
+    """Calculate the progress of a review from its judgements.
 
     Args:
-        labels: Whether each judged document is relevant, in the order of reading.
+        labels: For each judged document, in the order of reading, whether it is relevant.
         total: The number of documents in the review, including unread documents.
         target: The target recall, above 0 and below 1.
 
     Raises:
-        BadInput: If the target is out of range, or there are more labels than documents.
+        BadInput: The target is out of range, or there are more labels than documents.
     """
     if not 0 < target < 1:
         raise BadInput(f"the target is {target}", value=target, expected="a recall above 0 and below 1")
@@ -105,16 +105,32 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
 
 
 def _p_value(runs: _Runs, relevant: int, unread: int, target: float) -> tuple[float, int]:
-    """Return the result of :func:`p_value`, and the position in ``runs`` of the sample with this probability."""
+    """Return the p-value of the hypothesis that the recall is still below a target.
+
+    This is the result of :func:`p_value`, computed from prepared samples.
+
+    Args:
+        runs: The samples, as returned by :func:`_runs`.
+        relevant: The number of relevant documents read so far.
+        unread: The number of unread documents.
+        target: The target recall.
+
+    Returns:
+        The p-value, and the position in ``runs`` of the sample with this p-value.
+    """
     missed = int(np.floor(relevant / target)) - relevant + 1
     return _smallest(runs, missed) if missed <= unread else (0.0, 0)  # impossible if more are missed than unread
 
 
 def _runs(labels: Sequence[bool], total: int) -> _Runs:
-    """Return the samples that :func:`p_value` tests. A sample (or run) consists of the last n judged documents.
+    """Return the samples that :func:`p_value` tests. Each sample consists of the last n judged documents.
 
-    Of all samples with the same number of relevant documents, only the largest is returned, because its p-value is the
+    Among samples with the same number of relevant documents, only the largest is returned, because its p-value is the
     smallest.
+
+    Args:
+        labels: For each judged document, in the order of reading, whether it is relevant.
+        total: The number of documents in the review, including unread documents.
 
     Returns:
         A tuple for each sample, smallest first: its number of relevant documents, its size n, and the number of
@@ -158,7 +174,7 @@ def _max_missed(runs: _Runs, unread: int, run: int) -> int:
     This is the largest number that the test of :func:`p_value` does not reject.
 
     Args:
-        runs: The samples, as :func:`_runs` returns them.
+        runs: The samples, as returned by :func:`_runs`.
         unread: The number of unread documents.
         run: The position of the sample to test first.
     """
@@ -178,7 +194,7 @@ def _max_missed(runs: _Runs, unread: int, run: int) -> int:
 
 
 def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -> float:
-    """Return P(X ≤ count) for a hypergeometric distribution.
+    """Return P(X ≤ count) for a hypergeometric distribution, the number X of relevant documents in a random sample.
 
     The probability of each X is computed from the probability of X - 1 or X + 1, starting at the most likely X.
     Probabilities below e⁻⁸⁰⁰ times the largest probability are neglected. For 100,000 documents, this takes 1 % of the
@@ -186,8 +202,8 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
 
     Args:
         count: The number of relevant documents in the sample.
-        total: The size of the population that the sample is drawn from.
-        relevant: The number of relevant documents in the population.
+        total: The number of documents from which the sample is drawn.
+        relevant: The number of relevant documents among them.
         drawn: The size of the sample.
     """
     mode = (drawn + 1) * (relevant + 1) // (total + 2)
@@ -203,16 +219,25 @@ def _cumulative_probability(count: int, total: int, relevant: int, drawn: int) -
 
 
 def _cost(labels: Sequence[bool]) -> int | None:
-    """Return the number of recently read documents per relevant document, or None before the first judgement."""
+    """Estimate how many documents must be read to find another relevant document.
+
+    The estimate is the number of recently read documents per relevant document.
+
+    Args:
+        labels: For each judged document, in the order of reading, whether it is relevant.
+
+    Returns:
+        The estimate, or None before the first judgement.
+    """
     recent = labels[-_RECENT:]
     return round((len(recent) + 1) / (sum(recent) + 1)) if recent else None
 
 
 def relevant_interval(read: int, relevant: int, unread: int) -> tuple[int, int]:
-    """Estimate the number of relevant documents among unread documents from a random sample of them.
+    """Estimate the number of relevant documents among unread documents, from a random sample of them.
 
-    Computes the exact 95 % confidence interval of the hypergeometric distribution, with 2.5 % at each end. It makes no
-    assumptions about the ranking.
+    The estimate is an exact 95 % confidence interval of the hypergeometric distribution, with 2.5 % at each end. It
+    makes no assumptions about the ranking.
 
     Args:
         read: The size of the random sample.
@@ -220,7 +245,8 @@ def relevant_interval(read: int, relevant: int, unread: int) -> tuple[int, int]:
         unread: The number of unread documents from which the sample was drawn, including the sample.
 
     Returns:
-        The lower and the upper limit of the number of relevant documents, including those in the sample.
+        The lower and the upper limit of the number of relevant documents, including the relevant documents in the
+        sample.
     """
     with needs_extra("review", "A review"):
         from scipy.stats import hypergeom
