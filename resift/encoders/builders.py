@@ -18,21 +18,21 @@ _DEFAULT_SIGMA = 0.25
 
 
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
-    """Build an untrained model from word vectors.
+    """Build an untrained embedding model from word vectors.
 
     Args:
-        name: Name of the model:
+        name: The name of the model:
 
-            - ``mean``: the weighted mean of the word vectors.
-            - ``sfbow`` or ``sfbow:U``: static fuzzy bag of words, with the universe U as in
+            - ``mean``: a text's vector is the weighted mean of its word vectors.
+            - ``sfbow`` or ``sfbow:U``: a static fuzzy bag of words, with the universe U as in
               :func:`resift.encoders.universe.build_universe`. The default is the identity.
-            - ``boew:K`` or ``boew:K,σ``: bag of embedded words, with K codewords of width σ. The default width is
+            - ``boew:K`` or ``boew:K,σ``: a bag of embedded words, with K codewords of width σ. The default width is
               0.25.
         vectors: The word vectors.
-        seed: Seed of the clustering.
+        seed: The seed of the clustering.
 
     Raises:
-        BadInput: If the name is unknown, or if K or σ is out of its range.
+        BadInput: The name is unknown, or K or σ is out of range.
     """
     kind, _, options = name.partition(":")
     if kind not in BUILDERS:
@@ -47,13 +47,16 @@ def _build_mean(name: str, options: str, vectors: WordVectors, seed: int) -> Mod
 
 
 def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Build a static fuzzy bag of words (Muffo et al. 2021, section 3).
+    """Build a model that encodes texts as static fuzzy bags of words.
+
+    A word belongs to each vector of a "universe" to a certain degree (fuzzy membership). A text has the largest
+    membership of its words. See Muffo et al. 2021, section 3.
 
     Args:
-        name: Name of the model, such as ``sfbow:pca100``.
-        options: Name of the universe, the part of ``name`` after the colon. "" means the identity.
+        name: The name of the model, such as ``sfbow:pca100``.
+        options: The name of the universe, which is the part of ``name`` after the colon. "" means the identity.
         vectors: The word vectors.
-        seed: Seed of the clustering.
+        seed: The seed of the clustering.
     """
     if not options:
         return Model(name, vectors, "max", "jaccard")
@@ -64,16 +67,19 @@ def _build_sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Mo
 
 
 def _build_boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
-    """Build a bag of embedded words (Passalis and Tefas 2018, section 3.1).
+    """Build a model that encodes texts as bags of embedded words.
+
+    Each word belongs to some codewords (cluster centroids) to a certain degree. A text has the mean of its words'
+    memberships. See Passalis and Tefas 2018, section 3.1.
 
     Args:
-        name: Name of the model, such as ``boew:64,0.5``.
-        options: Number of codewords and optional width, the part of ``name`` after the colon.
+        name: The name of the model, such as ``boew:64,0.5``.
+        options: The part of ``name`` after the colon: the number of codewords and optionally their width.
         vectors: The word vectors.
-        seed: Seed of the clustering.
+        seed: The seed of the clustering.
 
     Raises:
-        BadInput: If the number of codewords or the width is invalid.
+        BadInput: The number of codewords or the width is invalid.
     """
     try:
         size, _, width = options.partition(",")

@@ -14,33 +14,34 @@ from resift.vectors.table import WordVectors
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
-    """Learn a codebook: representative vectors ("codewords") of clusters of words.
+    """Learn a codebook, which is a set of representative vectors ("codewords"), by clustering words.
 
-    The vectors of the 20,000 most frequent words are scaled to length 1 and clustered by k-means.
+    The vectors of the 20,000 most frequent words are scaled to length 1 and clustered by k-means. The codewords are the
+    centroids.
 
     Args:
-        vectors: Word vectors with D dimensions.
-        size: Number of codewords.
-        seed: Seed of the clustering.
+        vectors: The word vectors.
+        size: The number of codewords.
+        seed: The seed of the clustering.
 
     Returns:
-        The codewords, shape (size, D), float32.
+        The codewords, a float32 array of shape (size, n_dimensions).
     """
     return kmeans(unit_rows(vectors.rows()[: max(FREQUENT_WORDS, size)]), size, seed)
 
 
 def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
-    """Return the degrees to which words belong to codewords.
+    """Return the degree to which each word belongs to each codeword.
 
-    The memberships of a word x are the softmax of -‖x - v_k‖ / σ² over the K codewords v_k.
+    The degrees for a word x are the softmax of -‖x - v_k‖ / σ² over all codewords v_k.
 
     Args:
-        words: Vectors x of V words, shape (V, D) for D dimensions.
-        codebook: Codewords v_k, shape (K, D).
-        sigma: Width σ of the codewords. With a large width, a word belongs to many codewords.
+        words: The word vectors x, of shape (n_words, n_dimensions).
+        codebook: The codewords v_k, of shape (n_codewords, n_dimensions).
+        sigma: The width σ of the codewords. The larger the width, the more codewords a word belongs to.
 
     Returns:
-        Array of shape (V, K), float32, with rows that sum to 1.
+        Float32 array of shape (n_words, n_codewords), with rows that sum to 1.
 
     Source:
         Passalis and Tefas 2018, section 3.1, eqs. 1 and 2.

@@ -16,16 +16,16 @@ _BLOCK = 4096  # points that are compared with the centroids at a time, to limit
 def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Floats:
     """Cluster points by k-means (Lloyd's algorithm), and return the centroids.
 
-    The initial centroids are chosen by :func:`spread_points`. A centroid of an empty cluster is not moved.
+    The initial centroids are chosen by :func:`spread_points`. If a cluster becomes empty, its centroid is not moved.
 
     Args:
-        points: Coordinates of the n points, shape (n, D) for D dimensions.
-        size: Number of centroids.
-        seed: Seed of the random start.
-        iterations: Maximum number of iterations.
+        points: The points, of shape (n_points, n_dimensions).
+        size: The number of centroids.
+        seed: The seed of the random start.
+        iterations: The maximum number of iterations.
 
     Returns:
-        Array of shape (size, D), float32.
+        Float32 array of shape (size, n_dimensions).
 
     Source:
         Lloyd 1982, "Least squares quantization in PCM".
@@ -45,15 +45,15 @@ def kmeans(points: Floats, size: int, seed: int = 0, iterations: int = 30) -> Fl
 
 
 def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[int]:
-    """Choose initial centroids by k-means++.
+    """Choose initial centroids for k-means by the k-means++ method.
 
-    The first point is drawn uniformly. Each further point is drawn with a probability proportional to the squared
-    distance from its nearest chosen point.
+    The first point is drawn uniformly. Each further point is drawn with a probability proportional to its squared
+    distance from the nearest point that was already chosen.
 
     Args:
-        points: Coordinates of the n points, shape (n, D).
-        size: Number of points to choose.
-        rng: Random number generator.
+        points: The points, of shape (n_points, n_dimensions).
+        size: The number of points to choose.
+        rng: A random number generator.
 
     Returns:
         The row numbers of the chosen points.
@@ -72,11 +72,14 @@ def spread_points(points: Floats, size: int, rng: np.random.Generator) -> list[i
 
 
 def _nearest_centroids(points: Floats, centroids: Floats) -> NDArray[np.intp]:
-    """Return the row number of the nearest centroid of each point, shape (n,).
+    """Find the nearest centroid of each point.
 
     Args:
-        points: Coordinates of the n points, shape (n, D) for D dimensions.
-        centroids: Coordinates of the centroids, shape (size, D).
+        points: The points, of shape (n_points, n_dimensions).
+        centroids: The centroids, of shape (n_centroids, n_dimensions).
+
+    Returns:
+        The row number of the nearest centroid for each point, of shape (n_points,).
     """
     half_squares = (centroids**2).sum(1) / 2
     blocks = [points[start : start + _BLOCK] for start in range(0, len(points), _BLOCK)]

@@ -73,17 +73,17 @@ class PreparedDocuments:
 
 @dataclass(frozen=True)
 class ScoringParameters:
-    """Parameters of the scores of :class:`LateInteraction`.
+    """Parameters of a reranker that scores documents by the similarities of single words (:class:`LateInteraction`).
 
     Attributes:
-        threshold: Threshold t, from 0 to 1. Smaller similarities of a query word and a document count as 0.
-        length_penalty: Length penalty c, at least 0. A larger penalty lowers the scores of long documents.
-        mean_length: Mean number of words of the documents, above 0.
-        alpha: Weight of the scores when they are combined with the engine's scores, from 0 to 1. See
+        threshold: A threshold from 0 to 1. Smaller similarities between a query word and a document count as 0.
+        length_penalty: How much the scores of long documents are lowered, at least 0. 0 means no penalty.
+        mean_length: The mean number of words of the documents, above 0.
+        alpha: The weight of the scores when they are combined with the engine's scores, from 0 to 1. See
             :func:`score_factors`.
 
     Raises:
-        BadInput: If a parameter is out of its range.
+        BadInput: A parameter is out of range.
     """
 
     threshold: float = 0.05
@@ -139,21 +139,25 @@ class LateInteraction:
 
     @property
     def alpha(self) -> float:
-        """Weight of the scores when they are combined with the engine's scores, from 0 to 1."""
+        """The weight of the reranker's scores when they are combined with the engine's scores, from 0 to 1."""
         return self.parameters.alpha
 
     @cached_property
     def hash(self) -> str:
-        """The reranker's content hash: 16 hexadecimal digits that identify its settings, words and arrays."""
+        """A hash of the reranker's settings, words and arrays, as 16 hexadecimal digits."""
         return content_hash(self._settings(), self.table.words, self._arrays())
 
     @property
     def indices(self) -> Sequence[str]:
-        """Names of the indices for whose queries the reranker was trained. Empty if the names were not recorded."""
+        """The names of the indices for which the reranker was trained. Empty if the names were not recorded."""
         return tuple(self.info.get("indices", ()))
 
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
-        """Tokenize texts and look up their words, so that they can be scored for several queries."""
+        """Split texts into words and look up the word vectors, so that the texts can be scored for several queries.
+
+        Args:
+            texts: The texts of the documents.
+        """
         unknown_words: dict[str, int] = {}
         first_unknown = len(self.table)
 
@@ -170,14 +174,15 @@ class LateInteraction:
         return PreparedDocuments(words, positions.ravel(), starts, lengths, unknown_words)
 
     def scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """Return the score of each of n documents for a query.
+        """Return the score of each document for a query.
 
         Args:
-            query: The query.
-            documents: The texts, or the result of :meth:`prepare`.
+            query: The query text.
+            documents: The texts of the documents, or the result of :meth:`prepare`.
 
         Returns:
-            Array of shape (n,), float32, with values from 0 to 1. The score is 0 if the query or document is empty.
+            Float32 array of shape (n_documents,), with values from 0 to 1. The score is 0 if the query or the document
+            is empty.
         """
         if not isinstance(documents, PreparedDocuments):
             # In batches, because words and their vectors take about 100 times the memory of the texts.
@@ -192,17 +197,17 @@ class LateInteraction:
         return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(documents), np.float32)
 
     def trusted_scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """Return the scores of n documents, reduced for queries with unknown words.
+        """Return the score of each document for a query, reduced if the query contains unknown words.
 
-        The scores are multiplied by the share of known words in the query, weighted as in :meth:`scores`. The reranker
-        thus has no influence on a query that consists of unknown words, for example in another language.
+        The scores are multiplied by the share of the query's words that have a vector. The share is weighted by the
+        importance of the words. A query of unknown words, for example in another language, gets scores of 0.
 
         Args:
-            query: The query.
-            documents: The texts, or the result of :meth:`prepare`.
+            query: The query text.
+            documents: The texts of the documents, or the result of :meth:`prepare`.
 
         Returns:
-            Array of shape (n,), float32, with values from 0 to 1.
+            Float32 array of shape (n_documents,), with values from 0 to 1.
         """
         words = list(dict.fromkeys(tokenize(query)))
         weights, is_known = self._weights(words), self._ids(words) >= 0
@@ -210,16 +215,21 @@ class LateInteraction:
         return np.asarray(np.float32(share) * self.scores(query, documents))
 
     def rows(self, documents: PreparedDocuments) -> Floats:
-        """Return the vectors of the documents' known words, to pass them to several calls of :meth:`matches`.
+        """Return the vectors of all distinct known words in some documents.
+
+        Pass the result to :meth:`matches` to avoid looking up the vectors in each call.
+
+        Args:
+            documents: The documents, as prepared by :meth:`prepare`.
 
         Returns:
-            Array of shape (number of distinct known words, D), float32, with rows of length 1 (l2).
+            Float32 array of shape (n_words, n_dimensions), with rows of Euclidean length 1.
         """
         return self._unit_rows(documents.words[documents.words < len(self.table)])
 
     @cached_property
     def _factors(self) -> Floats:
-        """Factors that scale the V rows of the table's matrix to length 1, shape (V,)."""
+        """Factors that scale each word vector of the table to length 1, of shape (n_words,)."""
         # In parts, because einsum creates a float64 copy of its arguments.
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
@@ -233,18 +243,18 @@ class LateInteraction:
         return rows
 
     def matches(self, words: Sequence[str], documents: PreparedDocuments, rows: Floats | None = None) -> Floats:
-        """Return how well each document matches each query word.
+        """Return how well each document matches each word of a query.
 
-        The value for the query word q is max(0, max_j cos(q, d_j) - t), where d_j are the words of the document and t
-        is the threshold.
+        The value is max(0, max_j cos(q, d_j) - t), where q is the query word, d_j are the words of the document and t
+        is the threshold in the parameters.
 
         Args:
-            words: The m query words.
-            documents: The n documents.
-            rows: The result of :meth:`rows` for the documents. None computes it.
+            words: The query words.
+            documents: The documents, as prepared by :meth:`prepare`.
+            rows: The result of :meth:`rows` for the documents. If None, it is computed.
 
         Returns:
-            Array of shape (m, n), float32.
+            Float32 array of shape (n_query_words, n_documents).
         """
         rows = self.rows(documents) if rows is None else rows
         # In parts, to limit the memory for long queries and long documents.
@@ -269,7 +279,7 @@ class LateInteraction:
         return best
 
     def _ids(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Return the row of each word in the table, or -1 for unknown words."""
+        """Return the row number of each word in the table of word vectors, or -1 for unknown words."""
         return np.array([self.table.index[word] for word in words], np.int64)
 
     def _query_rows(self, words: Sequence[str]) -> Floats:
@@ -306,10 +316,18 @@ class LateInteraction:
         return {**self.table.arrays(), "shifts": shifts}
 
     def save(self, folder: str | Path) -> Path:
-        """Save the reranker as a folder and return its path. The folder is written atomically.
+        """Save the reranker to a folder.
+
+        The folder is written atomically.
+
+        Args:
+            folder: The path of the folder.
+
+        Returns:
+            The path of the folder.
 
         Raises:
-            BadInput: If the folder contains other files or cannot be written.
+            BadInput: The folder contains other files or cannot be written.
         """
         return write_folder(folder, RERANKER_FILE, self._settings(), self.table.words, self._arrays())
 
@@ -317,9 +335,12 @@ class LateInteraction:
     def load(cls, folder: str | Path) -> LateInteraction:
         """Load a reranker from a folder that :meth:`save` wrote.
 
+        Args:
+            folder: The path of the folder.
+
         Raises:
-            ModelNotFound: If the folder contains no reranker.
-            CorruptModel: If the files differ from the saved files.
+            ModelNotFound: The folder contains no reranker.
+            CorruptModel: The files were changed after they were saved.
         """
         info, words, arrays = read_folder(folder, RERANKER_FILE)
         with corrupt_model_errors(folder):
@@ -336,19 +357,21 @@ class LateInteraction:
 
 
 def tokenize_documents(texts: Sequence[str]) -> list[list[str]]:
-    """Return the words of each text. Long texts are cut to the maximum length that rerankers read."""
+    """Split each text into words. Texts are cut to the maximum length that rerankers read."""
     return [tokenize(text[:_READ_CHARACTERS]) for text in texts]
 
 
 def score_factors(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
-    """Return the factors exp(beta · similarity) by which the engine's scores are multiplied.
+    """Return the factors by which the engine's scores are multiplied to include the reranker's scores.
+
+    A factor is exp(beta · similarity), where beta depends on ``alpha`` (see
+    :func:`resift.vectors.weights.beta_from_alpha`).
 
     Args:
-        similarities: The reranker's scores of n hits, shape (n,), at least 0.
-        alpha: Weight of the reranker's scores, from 0 to 1. It is converted to beta by
-            :func:`resift.vectors.weights.beta_from_alpha`.
+        similarities: The reranker's scores of the hits, of shape (n_hits,), at least 0.
+        alpha: The weight of the reranker's scores, from 0 to 1.
 
     Returns:
-        Array of shape (n,).
+        Array of shape (n_hits,).
     """
     return np.asarray(np.exp(beta_from_alpha(alpha) * np.asarray(similarities, np.float64)))

@@ -142,30 +142,37 @@ class Model:
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of the model's vectors: R with a head, otherwise S·K (see :class:`Layers`)."""
+        """The number of dimensions of the model's vectors."""
         return int(self.mask.size if self.head is None else self.head.shape[1])
 
     @property
     def space_type(self) -> str:
-        """OpenSearch's k-NN space type for this model's vectors, which is a type that accepts zero vectors."""
+        """The k-NN space type in OpenSearch that fits the model's similarity and accepts zero vectors."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
     @property
     def is_adapted(self) -> bool:
-        """Whether the model was adapted to the documents that it encodes. Such models have a larger ``max_alpha``."""
+        """Whether the model was adapted to the documents that it encodes.
+
+        The similarities of an adapted model may get more weight in a session (see ``max_alpha``).
+        """
         return self.max_alpha > self.alpha
 
     def require_documents(self) -> None:
-        """Raise BadInput if the model encodes queries only, and not documents."""
+        """Check that the model can encode documents, and not only queries.
+
+        Raises:
+            BadInput: The model can only encode queries.
+        """
 
     @cached_property
     def hash(self) -> str:
-        """The model's content hash: 16 hexadecimal digits that identify its settings, words and arrays."""
+        """A hash of the model's settings, words and arrays, as 16 hexadecimal digits."""
         return content_hash(self._info(), self.table.words, self._arrays())
 
     @cached_property
     def _matrix(self) -> NDArray[Any]:
-        """The word rows as the pooling functions accept them: int8 or float32, contiguous and read-only."""
+        """The word vectors as an array for the pooling functions: int8 or float32, contiguous and read-only."""
         kind = np.int8 if self.table.matrix.dtype == np.int8 else np.float32
         matrix = np.ascontiguousarray(self.table.matrix, kind).view(np.ndarray)
         matrix.flags.writeable = False
@@ -173,18 +180,21 @@ class Model:
 
     @cached_property
     def _factors(self) -> Floats:
-        """Factor of each word row, shape (V,): the word's weight, times the row's scale in an int8 table."""
+        """The factor of each word vector in the sum over a text's words, of shape (n_words,).
+
+        It is the weight of the word, times the scale of the vector if the vectors are stored as int8.
+        """
         scales = 1 if self.table.scales is None else self.table.scales
         return np.asarray(self.table.weights * scales, np.float32)
 
     @cached_property
     def _divisors(self) -> Floats:
-        """Per-word weights of shape (V,). Their sum over a text's words is the divisor of the mean."""
+        """The weight of each word, of shape (n_words,). Weighted means are divided by the sum of these weights."""
         return np.array(self.table.weights)
 
     @cached_property
     def is_plain_mean(self) -> bool:
-        """Whether a vector is the weighted mean of the word rows, scaled to length 1, without further layers."""
+        """Whether a text's vector is just the weighted mean of its word vectors, scaled to length 1."""
         is_mean = self.pool == "mean" and self.similarity == "cosine"
         has_layers = self.segments > 1 or self.head is not None or bool((self.mask != 1).any())
         return is_mean and not has_layers
@@ -192,46 +202,57 @@ class Model:
     def encode(self, texts: Iterable[str], batch_size: int = BATCH) -> Floats:
         """Encode texts as vectors.
 
-        Several threads may encode at the same time, in parallel if numba is installed.
+        Several threads can encode at the same time. They run in parallel if numba is installed.
 
         Args:
-            texts: The n texts. The iterable is read batch by batch.
-            batch_size: Maximum number of texts that are encoded together.
+            texts: The texts. The iterable is read batch by batch.
+            batch_size: The maximum number of texts that are encoded together.
 
         Returns:
-            Array of shape (n, dim), float32.
+            Float32 array of shape (n_texts, n_dimensions).
 
         Raises:
-            BadInput: If ``texts`` is a single string, or an item is not a string.
+            BadInput: ``texts`` is a single string, or an item is not a string.
         """
         batches = list(self.encode_batches(texts, batch_size))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
-        """Encode texts as in :meth:`encode`, but yield the vectors batch by batch.
+        """Encode texts as vectors, and yield the vectors batch by batch. Use this for more texts than fit into memory.
+
+        Args:
+            texts: The texts. The iterable is read batch by batch.
+            batch_size: The maximum number of texts in a batch. Batches of long texts are smaller.
 
         Yields:
-            Arrays of shape (n, dim), float32, for n texts. n is at most ``batch_size``, and smaller for long texts.
+            Float32 arrays of shape (n_texts_in_batch, n_dimensions).
         """
         return map(self._encode, text_batches(texts, batch_size))
 
     def encode_one(self, text: str) -> Floats:
-        """Encode a single text, such as a query. This is faster than encoding a batch of one text.
+        """Encode a single text, such as a query. This is faster than :meth:`encode` with a list of one text.
+
+        Args:
+            text: The text.
 
         Returns:
-            Array of shape (dim,), float32.
+            Float32 array of shape (n_dimensions,).
 
         Raises:
-            BadInput: If ``text`` is not a string.
+            BadInput: ``text`` is not a string.
         """
         vector = self._encode_short(text)
         return self.encode([text]).reshape(self.dim) if vector is None else vector
 
     def _encode_short(self, text: str) -> Floats | None:
-        """Encode a short text without batching.
+        """Encode a short text in a fast way, if the model and the text allow it.
+
+        Args:
+            text: The text.
 
         Returns:
-            The vector of shape (dim,), or None if the text is long or the model's layers require :meth:`encode`.
+            A vector of shape (n_dimensions,). None if the text is too long, or if the model is not a plain mean of word
+            vectors.
         """
         # Gathering all rows of a long text at once would need about 1,000 times its memory.
         if not self.is_plain_mean or not isinstance(text, str) or len(text) > _MAX_SHORT_TEXT:
@@ -250,7 +271,14 @@ class Model:
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:
-        """Divide each of n texts into S segments, and return the pooled word rows of all segments, shape (n·S, K)."""
+        """Combine the word vectors of each text, or of each segment of a text, to a single vector.
+
+        Args:
+            texts: The texts. Each is divided into the model's number of segments.
+
+        Returns:
+            Array of shape (n_texts · n_segments, n_word_dimensions).
+        """
         ids, offsets = self.table.ids(texts)
         starts = self.segment_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
@@ -263,13 +291,13 @@ class Model:
         return pooled
 
     def segment_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Divide each of n texts into S segments with nearly equal numbers of words.
+        """Divide texts into the model's number of segments, with nearly equal numbers of words.
 
         Args:
-            offsets: The n + 1 offsets, in the array of all words, where the texts start and end.
+            offsets: The positions at which the texts start and end in an array of all words, of shape (n_texts + 1,).
 
         Returns:
-            The n·S + 1 offsets where the segments start and end.
+            The positions at which the segments start and end, of shape (n_texts · n_segments + 1,).
         """
         if self.segments == 1:
             return offsets
@@ -279,23 +307,28 @@ class Model:
         return np.append(starts.ravel(), offsets[-1])
 
     def _apply_layers(self, pooled: Floats) -> Floats:
-        """Apply the mask and the head of the model to pooled vectors of shape (n, S·K)."""
+        """Apply the trained layers of the model (mask and head) to pooled word vectors.
+
+        Args:
+            pooled: The pooled word vectors of each text, of shape (n_texts, n_segments · n_word_dimensions).
+        """
         masked = pooled * self.mask
         return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
-        """Return the similarity of a query vector with each document vector.
+        """Return the similarity between a query vector and each document vector.
 
         Args:
-            query: Vector of shape (dim,).
-            documents: Vectors of shape (n, dim).
-            mask: Weight of each dimension, shape (dim,), for the query and the documents.
+            query: The query vector, of shape (n_dimensions,).
+            documents: The document vectors, of shape (n_documents, n_dimensions).
+            mask: A weight for each dimension, of shape (n_dimensions,). Query and documents are multiplied by the
+                weights first.
 
         Returns:
-            Array of shape (n,), float32.
+            Float32 array of shape (n_documents,).
 
         Raises:
-            DimensionMismatch: If the vectors do not have ``dim`` dimensions.
+            DimensionMismatch: The vectors do not have the model's number of dimensions.
         """
         for vectors in (query, documents):
             dim = np.shape(vectors)[-1]
@@ -311,26 +344,31 @@ class Model:
         return scores
 
     def known_share(self, text: str) -> float:
-        """Return the share of a query's words that its vector represents, weighted by importance, from 0 to 1.
+        """Return the share of a query's words that the model knows, weighted by their importance, from 0 to 1.
 
         See :func:`resift.encoders.known_words.known_share`.
+
+        Args:
+            text: The text of the query.
         """
         return known_share(self.table, text, adapted=self.is_adapted)
 
     @property
     def document_known_share(self) -> Callable[[str], float] | None:
-        """Function that takes a text and returns the share of its words that its vector represents, from 0 to 1.
+        """A function that returns the share of a text's words, from 0 to 1, that the model knows.
 
-        None for models that were adapted to the documents, because such models know nearly all words of the documents.
+        None for a model that was trained on the documents, because it knows nearly all of their words.
         """
         return None if self.is_adapted else self.known_share
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """Return the frequent words whose vectors have the largest inner product with a vector, best first.
+        """Return the words whose vectors have the largest inner product with a vector, best first.
+
+        Only the FREQUENT_WORDS most frequent words are considered.
 
         Args:
-            vector: Array of shape (dim,).
-            count: Maximum number of words. Only the FREQUENT_WORDS most frequent words are considered.
+            vector: The vector, of shape (n_dimensions,).
+            count: The maximum number of words.
         """
         scores = self._frequent_word_vectors @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
@@ -341,13 +379,13 @@ class Model:
         return self.word_vectors(slice(FREQUENT_WORDS))
 
     def word_vectors(self, ids: Any) -> Floats:
-        """Return the vectors of texts that consist of a single word.
+        """Return the vectors with which the model encodes single words.
 
         Args:
-            ids: Rows of the words in the table, shape (n,), or a slice.
+            ids: The row numbers of the words in the word table, of shape (n_words,), or a slice.
 
         Returns:
-            Array of shape (n, dim), float32, with rows of length 1.
+            Float32 array of shape (n_words, n_dimensions), with rows of length 1.
         """
         return unit_rows(self._apply_layers(np.tile(self.table.rows(ids), self.segments)))
 
@@ -369,23 +407,29 @@ class Model:
         return {**self.table.arrays(), "mask": self.mask, **head}
 
     def save(self, folder: str | Path) -> Path:
-        """Save the model as a folder of JSON, words and arrays, and return its path.
+        """Save the model to a folder of JSON, words and arrays.
 
-        The folder is written atomically. An existing model in it is replaced.
+        The folder is written atomically. If it contains a model, the model is replaced.
+
+        Args:
+            folder: The path of the folder.
+
+        Returns:
+            The path of the folder.
 
         Raises:
-            BadInput: If the folder contains other files or cannot be written.
+            BadInput: The folder contains other files or cannot be written.
         """
         settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
         return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self.table.words, self._arrays())
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Model:
-        """Create a model from its saved settings, word table and arrays.
+        """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word table.
+            table: The word vectors.
             arrays: The arrays by name, such as ``mask``.
         """
         return cls(

@@ -48,14 +48,14 @@ def pool_mean(
 def pool_max(
     ids: NDArray[np.int32], offsets: NDArray[np.int64], matrix: NDArray[Any], factors: Floats, out: Floats
 ) -> None:
-    """Write the maximum of the weighted word rows of n texts to ``out``, with 0 in place of negative values.
+    """Compute the maximum of the weighted word vectors of each text, in each dimension. Negative values become 0.
 
     Args:
-        ids: Rows of the words of all texts, as in :func:`pool_mean`.
-        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
-        factors: Factor of each row, shape (V,), float32.
-        out: Result of shape (n, K), float32.
+        ids: The row numbers of the words of all texts, one text after the other, as in :func:`pool_mean`.
+        offsets: The positions at which the texts start and end in ``ids``, of shape (n_texts + 1,).
+        matrix: The word vectors, of shape (n_words, n_dimensions), int8 or float32.
+        factors: The factor of each word vector, of shape (n_words,), float32.
+        out: The output array, of shape (n_texts, n_dimensions), float32.
     """
     out[:] = 0
     for row, (start, end) in enumerate(pairwise(offsets)):

@@ -57,11 +57,11 @@ class StaticQueries(Model):
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> StaticQueries:
-        """Create a model from its saved settings, word table and arrays.
+        """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word table.
+            table: The word vectors.
             arrays: The arrays by name, such as ``centre``.
         """
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
@@ -76,9 +76,12 @@ class StaticQueries(Model):
         return None if vector is None else self._add_centre(vector)
 
     def _add_centre(self, vectors: Floats) -> Floats:
-        """Add the centre to vectors of shape (..., K), and scale the sums to length 1.
+        """Add the mean vector of the training queries ("centre") to vectors, and scale the sums to length 1.
 
         Zero vectors, which represent texts without known words, stay zero.
+
+        Args:
+            vectors: The vectors, of shape (..., n_dimensions).
         """
         if self.centre is None:
             return vectors

@@ -17,15 +17,15 @@ KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, S
 
 
 def load_model(name: str | Path = DEFAULT_MODEL) -> Model:
-    """Load a model.
+    """Load an embedding model.
 
     Args:
-        name: A folder that :meth:`Model.save` wrote, or ``resift-en`` for the packaged model, which is the weighted
-            mean of the packaged word vectors.
+        name: The path of a folder that :meth:`Model.save` wrote, or ``resift-en`` for the model that comes with Resift.
+            This model encodes a text as the weighted mean of its word vectors.
 
     Raises:
-        ModelNotFound: If the folder does not exist or contains no model.
-        CorruptModel: If the files differ from the saved files.
+        ModelNotFound: The folder does not exist or contains no model.
+        CorruptModel: The files were changed after they were saved.
     """
     if str(name) == DEFAULT_MODEL:
         return Model(DEFAULT_MODEL, load_vectors(DEFAULT_MODEL), "mean", "cosine")

@@ -47,18 +47,20 @@ See :func:`resift_lab.vectors.mixture.mix_vectors`.
 
 
 class Residual(Model):
-    """An encoder that adds a trained residual to the mean of the word vectors.
+    """An embedding model that adds the output of a small trained network to the mean of the word vectors.
+
+    The network is a fully connected layer (``fcrr``) or a convolution over neighbouring words (``convrr``).
 
     Args:
-        name: Name of the network, ``fcrr`` or ``convrr``.
-        table: Word vectors with D dimensions.
-        kernels: Weights W, shape (1, D, D) for ``fcrr`` and (WINDOW, D, D) for ``convrr``.
-        bias: Bias b, shape (D,).
-        scale: Factor s of the residual.
+        name: The name of the network, ``fcrr`` or ``convrr``.
+        table: The word vectors, with D dimensions.
+        kernels: The weights of the network, of shape (1, D, D) for ``fcrr`` and (WINDOW, D, D) for ``convrr``.
+        bias: The bias of the network, of shape (D,).
+        scale: The factor by which the network's output is multiplied.
 
     Raises:
-        BadInput: If the scale is not finite.
-        DimensionMismatch: If the kernels or the bias have a wrong shape.
+        BadInput: The scale is not finite.
+        DimensionMismatch: The kernels or the bias have a wrong shape.
     """
 
     kind = "residual"
@@ -90,10 +92,13 @@ class Residual(Model):
         return unit_rows(vectors)
 
     def _encode_words(self, words: Floats) -> Floats:
-        """Return the network's output o, shape (D,), for a text of k words.
+        """Return the vector of a text: the mean of its word vectors plus the output of the network.
 
         Args:
-            words: The weighted word vectors x of the text, shape (k, D).
+            words: The weighted word vectors of the text, of shape (n_words, n_dimensions).
+
+        Returns:
+            Array of shape (n_dimensions,).
         """
         mean: Floats = words.mean(axis=0)
         inputs = mean[None] if len(self.kernels) == 1 else words
@@ -104,11 +109,11 @@ class Residual(Model):
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Residual:
-        """Create a model from its saved settings, word table and arrays.
+        """Create a model from the contents of a saved folder.
 
         Args:
             info: The settings, as saved in JSON.
-            table: The word table.
+            table: The word vectors.
             arrays: The arrays by name, such as ``kernels``.
         """
         return cls(info["name"], table, arrays["kernels"], arrays["bias"], info["network"]["scale"])

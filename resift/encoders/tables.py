@@ -21,21 +21,21 @@ _SIF_A = 1e-3
 
 
 def weights_by_rank(count: int, weighting: str) -> Floats:
-    """Return weights for words that are ordered by frequency, most frequent first.
+    """Return a weight for each word of a list that is ordered by frequency, most frequent words first.
 
     Args:
-        count: Number of words.
-        weighting: Name of the weighting:
+        count: The number of words.
+        weighting: The name of the weighting:
 
             - ``none``: 1 for all words.
             - ``zipf``: log(rank + 2), with ranks from 0. Rare words have larger weights.
             - ``sif``: a / (a + p) with a = 0.001, where p is the probability of the word by Zipf's law.
 
     Returns:
-        Array of shape (count,), float32.
+        Float32 array of shape (count,).
 
     Raises:
-        BadInput: If the weighting is unknown.
+        BadInput: The weighting is unknown.
 
     Source:
         Arora et al. 2017 ("A simple but tough-to-beat baseline for sentence embeddings"), eq. 2, for ``sif``.
@@ -59,18 +59,19 @@ def build_table(
     weighting: str = "none",
     info: dict[str, Any] | None = None,
 ) -> WordVectors:
-    """Build a table of word vectors from the words that the tokenizer can return.
+    """Build a table of word vectors for use in a model.
 
-    Other words are left out. If the tokenizer maps several spellings to the same word, the first spelling is used.
+    Words that the tokenizer cannot return are left out, for example words with spaces. If the tokenizer maps several
+    spellings to the same word, the first spelling is used.
 
     Args:
         words: The words, most frequent first.
-        matrix: The vector of each word.
-        weighting: Weighting of the words by their rank, as in :func:`weights_by_rank`.
-        info: Provenance, which is saved with the table.
+        matrix: The vectors of the words, of shape (n_words, n_dimensions).
+        weighting: How words are weighted by their rank (see :func:`weights_by_rank`).
+        info: Information about the origin of the vectors, which is saved with the table.
 
     Raises:
-        BadInput: If a vector contains NaN or infinity, if no word is left, or if the weighting is unknown.
+        BadInput: A vector contains NaN or infinity, no word is left, or the weighting is unknown.
     """
     usable: dict[str, int] = {}
     for row, word in enumerate(words):
@@ -95,23 +96,26 @@ def replace_rows(
     scales: NDArray[Any] | None = None,
     info: dict[str, Any] | None = None,
 ) -> WordVectors:
-    """Return a table with the same words, but different word vectors (rows).
+    """Return a table with the same words but different word vectors.
 
     Args:
-        table: The table with V words.
-        matrix: The new rows, shape (V, K).
-        weights: New weights of the words, shape (V,). The default keeps the weights of ``table``.
-        scales: Scales of the new rows, shape (V,), if they are int8.
-        info: New provenance. The default keeps the provenance of ``table``.
+        table: The original table.
+        matrix: The new vectors, of shape (n_words, n_dimensions).
+        weights: New weights of the words, of shape (n_words,). By default, the weights of ``table``.
+        scales: The scales of the new vectors, of shape (n_words,), if the vectors are int8.
+        info: Information about the origin of the new vectors. By default, the information in ``table``.
     """
     weights, info = table.weights if weights is None else weights, table.info if info is None else info
     return WordVectors(table.words, matrix, weights, scales, info)
 
 
 def quantized(table: WordVectors) -> WordVectors:
-    """Return a table with int8 rows, which needs a quarter of the memory of float32 rows.
+    """Return a copy of a table with word vectors in int8, which needs a quarter of the memory of float32.
 
-    Each row is multiplied by a factor such that its largest absolute value becomes 127, and then rounded.
+    Each vector is scaled so that its largest absolute value becomes 127, and then rounded.
+
+    Args:
+        table: The table of word vectors.
     """
     dense = table.rows()
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
@@ -120,12 +124,13 @@ def quantized(table: WordVectors) -> WordVectors:
 
 
 def plain_mean_table(model: Model) -> WordVectors:
-    """Return the word table of a model without trained layers.
+    """Return the word vectors of a model that encodes a text as the weighted mean of its word vectors.
 
-    The vectors of such a model are the weighted mean of the table's rows, scaled to length 1.
+    Args:
+        model: The model, which must not have further layers.
 
     Raises:
-        BadInput: If the model's vectors are not this mean.
+        BadInput: The model does not encode texts in this way.
     """
     if not model.is_plain_mean or getattr(model, "centre", None) is not None:
         message = f"the vectors of {model.name} are not means of word vectors"

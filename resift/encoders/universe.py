@@ -65,7 +65,9 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
 
 
 def _is_valid_number(kind: str, number: float | None, rows: Floats) -> bool:
-    """Return whether the number after the name of a universe, such as 100 in ``pca100``, is valid.
+    """Return whether the number in the name of a universe, such as 100 in ``pca100``, is valid.
+
+    A universe is a set of vectors to which words are compared.
 
     Args:
         kind: The name of the universe without the number.
@@ -89,11 +91,11 @@ def principal_axes(rows: Floats, size: int) -> Floats:
     The sign of each axis is chosen so that the mean of the words' coordinates is not negative.
 
     Args:
-        rows: Word vectors W of shape (V, D).
-        size: Number of axes.
+        rows: The word vectors W, of shape (n_words, n_dimensions).
+        size: The number of axes.
 
     Returns:
-        Array of shape (size, D), float32, with orthonormal rows.
+        Float32 array of shape (size, n_dimensions), with orthonormal rows.
 
     Source:
         Muffo et al. 2021, section 4.2, eq. 12.
@@ -104,18 +106,18 @@ def principal_axes(rows: Floats, size: int) -> Floats:
 
 
 def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterations: int = 30) -> Floats:
-    """Return centroids of length 1 that maximise the cosines of words with their nearest centroid.
+    """Cluster word vectors by spherical k-means, which compares vectors by cosine, and return the centroids.
 
-    A centroid that loses all its words becomes the word that is farthest from its own centroid.
+    If a cluster becomes empty, its centroid is replaced by the word that is farthest from its own centroid.
 
     Args:
-        units: Word vectors of length 1, shape (n, D).
-        size: Number of centroids.
-        rng: Random number generator.
-        iterations: Number of iterations.
+        units: Word vectors of length 1, of shape (n_words, n_dimensions).
+        size: The number of centroids.
+        rng: A random number generator.
+        iterations: The number of iterations.
 
     Returns:
-        Array of shape (size, D), float32.
+        Float32 array of shape (size, n_dimensions), with rows of length 1.
 
     Source:
         Dhillon and Modha 2001, "Concept decompositions for large sparse text data using clustering".
@@ -133,15 +135,18 @@ def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterati
 
 
 def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
-    """Cluster words by density, and return the means of the clusters.
+    """Cluster words by density, and return the mean vector of each cluster.
 
     Args:
-        kind: Name of the algorithm, ``dbscan`` or ``hdbscan``.
-        number: Radius of DBSCAN as a cosine distance, or minimum number of words in a cluster of HDBSCAN.
-        units: Word vectors of length 1, shape (n, D).
+        kind: The name of the algorithm, ``dbscan`` or ``hdbscan``.
+        number: The radius of DBSCAN as a cosine distance, or the minimum number of words in a cluster of HDBSCAN.
+        units: Word vectors of length 1, of shape (n_words, n_dimensions).
 
     Returns:
-        Array of shape (number of clusters, D), float32.
+        Float32 array of shape (n_clusters, n_dimensions).
+
+    Raises:
+        BadInput: No cluster is found.
     """
     with needs_extra("lab", kind):
         from sklearn.cluster import DBSCAN, HDBSCAN

@@ -48,7 +48,10 @@ class Progress:
 
     @property
     def may_stop(self) -> bool:
-        """Whether the review may stop: all documents were read, or the recall has probably reached its target."""
+        """Whether the review may stop.
+
+        It may stop when all documents were read, or when the recall has reached its target with a confidence of 95 %.
+        """
         return self.read >= self.total or self.p <= 1 - CONFIDENCE
 
 

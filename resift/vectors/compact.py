@@ -24,7 +24,11 @@ MAX_ROUNDING_ERROR = 0.5 / _MAX_UNITS
 
 
 def encode_vector(vector: Floats) -> str:
-    """Encode a vector of shape (K,) as the base64 of 4 + K bytes: a scale, and each dimension as a signed byte."""
+    """Encode a vector compactly as base64 text: a 32-bit scale, followed by a signed byte for each dimension.
+
+    Args:
+        vector: The vector, of shape (n_dimensions,).
+    """
     values = np.asarray(vector, np.float32)
     largest = np.abs(values).max(initial=0)
     scale = np.float32(largest / np.float32(_MAX_UNITS) if largest > 0 else 1)
@@ -33,20 +37,23 @@ def encode_vector(vector: Floats) -> str:
 
 
 def json_length(field: str, dim: int) -> int:
-    """Return the number of bytes by which a vector field enlarges the JSON of a document.
+    """Return how many bytes a compact vector field adds to the JSON of a document.
 
     Args:
-        field: Name of the field, which contains a vector in the format of :func:`encode_vector`.
-        dim: Number of dimensions of the vector.
+        field: The name of the field, whose value is encoded by :func:`encode_vector`.
+        dim: The number of dimensions of the vector.
     """
     return len(f'"{field}":"",') + 4 * -(-(4 + dim) // 3)
 
 
 def decode_vector(text: str) -> Floats | None:
-    """Decode a vector that :func:`encode_vector` encoded.
+    """Decode a vector that was encoded by :func:`encode_vector`.
+
+    Args:
+        text: The base64 text.
 
     Returns:
-        The vector of shape (K,), or None if the text is not base64 or too short.
+        The vector, of shape (n_dimensions,). None if the text is not base64 or too short.
     """
     try:
         raw = a2b_base64(text)

@@ -17,10 +17,15 @@ MIN_CHARACTERS = 32_768
 
 
 def compiled(function: Any) -> Any:
-    """Compile a function at its first call, cache the machine code on disk, and run it without the GIL.
+    """Compile a function with numba when it is first called.
+
+    The machine code is cached on disk, and runs without Python's global interpreter lock (GIL).
+
+    Args:
+        function: The function. It must only use numbers and arrays.
 
     Raises:
-        RuntimeError: If no cache folder is writable.
+        RuntimeError: No folder for the cache is writable.
     """
     from numba import njit
 
@@ -28,27 +33,27 @@ def compiled(function: Any) -> Any:
 
 
 def loops_for_texts(texts: Sequence[str], module: str) -> Any:
-    """Load a module of compiled loops if the texts are long enough to benefit from it.
+    """Load a module of compiled functions if the given texts are long enough to benefit from compiled code.
 
     Args:
-        texts: The texts to be processed. They need at least MIN_CHARACTERS characters in total.
-        module: Full name of the module.
+        texts: The texts to process. They must have at least MIN_CHARACTERS characters in total.
+        module: The full name of the module.
 
     Returns:
-        The module, or None if the texts are shorter or the module cannot be loaded.
+        The module, or None if the texts are too short or the module cannot be loaded.
     """
     return load_loops(module) if sum(map(len, texts)) >= MIN_CHARACTERS else None
 
 
 @cache
 def load_loops(module: str) -> Any:
-    """Import a module of compiled loops.
+    """Import a module of compiled functions.
 
     Args:
-        module: Full name of the module.
+        module: The full name of the module.
 
     Returns:
-        The module, or None if it cannot be loaded.
+        The module, or None if it cannot be loaded, for example because numba is not installed.
     """
     try:
         return importlib.import_module(module)

@@ -31,7 +31,11 @@ _READ_ERRORS = (OSError, ValueError, TypeError, AttributeError, LookupError, Ari
 
 
 def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 hash of settings, words and arrays."""
+    """Return a hash that identifies the contents of a model: its settings, words and arrays.
+
+    Returns:
+        The first 16 hexadecimal digits of a SHA-256 hash.
+    """
     digest = hashlib.sha256(json.dumps(info, sort_keys=True).encode())
     digest.update("\n".join(words).encode())
     for name in sorted(arrays):
@@ -73,19 +77,19 @@ def write_folder(
 
 @contextmanager
 def replacing_folder(folder: str | Path, name: str) -> Iterator[Path]:
-    """Create an empty folder that replaces ``folder`` when the block ends.
+    """A context manager that creates an empty folder, which replaces ``folder`` when the ``with`` block ends.
 
     If the block raises an exception, the new folder is deleted and an existing folder stays unchanged.
 
     Args:
-        folder: Path of the folder. An existing folder is replaced if it contains a file with this ``name``.
-        name: Name of a file that identifies folders written by Resift.
+        folder: The path of the folder. An existing folder is replaced only if it contains a file called ``name``.
+        name: The name of a file that identifies folders written by Resift.
 
     Yields:
         The path of the new, empty folder.
 
     Raises:
-        BadInput: If the folder contains only other files, or if it cannot be written.
+        BadInput: The folder contains only other files, or cannot be written.
     """
     target = Path(folder)
     try:
@@ -122,9 +126,13 @@ def _write_files(
 
 
 def _swap(new_folder: Path, target: Path) -> None:
-    """Rename ``new_folder`` to ``target``.
+    """Move a folder to a path at which another folder may already exist.
 
-    A folder that exists at ``target`` is renamed to ``new_folder``, so that the caller can delete it.
+    If there is a folder at ``target``, the two folders are exchanged, so that the caller can delete the old folder.
+
+    Args:
+        new_folder: The folder to move.
+        target: The new path of the folder.
     """
     if not target.exists():
         new_folder.rename(target)
@@ -143,10 +151,10 @@ def _swap(new_folder: Path, target: Path) -> None:
 
 @contextmanager
 def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
-    """Convert exceptions that unexpected file contents cause in the block to CorruptModel.
+    """A context manager that converts errors caused by unexpected file contents to CorruptModel.
 
     Args:
-        folder: Path of the folder that contains the files. The error message names it.
+        folder: The path of the folder with the files, for the error message.
     """
     try:
         yield
@@ -163,18 +171,18 @@ def corrupt_model_errors(folder: str | Path) -> Iterator[None]:
 
 
 def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
-    """Read a folder that :func:`write_folder` saved, and check its hash.
+    """Read a folder that :func:`write_folder` wrote, and check its hash.
 
     Args:
-        folder: Path of the folder.
-        name: Name of the JSON file.
+        folder: The path of the folder.
+        name: The name of the JSON file with the settings.
 
     Returns:
-        The settings, the words, and the arrays by name. The arrays are read-only and contain finite numbers only.
+        The settings, the words, and the arrays by name. The arrays are read-only and contain only finite numbers.
 
     Raises:
-        ModelNotFound: If the folder has no JSON file of this name.
-        CorruptModel: If the folder cannot be read, was changed after it was saved, or has a different format.
+        ModelNotFound: The folder has no JSON file of this name.
+        CorruptModel: The folder cannot be read, was changed after it was saved, or has a different format.
     """
     path = Path(folder)
     if not (path / name).is_file():
@@ -197,11 +205,14 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
 
 
 def _read_array(path: Path) -> NDArray[Any]:
-    """Return the array of a ``.npy`` file, read-only.
+    """Read an array from a ``.npy`` file. The array is read-only.
+
+    Args:
+        path: The path of the file.
 
     Raises:
-        ValueError: If the file is not an array of numbers that NumPy saved.
-        OSError: If the file cannot be read.
+        ValueError: The file does not contain an array of numbers.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
         try:

@@ -28,10 +28,12 @@ _PARTIAL_SUM = 64  # number of rows that pool_mean adds up in a separate sum
 
 @compiled
 def _slot(key: Any, table: Any) -> Any:
-    """Return the position of a key in a hash table, or the free position where it would be inserted.
+    """Return the position of a key in a hash table, or the free position where the key would be inserted.
 
-    The table alternates between keys and values: the item after a key is the row of its word + 1, or 0 at a free
-    position.
+    Args:
+        key: The hash of a word.
+        table: The hash table, an array in which keys and values alternate. The value is the row number of the word plus
+            1, or 0 at a free position.
     """
     slot = (key ^ (key >> uint64(29))) * uint64(2) & uint64(len(table) - 1)
     while table[slot + uint64(1)] and table[slot] != key:
@@ -43,11 +45,12 @@ def _slot(key: Any, table: Any) -> Any:
 def _insert_words(characters: Any, starts: Any, table: Any) -> None:
     """Insert words into an empty hash table.
 
+    The value of each word is its number in the list of words, counted from 1.
+
     Args:
-        characters: The characters of all words, concatenated.
-        starts: The positions in ``characters`` where the words start and end.
-        table: The hash table, which is changed. Each word gets its number in the list of words, counted from 1, as its
-            value.
+        characters: The characters of all words, one word after the other.
+        starts: The positions in ``characters`` at which the words start and end.
+        table: The hash table, which is filled in place.
     """
     for row in range(len(starts) - 1):
         key = _SEED
@@ -59,15 +62,15 @@ def _insert_words(characters: Any, starts: Any, table: Any) -> None:
 
 @compiled
 def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, rows: Any, offsets: Any) -> None:
-    """Find the words of texts, and write the rows of known words to an array.
+    """Split texts into words, and look up the row number of each word in a vocabulary.
 
     Args:
-        characters: The characters of all texts, concatenated.
-        starts: The positions in ``characters`` where the texts start and end.
-        lowercase: The result of :func:`resift.text.lowercase_table`.
+        characters: The characters of all texts, one text after the other.
+        starts: The positions in ``characters`` at which the texts start and end.
+        lowercase: A table that maps characters to lower case (see :func:`resift.text.lowercase_table`).
         table: The hash table of the vocabulary.
-        rows: Output array for the rows of the known words of all texts.
-        offsets: Output array for the positions in ``rows`` where the texts end.
+        rows: The output array for the row numbers. Unknown words are skipped.
+        offsets: The output array for the positions in ``rows`` at which the texts end.
     """
     count = 0
     for i in range(len(starts) - 1):
@@ -91,10 +94,13 @@ def _look_up_words(characters: Any, starts: Any, lowercase: Any, table: Any, row
 
 
 def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Concatenate n texts.
+    """Concatenate texts to an array of characters.
+
+    Args:
+        texts: The texts.
 
     Returns:
-        The code points of all characters, and the n + 1 positions where the texts start and end.
+        The code points of all characters, and the positions at which the texts start and end, of shape (n_texts + 1,).
     """
     starts = np.zeros(len(texts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=starts[1:])
@@ -102,9 +108,13 @@ def _characters(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
 
 
 def build_lookup(words: Sequence[str]) -> NDArray[np.uint64]:
-    """Return the hash table of a vocabulary, for :func:`word_ids`.
+    """Build a hash table of a vocabulary, in which :func:`word_ids` looks up words.
 
-    The table alternates between keys and values. The value of a word is its row + 1.
+    Args:
+        words: The words of the vocabulary.
+
+    Returns:
+        An array in which keys and values alternate. The value of a word is its row number plus 1.
     """
     table = np.zeros(4 << len(words).bit_length(), np.uint64)
     _insert_words(*_characters(words), table)
@@ -112,14 +122,15 @@ def build_lookup(words: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Tokenize n texts, and return the rows of their known words in the vocabulary.
+    """Split texts into words, and return the row numbers of the known words.
 
     Args:
-        lookup: The hash table of the vocabulary, from :func:`build_lookup`.
-        texts: The n texts.
+        lookup: The hash table of the vocabulary, as returned by :func:`build_lookup`.
+        texts: The texts.
 
     Returns:
-        The rows of all texts in a single array, and the n + 1 offsets in it where the texts start and end.
+        The row numbers for all texts in a single array, and the positions at which the texts start and end in this
+        array, of shape (n_texts + 1,).
     """
     # The lower case of "Σ" and "İ" is not a single, context-free character, so these texts are lower-cased here.
     characters, starts = _characters([text.lower() if "Σ" in text or "İ" in text else text for text in texts])
@@ -131,17 +142,17 @@ def word_ids(lookup: NDArray[np.uint64], texts: Sequence[str]) -> tuple[NDArray[
 
 @compiled
 def pool_mean(ids: Any, offsets: Any, matrix: Any, factors: Any, divisors: Any, out: Any) -> None:
-    """Write the weighted mean of the word rows of n texts to ``out``.
+    """Compute the weighted mean of the word vectors of each text.
 
-    The mean is Σ factor · row / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
+    The mean is Σ factor · vector / Σ divisor over the words of a text, or 0 if the sum of the divisors is 0.
 
     Args:
-        ids: Rows of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
-        offsets: The n + 1 offsets in ``ids`` where the texts start and end.
-        matrix: The vectors ("rows") of V words with K dimensions, shape (V, K), int8 or float32.
-        factors: Factor of each row, shape (V,), float32.
-        divisors: Divisor of each row, shape (V,), float32.
-        out: Output array of shape (n, K), float32.
+        ids: The row numbers of the words of all texts. Text i has the words ``ids[offsets[i]:offsets[i + 1]]``.
+        offsets: The positions at which the texts start and end in ``ids``, of shape (n_texts + 1,).
+        matrix: The word vectors, of shape (n_words, n_dimensions), int8 or float32.
+        factors: The factor of each word vector, of shape (n_words,), float32.
+        divisors: The divisor of each word, of shape (n_words,), float32.
+        out: The output array, of shape (n_texts, n_dimensions), float32.
     """
     partial = np.empty(matrix.shape[1], np.float32)
     for i in range(len(offsets) - 1):

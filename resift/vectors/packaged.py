@@ -15,10 +15,11 @@ def load_vectors(name: str | Path = DEFAULT_MODEL) -> WordVectors:
     """Load word vectors.
 
     Args:
-        name: A folder that :meth:`WordVectors.save` wrote, or ``resift-en`` for the packaged vectors.
+        name: The path of a folder that :meth:`WordVectors.save` wrote, or ``resift-en`` for the vectors that come with
+            Resift.
 
     Raises:
-        ModelNotFound: If the folder does not exist or contains no word vectors.
-        CorruptModel: If the files differ from the saved files.
+        ModelNotFound: The folder does not exist or contains no word vectors.
+        CorruptModel: The files were changed after they were saved.
     """
     return WordVectors.load(str(files("resift") / "data" / DEFAULT_MODEL) if str(name) == DEFAULT_MODEL else name)

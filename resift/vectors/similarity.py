@@ -18,13 +18,13 @@ _MIN_LENGTH = 1e-15  # shorter vectors count as zero, because their squares lose
 
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
-    """Scale the rows of an array to length 1 (l2). Zero rows stay zero.
+    """Scale the rows of an array to the Euclidean length 1. Zero rows stay zero.
 
     Args:
-        matrix: Vectors with K dimensions, as an array of shape (..., K).
+        matrix: The vectors, of shape (..., n_dimensions).
 
     Returns:
-        Array of the same shape, float32.
+        Float32 array of the same shape.
     """
     dense = np.asarray(matrix, np.float32)
     norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
@@ -33,14 +33,14 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
-    """Return the cosine of a query vector with each document vector.
+    """Return the cosine similarity between a query vector and each document vector.
 
     Args:
-        query: Query vector with K dimensions, shape (K,).
-        documents: Vectors of n documents, shape (n, K).
+        query: The query vector, of shape (n_dimensions,).
+        documents: The document vectors, of shape (n_documents, n_dimensions).
 
     Returns:
-        Array of shape (n,), float32, with values in [-1, 1].
+        Float32 array of shape (n_documents,), with values from -1 to 1.
     """
     dense, direction = np.asarray(documents, np.float32), np.asarray(query, np.float32)
     length = sqrt(direction.dot(direction))
@@ -53,16 +53,17 @@ def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
 
 
 def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
-    """Return the fuzzy Jaccard index of a query vector with each document vector.
+    """Return the fuzzy Jaccard similarity between a query vector and each document vector.
 
-    It is the sum of the minima over the sum of the maxima of all dimensions. Negative memberships count as 0.
+    The similarity is the sum of the minima divided by the sum of the maxima over all dimensions. Negative values count
+    as 0.
 
     Args:
-        query: Fuzzy memberships of the query in K categories, shape (K,).
-        documents: Memberships of n documents, shape (n, K).
+        query: The query vector, of shape (n_dimensions,).
+        documents: The document vectors, of shape (n_documents, n_dimensions).
 
     Returns:
-        Array of shape (n,), float32, with values in [0, 1].
+        Float32 array of shape (n_documents,), with values from 0 to 1.
 
     Source:
         Muffo et al. 2021, eq. 8.

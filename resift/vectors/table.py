@@ -37,7 +37,7 @@ LOOPS_MODULE = "resift.vectors.kernels"
 
 
 class _RowIndex(dict[str, int]):
-    """A dictionary from words to row numbers, which returns -1 for words without a row."""
+    """A dictionary from words to row numbers. It returns -1 for unknown words instead of raising a KeyError."""
 
     def __missing__(self, word: str) -> int:
         return -1
@@ -101,22 +101,28 @@ class WordVectors:
         return int(self.matrix.shape[1])
 
     def rows(self, ids: Any = slice(None)) -> Floats:
-        """Return word vectors as float32. Rows of an int8 table are multiplied by their scales.
+        """Return word vectors as float32.
+
+        The vectors of an int8 table are multiplied by their scales.
 
         Args:
-            ids: Row numbers of shape (m,), or a slice. The default is all rows.
+            ids: The row numbers of the words, of shape (n_words,), or a slice. By default, all rows.
 
         Returns:
-            Array of shape (m, D) for m rows and D dimensions.
+            Array of shape (n_words, n_dimensions).
         """
         dense = np.asarray(self.matrix[ids], dtype=np.float32)
         return dense if self.scales is None else dense * self.scales[ids, None]
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return the row numbers of the known words of n texts.
+        """Split texts into words, and return the row numbers of the known words.
+
+        Args:
+            texts: The texts.
 
         Returns:
-            The row numbers of all texts in a single array, and the n + 1 offsets in it where the texts start and end.
+            The row numbers for all texts in a single array, and the positions at which the texts start and end in this
+            array, of shape (n_texts + 1,).
         """
         if kernels := loops_for_texts(texts, LOOPS_MODULE):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
@@ -133,23 +139,27 @@ class WordVectors:
 
     @cached_property
     def unknown_weight(self) -> float:
-        """Weight of words that are not in the table, for measures that count them.
+        """The assumed weight of words that are not in the table.
 
-        It is the 99th percentile of all weights, because unknown words are rare words, which have large weights.
+        It is the 99th percentile of all weights, because unknown words are usually rare, and rare words have large
+        weights.
         """
         return float(np.quantile(self.weights, 0.99))
 
     def idf(self, word: str) -> float:
-        """Return log(rank + 2), an estimate of the word's inverse document frequency by Zipf's law.
+        """Estimate the inverse document frequency of a word from its rank in the table.
 
-        The rank is the word's position in the table, from 0. Unknown words are assumed to be rarer than all known
-        words.
+        The estimate is log(rank + 2) by Zipf's law, where the rank is the position of the word in the table, counted
+        from 0. Unknown words are assumed to be rarer than all known words.
+
+        Args:
+            word: The word, in lower case.
         """
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to be saved, by their file names without the extension."""
+        """Return the arrays of the table that are saved, by file name without extension."""
         arrays = {"vectors": self.matrix, "weights": self.weights}
         if self.scales is not None:
             arrays["scales"] = self.scales
@@ -157,10 +167,15 @@ class WordVectors:
 
     @classmethod
     def restore(cls, words: Sequence[str], arrays: dict[str, NDArray[Any]], info: dict[str, Any]) -> WordVectors:
-        """Create a table from its saved words, arrays and provenance.
+        """Create a table from the contents of a saved folder.
+
+        Args:
+            words: The words.
+            arrays: The arrays by name, as returned by :meth:`arrays`.
+            info: Information about the origin of the vectors.
 
         Raises:
-            BadInput: If the rows belong to word pieces, as in tables of version 0.1.
+            BadInput: The vectors belong to parts of words, as in tables of version 0.1.
         """
         if "tokenizer" in arrays:
             raise BadInput(
@@ -170,22 +185,31 @@ class WordVectors:
         return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
 
     def save(self, folder: str | Path) -> Path:
-        """Save the table as a folder and return the folder's path.
+        """Save the table to a folder.
 
         The folder is written atomically. If it contains a table, the table is replaced.
 
+        Args:
+            folder: The path of the folder.
+
+        Returns:
+            The path of the folder.
+
         Raises:
-            BadInput: If the folder contains other files or cannot be written.
+            BadInput: The folder contains other files or cannot be written.
         """
         return write_folder(folder, "vectors.json", self.info, self.words, self.arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> WordVectors:
-        """Load a table from a folder that :meth:`save` wrote.
+        """Load a table of word vectors from a folder that :meth:`save` wrote.
+
+        Args:
+            folder: The path of the folder.
 
         Raises:
-            ModelNotFound: If the folder contains no word vectors.
-            CorruptModel: If the files differ from the saved files.
+            ModelNotFound: The folder contains no word vectors.
+            CorruptModel: The files were changed after they were saved.
         """
         info, words, arrays = read_folder(folder, "vectors.json")
         with corrupt_model_errors(folder):

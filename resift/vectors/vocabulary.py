@@ -57,17 +57,17 @@ _MAX_PAIRS = 12
 
 
 class Vocabulary:
-    """The words in a sample of an index's documents, from which related words are added to queries.
+    """The words in a sample of an index's documents, with their vectors. It finds related words for queries.
 
     Args:
         documents: The distinct words of each sampled document.
-        total: Number of documents in the index.
+        total: The number of documents in the index.
         stems: Whether the index's analyzer stems words, so that inflected forms of a word match each other.
         table: The word vectors.
 
     Attributes:
-        size: Number of sampled documents.
-        words: The content words of the sample that have a word vector, most frequent first.
+        size: The number of sampled documents.
+        words: The content words of the sample that have a vector, most frequent first.
     """
 
     def __init__(self, documents: Sequence[Sequence[str]], total: int, stems: bool, table: WordVectors) -> None:
@@ -82,9 +82,9 @@ class Vocabulary:
         self._probes = unit_rows(table.rows(self._rows))[:, :_PROBE_DIMENSIONS].copy() if known else None
 
     def _build_postings(self, documents: Sequence[Sequence[str]]) -> None:
-        """Build an inverted index of the sample.
+        """Build an inverted index of the sampled documents, which tells which documents contain a term.
 
-        ``_postings[_offsets[i]:_offsets[i + 1]]`` are the numbers of the documents that contain the term in row i.
+        ``_postings[_offsets[i]:_offsets[i + 1]]`` contains the numbers of the documents that contain term ``i``.
 
         Args:
             documents: The distinct words of each sampled document.
@@ -98,7 +98,7 @@ class Vocabulary:
         self._offsets = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=len(self._term_rows)))])
 
     def _term(self, word: str) -> str:
-        """Return the stem of a word if the index stems words, otherwise the word itself."""
+        """Return the form in which the index stores a word: its stem if the index stems words, or the word itself."""
         return stem(word) if self.stems else word
 
     def related_words(self, text: str) -> dict[str, dict[str, float]]:
@@ -136,9 +136,13 @@ class Vocabulary:
         return related
 
     def _matched_share(self, words: Sequence[str]) -> float:
-        """Return the largest share of a query's words, weighted by idf, that occurs together in enough documents.
+        """Return the largest share of a query's words that occur together in enough documents, from 0 to 1.
 
-        The share is 1 if no word occurs in the index or has a vector, because related words cannot help such a query.
+        Words are weighted by their inverse document frequency. The share is 1 if no word occurs in the index or has a
+        vector, because related words cannot help such a query.
+
+        Args:
+            words: The words of the query.
         """
         matched, total_idf = np.zeros(self.size), 0.0
         for term, word in {self._term(word): word for word in words}.items():
@@ -156,14 +160,14 @@ class Vocabulary:
         return float(np.partition(matched, -enough)[-enough]) / total_idf + 1e-9
 
     def _nearest(self, word: str, vector: Floats, context: Floats, scores: Floats) -> Iterator[tuple[str, float]]:
-        """Yield the words with the nearest vectors to a query word, with their cosines, nearest first.
+        """Yield the words that are nearest to a query word, with their cosine similarities, nearest first.
 
         Args:
             word: The query word.
-            vector: Vector of the query word, shape (D,), of length 1.
-            context: Mean vector of the query, shape (D,), of length 1.
-            scores: Approximate cosine of the query word with each word of the vocabulary, calculated from the first
-                dimensions only.
+            vector: The vector of the query word, of shape (n_dimensions,) and length 1.
+            context: The mean vector of the whole query, of shape (n_dimensions,) and length 1.
+            scores: The approximate similarity of the query word to each word of the vocabulary, of shape (n_words,),
+                used to select candidates.
         """
         candidates = np.arange(len(scores))
         if len(scores) > _CANDIDATES:
@@ -186,15 +190,13 @@ class Vocabulary:
 
 
 def inflected_pairs(documents: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Return frequent pairs of words with the same stem but different document counts, such as "charge" and "charged".
+    """Return frequent pairs of words that have the same stem but occur in different numbers of documents.
 
-    The pairs can test whether an index's analyzer stems words: both words of a pair then match equally many documents.
+    An example is "charge" and "charged". The pairs can be used to test whether the analyzer of an index stems words: if
+    it does, searches for the two words have the same number of hits.
 
     Args:
         documents: The distinct words of each sampled document.
-
-    Returns:
-        Pairs of words.
     """
     counts = Counter(word for document in documents for word in document if _is_content_word(word))
     pairs, first_words = list[tuple[str, str]](), dict[str, str]()

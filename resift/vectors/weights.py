@@ -22,16 +22,17 @@ MAX_BETA = 32.0
 
 @dataclass(frozen=True)
 class Alphas:
-    """The weights of a model's similarity when it is combined with the engine's score, each from 0 to 1.
+    """The weights (alpha) of a model's similarity relative to the engine's score.
 
-    With 0 only the engine's score counts, and with 1 mostly the similarity.
+    With alpha = 0, only the engine's score counts. With alpha = 1, mostly the similarity counts.
 
     Attributes:
-        alpha: Weight for searches without a session, unless a search sets another weight.
-        max_alpha: Weight that is approached as the judgements of a session accumulate, if it is above ``alpha``.
+        alpha: The default weight for searches without a session.
+        max_alpha: The weight that is approached as relevance judgements accumulate in a session, if it is above
+            ``alpha``.
 
     Raises:
-        BadInput: If a weight is not from 0 to 1.
+        BadInput: A weight is not from 0 to 1.
     """
 
     alpha: float = DEFAULT_ALPHA
@@ -44,14 +45,14 @@ class Alphas:
 
 
 def beta_from_alpha(alpha: float) -> float:
-    """Convert a weight alpha of the similarity to the factor beta in score · exp(beta · similarity).
+    """Convert alpha, the weight of the similarity, to the factor beta in score · exp(beta · similarity).
 
     The factor is alpha / (1 - alpha), because (1 - alpha) · log(score) + alpha · similarity gives the same order of
-    hits. It is at most MAX_BETA. With this factor, the engine's score only decides between documents of nearly equal
+    hits. It is at most MAX_BETA. At this maximum, the engine's score only decides between documents of nearly equal
     similarity.
 
     Args:
-        alpha: Weight of the similarity, from 0 to 1.
+        alpha: The weight of the similarity, from 0 to 1.
 
     >>> [beta_from_alpha(alpha) for alpha in (0, 0.5, 0.75, 1)]
     [0.0, 1.0, 3.0, 32.0]
@@ -60,7 +61,7 @@ def beta_from_alpha(alpha: float) -> float:
 
 
 def alpha_from_beta(beta: float) -> float:
-    """Return the weight alpha, from 0 to 1, for a factor beta. This is the inverse of :func:`beta_from_alpha`."""
+    """Convert the factor beta back to the weight alpha, from 0 to 1. This is the inverse of :func:`beta_from_alpha`."""
     return beta / (1 + beta)
 
 
