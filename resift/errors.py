@@ -11,18 +11,18 @@ from typing import Any
 class ResiftError(Exception):
     """Base class of all errors that Resift raises on purpose.
 
-    Subclasses set their code and status as class arguments:
-    ``class BadInput(ResiftError, code="bad_input", status=400)``.
+    Subclasses set their code and status as class arguments: ``class BadInput(ResiftError, code="bad_input",
+    status=400)``.
 
     Args:
-        message: Description of the error for people.
-        value: The value that caused the error, if there is one.
-        expected: Description of the values that would have been accepted.
+        message: A description of the error for people.
+        value: The value that caused the error, if any.
+        expected: A description of the values that would have been accepted.
 
     Attributes:
-        code: Identifier of the error class. Clients should compare the code and not the message, because codes do not
-            change between versions.
-        status: HTTP status of the service's response.
+        code: An identifier of the type of error. It stays the same in future versions, so clients should compare codes
+            rather than messages.
+        status: The HTTP status of the response if the error occurs in the service.
     """
 
     code = "internal_error"
@@ -39,7 +39,7 @@ class ResiftError(Exception):
         self.expected = expected
 
     def __str__(self) -> str:
-        """Return the message. The value and the expected values are appended unless the message contains them."""
+        """Return the message, followed by the value and the expected values unless the message contains them."""
         parts = []
         if self.value is not None and not _mentions(self.message, self.value):
             parts.append(f"got {shorten(self.value)!r}")
@@ -48,9 +48,9 @@ class ResiftError(Exception):
         return f"{self.message} ({'; '.join(parts)})" if parts else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as a dictionary that can be written as JSON.
+        """Return the error as a dictionary for JSON.
 
-        It contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
+        The dictionary contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
         """
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.value is not None:
@@ -61,10 +61,13 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """Convert a value for an error response in JSON.
+    """Convert a value for use in a JSON error response.
 
-    Integers and booleans are returned unchanged. Other values are converted to strings of at most ``limit`` characters,
-    followed by a note if the string was cut.
+    Integers and booleans are returned unchanged. Other values are converted to strings, and long strings are cut.
+
+    Args:
+        value: The value.
+        limit: The maximum length of the string. If it is cut, a note is appended.
     """
     if isinstance(value, (int, bool)):
         return value
@@ -73,7 +76,7 @@ def shorten(value: Any, limit: int = 200) -> Any:
 
 
 def _mentions(message: str, value: Any) -> bool:
-    """Return whether a message contains a value or, for a list, all of its items."""
+    """Return whether a message contains a value, or all items of the value if the value is a list."""
     if isinstance(value, (list, tuple)) and value:
         return all(_mentions(message, item) for item in value)
     return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
@@ -236,11 +239,14 @@ class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """Convert an ImportError in the block to a MissingExtra that names the extra to install.
+    """A context manager that tells users which optional package to install if an import fails.
+
+    An ImportError inside the ``with`` block is converted to a MissingExtra with the message "``purpose`` needs
+    ``package``: pip install 'resift[``extra``]'".
 
     Args:
-        extra: Name of the pip extra, such as ``fast``.
-        purpose: Subject of the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
+        extra: The name of the pip extra, such as ``fast``.
+        purpose: The beginning of the message: the feature that needs the package.
     """
     try:
         yield
