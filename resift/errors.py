@@ -95,15 +95,15 @@ class TextTooLong(BadInput, code="too_large", status=413):
 
 
 class DimensionMismatch(BadInput, code="dimension_mismatch"):
-    """A vector does not have as many dimensions as the model requires."""
+    """A vector has a different number of dimensions than the model."""
 
 
 class UnsupportedQuery(BadInput, code="unsupported_query"):
-    """The embedded engine does not implement this part of the query language."""
+    """The embedded engine does not support a part of the query."""
 
 
 class AmbiguousDocument(BadInput, code="ambiguous_document"):
-    """Several indices contain a document with this id, and the request does not name its index."""
+    """Several indices contain a document with the same id, and the request does not tell which index is meant."""
 
 
 class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):
@@ -126,7 +126,7 @@ class Forbidden(ResiftError, code="forbidden", status=403):
 
 
 class ClauseNotAllowed(Forbidden, code="clause_not_allowed"):
-    """The search contains a clause that is not on the allow list for this caller."""
+    """The search contains a clause that the allow-list for this caller does not include."""
 
 
 class IndexNotServed(ResiftError, code="index_not_served", status=403):
@@ -138,7 +138,7 @@ class HostNotAllowed(ResiftError, code="host_not_allowed", status=403):
 
 
 class OriginNotAllowed(ResiftError, code="origin_not_allowed", status=403):
-    """A page from another origin sent a request that would change data."""
+    """A web page from another origin sent a request that would change data."""
 
 
 class MissingExtra(ResiftError, ImportError, code="missing_extra", status=501):
@@ -154,7 +154,7 @@ class IndexNotFound(NotFound, code="index_not_found"):
 
 
 class ModelNotFound(NotFound, code="model_not_found"):
-    """The model or the word vectors do not exist under this name or path."""
+    """No model or word vectors exist under this name or path."""
 
 
 class SessionNotFound(NotFound, code="session_not_found"):
@@ -190,11 +190,11 @@ class SessionDamaged(SessionsUnavailable, code="session_damaged", status=409):
 
 
 class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
-    """The API key has used up its daily storage quota.
+    """The API key has reached its daily limit of stored data.
 
     Args:
-        message: Description of the error for people.
-        seconds: Seconds until the API key may store more.
+        message: A description of the error for people.
+        seconds: The number of seconds until the API key may store data again.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -204,7 +204,7 @@ class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
 
 
 class ModelMismatch(ResiftError, code="model_mismatch", status=409):
-    """The index's vectors were made by a different model than the active model."""
+    """The vectors in the index were made by a different model than the model in use."""
 
 
 class CorruptModel(ResiftError, code="corrupt_model"):
@@ -212,11 +212,11 @@ class CorruptModel(ResiftError, code="corrupt_model"):
 
 
 class EngineError(ResiftError, code="engine_error"):
-    """The engine refused a request.
+    """The search engine rejected a request.
 
     Args:
-        message: Description of the error for people.
-        status: HTTP status of the engine's response.
+        message: A description of the error for people.
+        status: The HTTP status of the engine's response.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -230,7 +230,7 @@ class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
 
 
 class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
-    """The teacher model, whose vectors a training needs, did not answer or returned invalid vectors."""
+    """The teacher model, which provides vectors for a training, did not answer or returned invalid vectors."""
 
 
 class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
