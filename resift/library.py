@@ -297,7 +297,7 @@ class Index:
     search_async = for_event_loop(search)
 
     def session(self, id: str) -> Session:
-        """Open a search session, in which later searches learn from the documents that are marked.
+        """Open a search session, in which marked documents improve later searches.
 
         A new session is stored when documents are first marked. A session expires if it is not used for the number of
         hours in the setting ``session_hours``, by default 24.

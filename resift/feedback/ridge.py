@@ -65,7 +65,7 @@ class Background:
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Dampen the directions of vectors that are common among the documents of the index.
+        """Dampen the components of vectors along directions that are common among the documents of the index.
 
         Other differences between the vectors then get more weight.
 

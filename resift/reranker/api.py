@@ -409,7 +409,7 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """Rewrite a search body so that its ranking follows the session's judgements, as search pipelines do.
+    """Rewrite a search body so that the ranking of its hits follows the session's judgements, as search pipelines do.
 
     The engine can run the returned body without this service. A body that cannot be rewritten is returned unchanged.
     """
