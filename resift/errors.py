@@ -11,8 +11,8 @@ from typing import Any
 class ResiftError(Exception):
     """Base class of all errors that Resift raises on purpose.
 
-    Subclasses set their code and status as class arguments: ``class BadInput(ResiftError, code="bad_input",
-    status=400)``.
+    Subclasses set their code and status as class arguments, as in
+    ``class BadInput(ResiftError, code="bad_input", status=400)``.
 
     Args:
         message: A description of the error for people.
