@@ -189,13 +189,12 @@ def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: S
     assert (contents(shop), pipeline(shop, name)) == (before, None)
 
 
-_COMMON = pytest.mark.since(3, "search-pipeline-common is not published")
 PROCESSORS = [
     ([], 0),
     ([ENRICHER], 1),
-    pytest.param([ENRICHER, SCRIPT], 2, marks=_COMMON),
-    pytest.param([ENRICHER, FILTER], 1, marks=_COMMON),
-    pytest.param([FILTER, ENRICHER], 2, marks=_COMMON),
+    ([ENRICHER, SCRIPT], 2),
+    ([ENRICHER, FILTER], 1),
+    ([FILTER, ENRICHER], 2),
 ]
 
 
@@ -416,7 +415,6 @@ def test_an_index_that_is_read_only(shop: Index, served: Served, opensearch_url:
         shop.cluster.request("PUT", f"/{shop.name}/_settings", {f"index.blocks.{block}": None})
 
 
-@_COMMON
 def test_a_pipeline_that_was_edited_since_stays_without_ours(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:

@@ -36,7 +36,6 @@ def test_every_way_to_a_wrong_vector_is_found_and_mended(
     assert wrong(cluster, other_model, hand_made) == sorted({*expected} - {"16"}, key=int)
 
 
-@pytest.mark.since(3, "search-pipeline-common is not published")
 def test_a_search_pipeline_of_the_index_is_not_asked(
     cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model
 ) -> None:

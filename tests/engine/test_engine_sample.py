@@ -69,7 +69,6 @@ def test_a_sample_of_nothing(engine: Engine, index: str, model: Model) -> None:
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-@pytest.mark.since(3, "search-pipeline-common is not published")
 def test_the_default_pipeline_of_an_index_has_no_part_in_its_sample(engine: Any, many: str) -> None:
     pipeline = f"{many}-one"
     one = {"request_processors": [{"filter_query": {"query": {"term": {"n": 1}}}}]}

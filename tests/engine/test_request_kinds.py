@@ -213,7 +213,6 @@ def test_our_default_pipeline_is_not_asked_for_what_is_rewritten_already(rewritt
     assert found[0] == found[1]
 
 
-@pytest.mark.since(3, "what Maven Central has of 2.19 lacks the module with filter_query")
 @pytest.mark.usefixtures("forgetful")
 def test_a_default_pipeline_of_the_users_own_is_kept(rewritten_node: Node) -> None:
     node, name = rewritten_node, f"{rewritten_node.index}-own"

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ POM = """<project><modelVersion>4.0.0</modelVersion>
 <configuration><artifactItems>{items}</artifactItems></configuration></plugin></plugins></build></project>"""
 ITEM = """<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
 <type>{}</type></artifactItem>"""
+
+_JAVA_17 = 61  # version number of class files for Java 17
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,10 @@ def assemble(cache: Path, release: Release, java: Java) -> Path:
         built = Path(scratch) / f"opensearch-{release.version}"
         _let_everyone_run(built)
         for module in release.modules:
-            _add_module(built, release, module, [files[jar] for jar in release.jars(module)])
+            jars = [files[jar] for jar in release.jars(module)]
+            if module.distribution is not None:
+                jars += _unpack_module(files[module.distribution], module.name, Path(scratch))
+            _add_module(built, release, module, jars)
         _install_plugins(built, [files[archive] for archive in release.archives], java)
         _let_everyone_run(built)
         built.rename(home)
@@ -148,6 +154,30 @@ def tail(text: str, lines: int = 25) -> str:
     """The last lines of a log without its stack frames, for an error's message."""
     messages = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
     return "\n".join(messages[-lines:])
+
+
+def _unpack_module(archive: Path, name: str, folder: Path) -> list[Path]:
+    """Unpack the jars of a module from the archive of another distribution, and return their paths."""
+    with zipfile.ZipFile(archive) as distribution:
+        jars = [path for path in distribution.namelist() if re.fullmatch(rf"[^/]+/modules/{name}/[^/]+\.jar", path)]
+        unpacked = [Path(distribution.extract(path, folder)) for path in jars]
+    for jar in unpacked:
+        _lower_version(jar)
+    return unpacked
+
+
+def _lower_version(jar: Path) -> None:
+    """Make Java 17 and older versions of OpenSearch load the classes in a jar.
+
+    They would refuse classes for a later version, even if these use nothing that is new in it.
+    """
+    with zipfile.ZipFile(jar) as original:
+        contents = {path: original.read(path) for path in original.namelist()}
+    del contents["META-INF/MANIFEST.MF"]  # names the versions of Java and OpenSearch
+    with zipfile.ZipFile(jar, "w") as changed:
+        for path, content in contents.items():
+            is_class = path.endswith(".class")
+            changed.writestr(path, content[:6] + _JAVA_17.to_bytes(2, "big") + content[8:] if is_class else content)
 
 
 def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) -> None:

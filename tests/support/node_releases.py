@@ -19,15 +19,25 @@ class NodeUnavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Module:
-    """A module of OpenSearch that a distribution comes without: its main class, its jars beside the module's own, the
-    module that it extends, and what Java's security manager has to let it do."""
+    """A module of OpenSearch that is missing in a distribution.
+
+    Attributes:
+        name: Name of the module, and of its folder.
+        main: Its main class.
+        artefact: Name of its jar in Maven Central, or "" if the jar is taken from ``distribution``.
+        jars: Further jars.
+        extends: Name of the module that it extends.
+        permissions: Its permissions for Java's security manager.
+        distribution: The archive of another version of OpenSearch that contains the module.
+    """
 
     name: str
     main: str
-    artefact: str
+    artefact: str = ""
     jars: tuple[Artefact, ...] = ()
     extends: str = ""
     permissions: tuple[str, ...] = ()
+    distribution: Artefact | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class Release:
     @property
     def distribution(self) -> Artefact:
         """The archive of OpenSearch itself."""
-        return "org.opensearch.distribution.integ-test-zip", "opensearch", self.version, "zip"
+        return _distribution(self.version)
 
     @property
     def archives(self) -> list[Artefact]:
@@ -51,14 +61,20 @@ class Release:
         return [(_GROUP, name, f"{self.version}.0", "zip") for name in self.plugins]
 
     def jars(self, module: Module) -> Iterator[Artefact]:
-        """The jars of a module."""
-        yield _GROUP, module.artefact, self.version, "jar"
+        """Yield the jars of a module that are in Maven Central."""
+        if module.artefact:
+            yield _GROUP, module.artefact, self.version, "jar"
         yield from module.jars
 
     def artefacts(self) -> list[Artefact]:
         """All that has to be fetched."""
         jars = {jar for module in self.modules for jar in self.jars(module)}
-        return [self.distribution, *self.archives, *sorted(jars)]
+        distributions = {module.distribution for module in self.modules if module.distribution}
+        return [self.distribution, *self.archives, *sorted(jars | distributions)]
+
+
+def _distribution(version: str) -> Artefact:
+    return "org.opensearch.distribution.integ-test-zip", "opensearch", version, "zip"
 
 
 def _jars(*coordinates: str) -> tuple[Artefact, ...]:
@@ -76,8 +92,8 @@ _LANG_PAINLESS = Module(
     ),
     permissions=('java.lang.RuntimePermission "createClassLoader"', 'java.lang.RuntimePermission "getClassLoader"'),
 )
-# The archive of OpenSearch 2.19.1 has no module but the one for HTTP. Not published, and not needed by us, is
-# search-pipeline-common.
+# The only module in the archive of OpenSearch 2.19.1 is the one for HTTP. Maven Central has the other modules, except
+# search-pipeline-common. The module of 3.6.0 only calls methods that 2.19.1 has, too.
 _MODULES_2_19 = (
     _LANG_PAINLESS,
     Module(
@@ -125,13 +141,19 @@ _MODULES_2_19 = (
         ),
         permissions=('java.net.SocketPermission "*", "connect"', 'java.net.NetPermission "getProxySelector"'),
     ),
+    Module(
+        "search-pipeline-common",
+        "org.opensearch.search.pipeline.common.SearchPipelineCommonModulePlugin",
+        extends="lang-painless",
+        distribution=_distribution(NEWEST),
+    ),
 )
 
-# OpenSearch 2 needs Java's security manager, which went with Java 24. Its security plugin was published once.
+# OpenSearch 2 needs Java's security manager, which Java 24 removed. Its security plugin was published once.
 _RELEASES = (
     Release(NEWEST, range(21, 100)),
-    Release("2.19.1", range(11, 24), modules=_MODULES_2_19),
-    Release("2.19.1", range(11, 24), (*_PLUGINS, "opensearch-security"), _MODULES_2_19),
+    Release("2.19.1", range(17, 24), modules=_MODULES_2_19),
+    Release("2.19.1", range(17, 24), (*_PLUGINS, "opensearch-security"), _MODULES_2_19),
 )
 
 
