@@ -312,8 +312,8 @@ class Guard:
                     progress(Step(message))
                 stop.wait(_SECONDS)
         finally:
-            if self._enabled is False:
-                progress(Step(self.switch(True)))
+            if self._enabled is False and (message := self.switch(True)):
+                progress(Step(message))
 
     def switch(self, on: bool) -> str:
         """Enable or disable the remote models through which the cluster calls the service.
@@ -328,9 +328,12 @@ class Guard:
             return ""
         changed = False
         for endpoint in GUARDED:
-            for id, source in self.cluster.ml_objects("models", f"{self.name}-{endpoint}"):
-                if source.get("is_enabled", True) is not on:
-                    self.cluster.request("PUT", f"/_plugins/_ml/models/{id}", {"is_enabled": on})
+            for id, _ in self.cluster.ml_objects("models", f"{self.name}-{endpoint}"):
+                path = f"/_plugins/_ml/models/{id}"
+                # In OpenSearch 2, searches return a changed model up to a second later.
+                model = self.cluster.find(path)
+                if model is not None and model.get("is_enabled", True) is not on:
+                    self.cluster.request("PUT", path, {"is_enabled": on})
                     changed = True
         self._enabled = on
         if not changed:
