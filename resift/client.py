@@ -84,7 +84,7 @@ def rewrite(
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Convert a blocking function to a coroutine function, which runs the function in a thread."""
+    """Return a coroutine function that runs a function in a thread, so that the event loop is not blocked."""
 
     @wraps(function)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,14 +97,11 @@ rewrite_async = for_event_loop(rewrite)
 
 
 def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Add Resift's options to a search body, in the section ``ext.ml_inference`` that search pipelines read.
+    """Return a search body with options added to ``ext.ml_inference``, where search pipelines expect them.
 
     Args:
         body: The search body. It is not modified.
-        **options: The options by name. Options with the value None are left out.
-
-    Returns:
-        A new search body with the options.
+        **options: Options by name. Options with the value None are left out.
 
     Raises:
         BadInput: The body is not a dictionary.
@@ -119,17 +116,9 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Replace the ``ext`` section of a rewritten search body by the section of the original body.
+    """Return a rewritten search body with the ``ext`` of the original body, or without ``ext`` if it had none.
 
-    This removes options in ``ext.ml_inference``, because OpenSearch rejects them if the plugin ML Commons is not
-    installed.
-
-    Args:
-        rewritten: The rewritten search body.
-        body: The original search body. If it has no ``ext`` section, the section is removed.
-
-    Returns:
-        A new search body.
+    Options in ``ext.ml_inference`` are thus removed, because OpenSearch refuses them without the plugin ML Commons.
     """
     changed = {name: value for name, value in rewritten.items() if name != "ext"}
     return {**changed, "ext": body["ext"]} if "ext" in body else changed
@@ -152,11 +141,11 @@ def _error(problem: dict[str, Any], status: int) -> ResiftError:
     """Convert an error response of the service to an exception.
 
     Args:
-        problem: The error object in the response, with ``code`` and ``message``.
+        problem: The error object in the response.
         status: The HTTP status of the response.
 
     Returns:
-        An instance of the exception class with this code, or of ResiftError if no class has this code.
+        An instance of the class with the error's code, or of ResiftError if no class has this code.
     """
     pending, classes = [ResiftError], dict[str, type[ResiftError]]()
     while pending:

@@ -11,18 +11,18 @@ from typing import Any
 class ResiftError(Exception):
     """Base class of all errors that Resift raises on purpose.
 
-    Subclasses set their code and status as class arguments, as in
+    Subclasses set their code and status as class arguments:
     ``class BadInput(ResiftError, code="bad_input", status=400)``.
 
     Args:
-        message: A description of the error for people.
-        value: The value that caused the error, if any.
-        expected: A description of the values that would have been accepted.
+        message: Description of the error for people.
+        value: The value that caused the error, if there is one.
+        expected: Description of the values that would have been accepted.
 
     Attributes:
-        code: An identifier of the type of error. It stays the same in future versions, so clients should compare codes
-            rather than messages.
-        status: The HTTP status of the response if the error occurs in the service.
+        code: Identifier of the error class. Clients should compare the code and not the message, because codes do not
+            change between versions.
+        status: HTTP status of the service's response.
     """
 
     code = "internal_error"
@@ -39,7 +39,7 @@ class ResiftError(Exception):
         self.expected = expected
 
     def __str__(self) -> str:
-        """Return the message, followed by the value and the expected values unless the message contains them."""
+        """Return the message. The value and the expected values are appended unless the message contains them."""
         parts = []
         if self.value is not None and not _mentions(self.message, self.value):
             parts.append(f"got {shorten(self.value)!r}")
@@ -48,9 +48,9 @@ class ResiftError(Exception):
         return f"{self.message} ({'; '.join(parts)})" if parts else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as a dictionary for JSON.
+        """Return the error as a dictionary that can be written as JSON.
 
-        The dictionary contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
+        It contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
         """
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.value is not None:
@@ -61,13 +61,10 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """Convert a value for use in a JSON error response.
+    """Convert a value for an error response in JSON.
 
-    Integers and booleans are returned unchanged. Other values are converted to strings, and long strings are cut.
-
-    Args:
-        value: The value.
-        limit: The maximum length of the string. If it is cut, a note is appended.
+    Integers and booleans are returned unchanged. Other values are converted to strings of at most ``limit`` characters,
+    followed by a note if the string was cut.
     """
     if isinstance(value, (int, bool)):
         return value
@@ -76,7 +73,7 @@ def shorten(value: Any, limit: int = 200) -> Any:
 
 
 def _mentions(message: str, value: Any) -> bool:
-    """Return whether a message contains a value, or all items of the value if the value is a list."""
+    """Return whether a message contains a value or, for a list, all of its items."""
     if isinstance(value, (list, tuple)) and value:
         return all(_mentions(message, item) for item in value)
     return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
@@ -95,15 +92,15 @@ class TextTooLong(BadInput, code="too_large", status=413):
 
 
 class DimensionMismatch(BadInput, code="dimension_mismatch"):
-    """A vector has a different number of dimensions than the model."""
+    """A vector does not have as many dimensions as the model requires."""
 
 
 class UnsupportedQuery(BadInput, code="unsupported_query"):
-    """The embedded engine does not support a part of the query."""
+    """The embedded engine does not implement this part of the query language."""
 
 
 class AmbiguousDocument(BadInput, code="ambiguous_document"):
-    """Several indices contain a document with the same id, and the request does not tell which index is meant."""
+    """Several indices contain a document with this id, and the request does not name its index."""
 
 
 class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):
@@ -126,7 +123,7 @@ class Forbidden(ResiftError, code="forbidden", status=403):
 
 
 class ClauseNotAllowed(Forbidden, code="clause_not_allowed"):
-    """The search contains a clause that the allow-list for this caller does not include."""
+    """The search contains a clause that is not on the allow list for this caller."""
 
 
 class IndexNotServed(ResiftError, code="index_not_served", status=403):
@@ -138,7 +135,7 @@ class HostNotAllowed(ResiftError, code="host_not_allowed", status=403):
 
 
 class OriginNotAllowed(ResiftError, code="origin_not_allowed", status=403):
-    """A web page from another origin sent a request that would change data."""
+    """A page from another origin sent a request that would change data."""
 
 
 class MissingExtra(ResiftError, ImportError, code="missing_extra", status=501):
@@ -154,7 +151,7 @@ class IndexNotFound(NotFound, code="index_not_found"):
 
 
 class ModelNotFound(NotFound, code="model_not_found"):
-    """No model or word vectors exist under this name or path."""
+    """The model or the word vectors do not exist under this name or path."""
 
 
 class SessionNotFound(NotFound, code="session_not_found"):
@@ -190,11 +187,11 @@ class SessionDamaged(SessionsUnavailable, code="session_damaged", status=409):
 
 
 class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
-    """The API key has reached its daily limit of stored data.
+    """The API key has used up its daily storage quota.
 
     Args:
-        message: A description of the error for people.
-        seconds: The number of seconds until the API key may store data again.
+        message: Description of the error for people.
+        seconds: Seconds until the API key may store more.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -204,7 +201,7 @@ class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
 
 
 class ModelMismatch(ResiftError, code="model_mismatch", status=409):
-    """The vectors in the index were made by a different model than the model in use."""
+    """The index's vectors were made by a different model than the active model."""
 
 
 class CorruptModel(ResiftError, code="corrupt_model"):
@@ -212,11 +209,11 @@ class CorruptModel(ResiftError, code="corrupt_model"):
 
 
 class EngineError(ResiftError, code="engine_error"):
-    """The search engine rejected a request.
+    """The engine refused a request.
 
     Args:
-        message: A description of the error for people.
-        status: The HTTP status of the engine's response.
+        message: Description of the error for people.
+        status: HTTP status of the engine's response.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -230,7 +227,7 @@ class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
 
 
 class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
-    """The teacher model, which provides vectors for a training, did not answer or returned invalid vectors."""
+    """The teacher model, whose vectors a training needs, did not answer or returned invalid vectors."""
 
 
 class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
@@ -239,14 +236,11 @@ class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """A context manager that tells users which optional package to install if an import fails.
-
-    An ImportError inside the ``with`` block is converted to a MissingExtra with the message "``purpose`` needs
-    ``package``: pip install 'resift[``extra``]'".
+    """Convert an ImportError in the block to a MissingExtra that names the extra to install.
 
     Args:
-        extra: The name of the pip extra, such as ``fast``.
-        purpose: The beginning of the message: the feature that needs the package.
+        extra: Name of the pip extra, such as ``fast``.
+        purpose: Subject of the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
     """
     try:
         yield

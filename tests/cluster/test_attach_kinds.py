@@ -181,6 +181,8 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     documents = [{"text": word, "dense": model.encode_one(word).tolist()} for word in CONTENT_WORDS]
     flags = ["--model", folder, "--fields", "text", *(["--field", "dense"] if field == "dense" else [])]
     plain = made({"mappings": {"properties": {**TEXTS, **dense}}}, documents)
+    planned = run("attach", plain, opensearch_url, *flags, "--dry-run").stdout
+    assert ("searches fail for up to a second" in planned) is (cluster.ping() == "opensearch 2.19.1")
     run("attach", plain, opensearch_url, *flags)
     method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
     mapped = {**TEXTS, "dense": {**dense["dense"], "method": method}}

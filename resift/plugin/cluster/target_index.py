@@ -208,7 +208,7 @@ class Target:
             return target
         meta = record.to_meta(mapping.get("_meta", {}))
         body = {**({"properties": properties} if properties else {}), "_meta": meta}
-        self.cluster.request("PUT", f"{self.path}/_mapping", body)
+        self.cluster.engine.put_mapping(self.name, body, mapping)
         return replace(target, mapping={**mapping, "_meta": meta})
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,14 @@ _PIPELINE_SECONDS = 5.0
 # Makes a node answer from its own copy of the cluster state. Otherwise it asks the cluster manager node. If that node
 # hangs, searches would wait for it.
 _LOCAL = {"local": "true"}
+# Waits until the cluster manager node has handled the failure of shards, and the shards have started again. The client
+# waits for the response longer than the cluster waits for the shards.
+_WAIT_FOR_SHARDS = {
+    "wait_for_events": "languid",
+    "wait_for_status": "yellow",
+    "timeout": "10s",
+    "request_timeout": 15,
+}
 _SAMPLE_SEED = 7
 
 
@@ -128,7 +137,22 @@ class OpenSearchEngine(Engine):
             if tuning is not None:
                 changed[TUNING_KEY] = tuning.to_json()
             if changed != meta:
-                call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
+                self.put_mapping(name, {"_meta": changed}, mapping)
+
+    def put_mapping(self, index: str, change: Body, mapping: dict[str, Any]) -> None:
+        """Change the mapping of an index, and wait until the index can be searched.
+
+        Args:
+            index: The name of the index.
+            change: The fields and the ``_meta`` to write.
+            mapping: The mapping before the change.
+        """
+        call(self.client.indices.put_mapping, index=index, body=change)
+        if any(field.get("type") == "knn_vector" for _, field, _ in mapped_fields(mapping)):
+            # In OpenSearch before 2.19.6, a new mapping makes the shards restart if index.knn is not set. See
+            # https://github.com/opensearch-project/k-NN/issues/2540. The caller may lack the right to wait.
+            with suppress(EngineError):
+                call(self.client.cluster.health, index=index, params=_WAIT_FOR_SHARDS)
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         """Return the names of all indices that an alias, a data stream or a pattern refers to."""

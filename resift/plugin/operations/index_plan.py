@@ -18,6 +18,7 @@ from resift.query.dsl import document_text, is_ours, values_of
 from resift.vectors.compact import json_length
 
 _SAMPLE_SIZE = 500  # number of documents from which text fields are guessed
+_RESTARTS_NO_SHARDS = (2, 19, 6)  # the oldest version that was seen not to restart shards when their mapping changes
 # Types of fields in which OpenSearch refuses to search for a word that is not a valid value.
 _UNSEARCHABLE = re.compile(
     r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector"
@@ -77,6 +78,8 @@ class IndexPlan:
         self.hints: list[str] = []
         if options.default_pipelines and not own_field:
             self.settings, self.hints = target.final_pipeline_setting()
+        if outage := _outage(engine, target):
+            self.hints = [*self.hints, outage]
         if target.unrecorded_fields:
             names = ", ".join(target.unrecorded_fields)
             self.hints = [
@@ -135,6 +138,19 @@ class IndexPlan:
             loss = " with their HNSW index (--graph keeps it)" if superseded.has_hnsw else ""
             lines.append(f"  replaced    vectors in {superseded.vector_field} are removed at the end{loss}")
         return lines
+
+
+def _outage(engine: OpenSearchEngine, target: Target) -> str:
+    """Return a warning if changing the mapping of the index interrupts searches, or ""."""
+    if target.has_hnsw or "knn_vector" not in target.fields.values():
+        return ""
+    version = engine.ping().split()[1]
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:3]) >= _RESTARTS_NO_SHARDS:
+        return ""
+    return (
+        f"searches fail for up to a second: the mapping changes, {target.name} has a knn_vector field without "
+        f"index.knn, and OpenSearch {version} then restarts its shards (2.19.6 does not)"
+    )
 
 
 def _choose_fields(
