@@ -39,8 +39,9 @@ def rewrite(
 ) -> dict[str, Any]:
     """Rewrite a search body by a session's judgements, and return a body that OpenSearch can run.
 
-    A search never fails because of a missing service: if the service does not answer in time, or fails, or if the
-    session's id or an option is malformed, the body is returned unchanged and a warning is logged.
+    A search never fails because of the rewriting. The body is returned unchanged and a warning is logged if the service
+    does not answer in time or fails, if the session's id or an option is malformed, and if the index does not exist or
+    is not served. OpenSearch then answers the search as it would without Resift.
 
     Args:
         index: The index, alias, pattern or data stream that will be searched.
@@ -55,7 +56,6 @@ def rewrite(
         The rewritten body, or ``body`` itself if nothing was added.
 
     Raises:
-        IndexNotFound: The index does not exist.
         Unauthorized: The service requires an API key.
         ResiftError: The service refused the request for another reason.
     """
@@ -132,7 +132,7 @@ def _rewritten(received: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]
         body: The original search body, which is returned if the service did not change it.
     """
     report = received["resift"]
-    if report.get("outcome") == "failed":
+    if report.get("outcome") in ("failed", "index_unavailable"):
         log.warning("searching without the session: %s", report["reason"].removeprefix("failed: "))
     return with_ext_of(received["body"], body) if report["rewritten"] else body
 

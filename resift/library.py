@@ -7,6 +7,7 @@ objects may be used from several threads.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
@@ -29,6 +30,7 @@ from resift.query.body import parse
 from resift.query.dsl import document_text
 from resift.reviews.review import Review
 from resift.reviews.reviews import ReviewSettings
+from resift.rewriting.outcome import Outcome
 from resift.schema import check_text, fields_as_arguments, fields_of
 from resift.service.bodies import Search
 from resift.service.config import Config
@@ -39,6 +41,8 @@ from resift.vectors.packaged import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+log = logging.getLogger(__name__)
 
 
 class Hit(dict[str, Any]):
@@ -351,7 +355,7 @@ class Session:
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """Rewrite a search body by this session's judgements, so that any OpenSearch client can run the search.
 
-        If rewriting fails, the body is returned unchanged.
+        If rewriting fails, or the index does not exist, the body is returned unchanged and a warning is logged.
 
         Args:
             body: Any search body. It is not modified.
@@ -359,10 +363,11 @@ class Session:
 
         Raises:
             BadInput: The body is not a dictionary.
-            IndexNotFound: The index does not exist.
         """
         sent = with_options(body, session=self.id, **options)
-        rewritten = self._service.rewrite_for_pipeline(self.index.name, sent)[0]
+        rewritten, outcome, reason = self._service.rewrite_for_pipeline(self.index.name, sent)
+        if outcome in (Outcome.FAILED, Outcome.INDEX_UNAVAILABLE):
+            log.warning("searching without the session: %s", reason)
         return body if rewritten is sent else with_ext_of(rewritten, body)
 
     def mark(  # noqa: PLR0913 - the fields of POST /v1/feedback

@@ -418,8 +418,7 @@ def rewrite() -> dict[str, Any]:
     rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
     changed = rewritten is not body.body
     count_rewrite(outcome)
-    # An index without vectors of Resift has no fields to hide.
-    if body.hide_vectors and service.info(body.index, engine_headers()).model is not None:
+    if body.hide_vectors and service.has_vectors(body.index, engine_headers()):
         rewritten = _without_vectors(rewritten)
     report: dict[str, Any] = {"rewritten": changed, "outcome": outcome.code}
     if reason:

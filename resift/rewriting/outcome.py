@@ -32,6 +32,8 @@ class Outcome(Enum):
     SLICED = "sliced_scroll", "OpenSearch does not rescore a scroll"
     # By the service, if the index has Resift's search pipeline as its default.
     ALREADY_REWRITTEN = "already_rewritten", "the query is rewritten already"
+    # By the service, for an index whose search may succeed nevertheless, for example with ``ignore_unavailable``.
+    INDEX_UNAVAILABLE = "index_unavailable", "the index {!r} does not exist, or it is not served"
     # OpenSearch does not rescore these searches. Only the expansion words count, and hidden documents stay hidden.
     COLLAPSED = "collapsed", "the search has 'collapse'"
     SEARCH_AFTER = "search_after", "the search has 'search_after'"
@@ -42,6 +44,7 @@ class Outcome(Enum):
     NO_VECTORS = "no_vectors", "no marked document has a value in {!r}"
     OTHER_DIMENSION = "other_dimension", "the query vector has another dimension than the vectors of {!r}"
     MODEL_UNAVAILABLE = "model_unavailable", "the model could not encode the query for {!r}"
+    TOO_MANY_CLAUSES = "too_many_clauses", "the query has almost as many clauses as OpenSearch allows"
     # Another part of the search could not be rewritten.
     NOT_DEMOTED = "not_demoted", "judged documents cannot be demoted in combined lists"
     MARKS_GONE = "marks_gone", "marked documents that no longer exist: {}"

@@ -20,7 +20,7 @@ from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine, Headers, retryable
 from resift.encoders.late_interaction import LateInteraction
 from resift.encoders.model import Model
-from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError
+from resift.errors import EngineUnavailable, IndexNotFound, IndexNotServed, ModelMismatch, NotFound, ResiftError
 from resift.feedback.explain import explain
 from resift.feedback.feedback import Feedback
 from resift.feedback.judgements import Judgement, Mark
@@ -139,6 +139,18 @@ class SearchService:
         by_own_names = self.served_indices.require(index, resolve)
         info = infos[0] if infos and infos[0].name == index else self.engine.info(index, headers)
         return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model))
+
+    def has_vectors(self, index: str, headers: Headers = None) -> bool:
+        """Return whether an index has vectors of Resift, which hits may show. False if the index cannot be read.
+
+        Args:
+            index: The name of the index or alias.
+            headers: The HTTP headers of the caller, or None.
+        """
+        try:
+            return self.info(index, headers).model is not None
+        except ResiftError:
+            return False
 
     def warm_up(self) -> None:
         """Load data about the configured index into the caches to make the first search fast. Errors are ignored."""
@@ -308,9 +320,11 @@ class SearchService:
         return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
     def rewrite_for_pipeline(self, index: str, body: Body, headers: Headers = None) -> tuple[Body, Outcome, str]:
-        """Rewrite a search body that an OpenSearch search pipeline sends to this service.
+        """Rewrite the search body of a search pipeline or a backend. A failure leaves the body unchanged.
 
-        If the rewriting fails, the original body is returned, with the reason.
+        An index that cannot be rewritten for is no error, because the search itself may tolerate the index: OpenSearch
+        finds nothing in a missing index if the search has ``ignore_unavailable``. The outcome is the same whether the
+        index does not exist or is not served, so that it reveals nothing.
 
         Args:
             index: The name that is searched.
@@ -322,11 +336,18 @@ class SearchService:
             something was not rewritten, otherwise "".
 
         Raises:
-            IndexNotFound: The index does not exist.
-            IndexNotServed: The settings of the service do not allow searching the index.
-            ModelMismatch: The vectors in the index were made by another model.
+            EngineUnavailable: The engine cannot be reached.
         """
-        info = self.info(index, headers)
+        try:
+            info = self.info(index, headers)
+        except (IndexNotFound, IndexNotServed) as error:
+            log.info("Not rewritten: %s", error.message)
+            return body, Outcome.INDEX_UNAVAILABLE, Outcome.INDEX_UNAVAILABLE.english.format(index)
+        except EngineUnavailable:
+            raise
+        except ResiftError as error:
+            log.info("Not rewritten: %s", error.message)
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
         try:
             query = parse(body)
             check_limits("body", query.body, self.config.max_text)

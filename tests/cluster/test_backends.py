@@ -23,7 +23,7 @@ from ports import free_port
 from served import Server, serving
 
 import resift
-from resift.errors import BadInput, IndexNotFound
+from resift.errors import BadInput
 
 JS = "3.9.0"
 JARS = [
@@ -137,9 +137,15 @@ def test_a_malformed_session_costs_nothing_but_a_warning(
     assert told in caplog.text
 
 
+@pytest.mark.parametrize("index", ["nowhere", "papers,nowhere", "nowhere-*"])
+def test_an_index_that_does_not_exist_costs_nothing_but_a_warning(
+    backend: Backend, caplog: pytest.LogCaptureFixture, index: str
+) -> None:
+    assert resift.rewrite(index, BODY, session="anna", url=backend.service) is BODY
+    assert f"searching without the session: the index {index!r} does not exist, or it is not served" in caplog.text
+
+
 def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
-    with pytest.raises(IndexNotFound, match="nowhere"):
-        resift.rewrite("nowhere", BODY, session="anna", url=backend.service)
     with pytest.raises(BadInput, match="body is not a search body"):
         resift.rewrite("papers", "wing", session="anna", url=backend.service)  # type: ignore[arg-type]
 

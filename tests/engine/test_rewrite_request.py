@@ -222,17 +222,35 @@ def test_what_is_no_body_is_refused(client: FlaskClient, filled: str) -> None:
         assert post(client, "/v1/rewrite", 400, index=filled, body=broken)["error"]["code"] == "bad_input", broken
 
 
-def test_another_model_and_indices_that_are_not_served_are_refused(
-    engine: Engine, filled: str, model: Model, vectors: WordVectors, config: Config, client: FlaskClient
-) -> None:
-    assert post(client, "/v1/rewrite", 404, index="none-such", body=asking())["error"]["code"] == "index_not_found"
+def test_another_model_is_refused(filled: str, model: Model, client: FlaskClient) -> None:
     wrong = post(client, "/v1/rewrite", 404, index=filled, model="0" * 16, body=asking())["error"]
     assert wrong["code"] == "model_not_found"
     assert post(client, "/v1/rewrite", index=filled, model=model.hash, body=asking())["resift"]["rewritten"] is True
+
+
+# Nodes with system indices warn about "*".
+@pytest.mark.filterwarnings("ignore:this request accesses system indices")
+def test_an_index_that_cannot_be_rewritten_for_leaves_the_body_unchanged(
+    engine: Engine, filled: str, model: Model, vectors: WordVectors, config: Config, client: FlaskClient
+) -> None:
+    """The search itself may tolerate the index, for example with ``ignore_unavailable``."""
     other = create_app(config, engine=engine, model=build_model("boew:4", vectors)).test_client()
-    assert post(other, "/v1/rewrite", 409, index=filled, body=asking())["error"]["code"] == "model_mismatch"
     narrow = create_app(structs.replace(config, indices=("news-*",)), engine=engine, model=model).test_client()
-    assert post(narrow, "/v1/rewrite", 403, index=filled, body=asking())["error"]["code"] == "index_not_served"
+    unavailable = "the index {!r} does not exist, or it is not served"
+    for asked, index, outcome, reason in (
+        (client, "none-such", "index_unavailable", unavailable),
+        (client, "none-such-*", "index_unavailable", unavailable),
+        (client, f"{filled},none-such", "index_unavailable", unavailable),
+        (narrow, filled, "index_unavailable", unavailable),
+        (narrow, "none-such", "index_unavailable", unavailable),
+        (narrow, "*", "index_unavailable", unavailable),
+        (narrow, "_all", "index_unavailable", unavailable),
+        (other, filled, "failed", "has vectors of model"),
+    ):
+        answer = post(asked, "/v1/rewrite", index=index, body=asking(), hide_vectors=True)
+        assert answer["body"] == asking()
+        assert (answer["resift"]["rewritten"], answer["resift"]["outcome"]) == (False, outcome), index
+        assert reason.format(index) in answer["resift"]["reason"]
 
 
 def test_a_session_is_whose_who_knows_its_id_through_the_cluster(
