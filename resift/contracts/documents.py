@@ -13,6 +13,7 @@ from msgspec import structs
 from resift.arrays import Floats
 from resift.contracts.tuning import DEFAULT_TUNING, Tuning
 from resift.errors import BadInput, ModelMismatch
+from resift.query.clause_count import FieldTypes
 from resift.query.dsl import VECTOR_FIELD, NestedField, values_of
 
 # Languages whose words both engines stem alike. Snowball supports more languages. For some of them OpenSearch and
@@ -81,6 +82,8 @@ class IndexInfo:
         other_models: Records for further models, whose vectors are in other fields.
         vector_fields: All vector fields in the mapping, Resift's own and others, by the names that queries use.
         tuning: The constants that were chosen for searches of this index.
+        field_types: The types of all fields in the mapping, separately for each index behind ``name``. Equal mappings
+            are contained once. Empty if the engine has no mapping.
     """
 
     name: str
@@ -94,6 +97,7 @@ class IndexInfo:
     other_models: tuple[IndexInfo, ...] = ()
     vector_fields: Mapping[str, VectorField] = field(default_factory=dict)
     tuning: Tuning = DEFAULT_TUNING
+    field_types: tuple[FieldTypes, ...] = ()
 
     def find_model(self, model: ModelDescription) -> IndexInfo | None:
         """Return the description of the index for an embedding model, or None if the index lacks vectors of this model.
@@ -143,7 +147,9 @@ class IndexInfo:
         tuning = self.tuning
         if tuning.model != model.hash:  # the weight was chosen for another model's vectors
             tuning = structs.replace(tuning, alpha=None)
-        return replace(self.require_model(model), vector_fields=self.vector_fields, tuning=tuning)
+        return replace(
+            self.require_model(model), vector_fields=self.vector_fields, tuning=tuning, field_types=self.field_types
+        )
 
     @classmethod
     def from_model(
@@ -242,8 +248,13 @@ class IndexInfo:
                 expected="indices with vectors of one model, in the same field of each index",
             )
         tuning = max((info.tuning for info in infos), key=lambda tuning: tuning != DEFAULT_TUNING)
-        vector_fields = _equal_vector_fields([info.vector_fields for info in infos])
-        return replace(common[0], other_models=tuple(common[1:]), vector_fields=vector_fields, tuning=tuning)
+        return replace(
+            common[0],
+            other_models=tuple(common[1:]),
+            vector_fields=_equal_vector_fields([info.vector_fields for info in infos]),
+            tuning=tuning,
+            field_types=_distinct([types for info in infos for types in info.field_types]),
+        )
 
     def find_same_vectors(self, other: IndexInfo) -> IndexInfo | None:
         """Return the description of this index for the same model and vector field as in another description.
@@ -273,6 +284,15 @@ def _equal_vector_fields(mappings: Sequence[Mapping[str, VectorField]]) -> dict[
     return {
         name: field for name, field in fields.items() if all(mapping.get(name, field) == field for mapping in mappings)
     }
+
+
+def _distinct(mappings: Sequence[FieldTypes]) -> tuple[FieldTypes, ...]:
+    """Return mappings without duplicates. Most indices that are searched together have the same mapping."""
+    distinct: list[FieldTypes] = []
+    for mapping in mappings:
+        if mapping not in distinct:
+            distinct.append(mapping)
+    return tuple(distinct)
 
 
 def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:

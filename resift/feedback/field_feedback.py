@@ -25,7 +25,7 @@ from resift.vectors.similarity import unit_rows
 _MIN_DEVIATIONS = 1.5
 _HALF_EVIDENCE = 0.6  # evidence with which the query vector is moved half of the way
 _BONUS_DEVIATIONS = 4.0
-_MAX_ADDED_TOKENS = 64  # tokens that the query lacks
+MAX_ADDED_TOKENS = 64  # tokens that the query lacks
 _MIN_TOKEN_WEIGHT = 0.0001
 
 Tokens = Mapping[str, float]
@@ -180,7 +180,7 @@ def move_tokens(query: Tokens, documents: Sequence[Tokens], grades: Sequence[flo
     share = evidence_share(float(np.abs(judgements).sum()))
     weights = np.maximum(blend_queries(rows[0], transformed, share), 0)
     added = [column for column, name in enumerate(names) if name not in query]
-    weights[sorted(added, key=lambda column: -weights[column])[_MAX_ADDED_TOKENS:]] = 0
+    weights[sorted(added, key=lambda column: -weights[column])[MAX_ADDED_TOKENS:]] = 0
     weights = unit_rows(weights) * np.linalg.norm(rows[0])
     order = np.argsort(-weights, kind="stable")
     return {names[column]: round(float(weights[column]), 4) for column in order if weights[column] >= _MIN_TOKEN_WEIGHT}

@@ -57,6 +57,14 @@ class Query:
         return text_of(self.root)
 
     @property
+    def is_rewritten(self) -> bool:
+        """Whether Resift has rewritten the search already. Its query or one of its rescore stages is marked then."""
+        stages = as_list(self.body.get("rescore"))
+        inner = [stage.get("query") for stage in stages if isinstance(stage, Mapping)]
+        queries = [query.get("rescore_query") for query in inner if isinstance(query, Mapping)]
+        return self.root.is_rewritten or any(parse_clause(query).is_rewritten for query in queries)
+
+    @property
     def is_malformed(self) -> bool:
         """Whether the query is not a valid clause.
 

@@ -147,6 +147,15 @@ def rescore_stages(body: Body, stages: Sequence[Body]) -> list[Body]:
     return [*(own_stages if isinstance(own_stages, list) else [own_stages]), *stages]
 
 
+def named_stages(stages: Sequence[Body]) -> list[Body]:
+    """Return rescore stages of which the first is marked as rewritten, for a search whose query cannot be marked."""
+    if not stages:
+        return []
+    first, *rest = stages
+    query = {**first["query"], "rescore_query": named_bool(must=[first["query"]["rescore_query"]])}
+    return [{**first, "query": query}, *rest]
+
+
 def highlight_of(body: Body, query: Body) -> Body:
     """Return the ``highlight`` section of a search body, restricted to the words of a given query.
 

@@ -10,14 +10,15 @@ themselves. The clauses stay the same in all other respects, and are filtered, c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.feedback.field_feedback import evidence_share
+from resift.feedback.field_feedback import MAX_ADDED_TOKENS, evidence_share
 from resift.query.body import Query
+from resift.query.clause_count import MAX_ENGINE_CLAUSES
 from resift.query.dsl import Body
 from resift.query.kinds import HYBRID_KIND, JOINING_KINDS
-from resift.query.tree import Clause, FieldClause
+from resift.query.tree import Clause, FieldClause, SparseClause
 from resift.rewriting.clauses import (
     bool_clause,
     constant_score,
@@ -35,6 +36,8 @@ from resift.rewriting.options import Options
 from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.words import query_length, word_clauses, word_room
 
+# Each text or vector clause of a query gets at most so many lists of judged documents.
+_DOCUMENT_LISTS = 4
 _SMALLEST_WORD_SHARE = 0.3
 # How well vectors are assumed to distinguish documents where a query has vectors, but none could be moved.
 _UNKNOWN_DISTINCTION = 0.5
@@ -58,6 +61,8 @@ def rewrite_in_place(query: Query, knowledge: Knowledge, options: Options) -> Re
     notes = rewriter.notes
     has_threshold = query.body.get("min_score") is not None
     is_ranked = query.is_sorted_by_score(only_first=True)
+    if not rewriter.may_change:
+        return _unchanged(query, knowledge, options, [Note(Outcome.TOO_MANY_CLAUSES)])
     if is_ranked and not has_threshold:
         changed = rewriter.whole()
     else:
@@ -121,7 +126,7 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
 
 
 def _without_vectors(clause: Clause) -> Any:
-    """Return a query in which all vector and sparse token clauses are replaced by ``match_none``.
+    """Return a query in which all vector and sparse token clauses are replaced by ``match_all``.
 
     The result is used as the query for highlights. If it contained the ``neural`` clauses, OpenSearch would have to
     encode their texts a second time.
@@ -130,7 +135,8 @@ def _without_vectors(clause: Clause) -> Any:
         clause: The parsed query.
     """
     if isinstance(clause, FieldClause) and clause.field is not None:
-        return {"match_none": {}}
+        texts = clause.parts.get("query", ())  # of a scripted clause
+        return texts[0].raw if texts else {"match_all": {}}
     return clause.replace_scoring_clauses(_without_vectors)
 
 
@@ -174,6 +180,40 @@ class _ClauseRewriter:
         self._irrelevant = document_clauses(irrelevant, knowledge.home_indices)
         self._not_relevant = document_clauses(not_relevant, knowledge.home_indices)
         self._moves = self._moved_clauses()
+        self._texts = list(self._text_clauses(query.root))
+        self._clause_count = knowledge.counter.clauses(query.root) + self._added_clause_count()
+        self._word_count = self._words_per_text()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether clauses can be added to the query without exceeding OpenSearch's limit."""
+        return self._clause_count <= MAX_ENGINE_CLAUSES
+
+    def _text_clauses(self, clause: Clause) -> Iterator[Clause]:
+        """Yield the clauses to which :meth:`_with_words` adds expansion words."""
+        if not clause.ranks_by_meaning:
+            if clause.searched_fields is not None:
+                yield clause
+        elif clause.kind not in JOINING_KINDS:
+            for _, parts in clause.scoring_parts():
+                for part in parts:
+                    yield from self._text_clauses(part)
+
+    def _added_clause_count(self) -> int:
+        """Return the largest number of clauses that are added besides expansion words."""
+        lists = _DOCUMENT_LISTS * (1 + len(self._texts) + len(self._moves))
+        sparse = sum(isinstance(clause, SparseClause) for clause in self._moves)
+        return 1 + lists * self._knowledge.document_clause_count + sparse * MAX_ADDED_TOKENS
+
+    def _words_per_text(self) -> int:
+        """Return the number of expansion words that each text clause gets."""
+        knowledge = self._knowledge
+        if not self._texts or not knowledge.expansion_words:
+            return 0
+        field_count = sum(
+            knowledge.counter.fields(clause.searched_fields or knowledge.fields) for clause in self._texts
+        )
+        return min(len(knowledge.expansion_words), word_room(self._clause_count, field_count))
 
     def _moved_clauses(self) -> dict[Clause, Moved | Note]:
         """Move the query vector or query tokens of each vector clause towards the relevant documents.
@@ -275,8 +315,10 @@ class _ClauseRewriter:
 
     def _word_clauses(self, fields: Sequence[str]) -> list[Body]:
         knowledge = self._knowledge
+        if knowledge.expansion_words and not self._word_count:
+            self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
         length = LEXICAL_WORD_WEIGHT * query_length(knowledge.text)
-        return word_clauses(knowledge.expansion_words, fields, length)[: word_room(knowledge.text, fields)]
+        return word_clauses(knowledge.expansion_words, fields, length)[: self._word_count]
 
     def _word_share(self) -> float:
         """Return the share (0 to 1) of the expansion words' score that relevant documents get in a ``hybrid`` query.

@@ -12,6 +12,7 @@ from resift.contracts.documents import VectorField
 from resift.feedback.feedback import Feedback
 from resift.feedback.field_feedback import FieldFeedback, Tokens, evidence_share
 from resift.feedback.judgements import JudgedDocument
+from resift.query.clause_count import ClauseCounter, FieldTypes
 from resift.query.dsl import VECTOR_FIELD
 
 # Weight of the expansion words where no vectors confirm the documents that they find.
@@ -106,6 +107,7 @@ class Knowledge:
         documents: All judged documents of the session.
         own_fields: What is known about the vectors and tokens that the index had before Resift.
         missing_documents: The number of judged documents that no longer exist.
+        field_types: The types of the fields of each searched index. Empty if they are unknown.
         notes: English sentences about knowledge that could not be loaded.
     """
 
@@ -124,7 +126,16 @@ class Knowledge:
     documents: Sequence[JudgedDocument] = ()
     own_fields: FieldKnowledge = field(default_factory=FieldKnowledge)
     missing_documents: int = 0
+    field_types: Sequence[FieldTypes] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def document_clause_count(self) -> int:
+        """The number of clauses that OpenSearch counts in a clause that matches judged documents by their ids.
+
+        If several indices are searched, such a clause names the documents and the index for each of them.
+        """
+        return 2 * len(set(self.home_indices.values())) or 1
 
     @property
     def word_weight(self) -> float:
@@ -133,6 +144,11 @@ class Knowledge:
         Without a query vector, nothing confirms that documents with the expansion words are relevant.
         """
         return LEXICAL_WORD_WEIGHT if self.vector is None else 1.0
+
+    @cached_property
+    def counter(self) -> ClauseCounter:
+        """The counter of clauses for queries of the searched indices."""
+        return ClauseCounter(self.field_types)
 
     @cached_property
     def unmoved_factor(self) -> float:

@@ -27,7 +27,7 @@ def rewrite_obstacle(query: Query, knowledge: Knowledge, in_place: bool) -> Outc
         return Outcome.SLICED
     if "query" not in body and "suggest" in body:
         return Outcome.NO_QUERY
-    return Outcome.ALREADY_REWRITTEN if query.root.is_rewritten else None
+    return Outcome.ALREADY_REWRITTEN if query.is_rewritten else None
 
 
 def rescore_obstacle(query: Query) -> Outcome | None:

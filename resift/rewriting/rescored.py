@@ -15,7 +15,9 @@ import math
 from collections.abc import Sequence
 
 from resift.query.body import Query, TextQuery
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, WORD_TYPES, FieldTypes
 from resift.query.dsl import Body
+from resift.query.tree import Clause
 from resift.rewriting.clauses import (
     bool_clause,
     constant_score,
@@ -23,6 +25,7 @@ from resift.rewriting.clauses import (
     document_clauses,
     highlight_of,
     named_bool,
+    named_stages,
     not_widened_marker,
     rescore_stage,
     rescore_stages,
@@ -31,13 +34,16 @@ from resift.rewriting.clauses import (
 from resift.rewriting.knowledge import Knowledge
 from resift.rewriting.obstacles import rescore_obstacle
 from resift.rewriting.options import Options
-from resift.rewriting.outcome import Outcome, Rewritten
+from resift.rewriting.outcome import Note, Outcome, Rewritten
 from resift.rewriting.similarity import nearest_clauses, similarity_clause
 from resift.rewriting.words import query_length, related_word_clauses, word_clauses, word_room
 
 # The number of expansion words that find documents for a widened query. More words find few more documents, and cost
 # more than the rest of the query.
 WIDENING_WORDS = 5
+# A rewritten query has at most so many marks, and lists of judged documents.
+_MARKS = 2
+_DOCUMENT_LISTS = 4
 
 
 def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
@@ -61,12 +67,14 @@ def rewrite_rescored(query: Query, knowledge: Knowledge, options: Options) -> Re
     else:
         body = rewriter.with_stages()
     if body is None:
-        return Rewritten(body=query.body, outcome=Outcome.NOTHING_TO_ADD, knowledge=knowledge, options=options)
+        outcome = Outcome.NOTHING_TO_ADD if rewriter.may_change_query else Outcome.TOO_MANY_CLAUSES
+        return Rewritten(body=query.body, outcome=outcome, knowledge=knowledge, options=options)
     return Rewritten(
         body=body,
-        outcome=Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN,
+        outcome=Outcome.IN_PART if knowledge.notes or rewriter.notes else Outcome.REWRITTEN,
         knowledge=knowledge,
         options=options,
+        notes=rewriter.notes,
         widened=rewriter.widened,
     )
 
@@ -76,14 +84,25 @@ class _Rewriter:
 
     The constructor chooses the expansion words and the judged documents to use. The methods :meth:`with_words_in_query`
     and :meth:`with_stages` then build the body in two different ways.
+
+    Attributes:
+        may_change_query: Whether clauses can be added to the query without exceeding OpenSearch's limit. Otherwise only
+            rescore stages can be added, which are separate queries.
+        notes: Changes that were not possible.
     """
 
     def __init__(self, query: Query, knowledge: Knowledge, options: Options) -> None:
         self._body, self._raw = query.body, query.root.raw
+        self._highlighted = _highlighted_query(query.root, knowledge.field_types)
         self._knowledge, self._options = knowledge, options
+        added = _MARKS + _DOCUMENT_LISTS * knowledge.document_clause_count
+        self._clause_count = knowledge.counter.clauses(query.root) + added
+        self.may_change_query = self._clause_count <= MAX_ENGINE_CLAUSES
+        self.notes: list[Note] = []
         # ``min_score`` applies to the score of the query itself, so the query must not be changed.
         self._has_min_score = query.body.get("min_score") is not None
-        self._text_query = query.text_query if options.widen and not self._has_min_score else None
+        may_widen = options.widen and not self._has_min_score and self.may_change_query
+        self._text_query = query.text_query if may_widen else None
         self._plan_words(knowledge.fields or query.root.searched_fields or ())
         self._plan_documents()
 
@@ -98,12 +117,13 @@ class _Rewriter:
         knowledge = self._knowledge
         length = knowledge.word_weight * query_length(knowledge.text)
         words = word_clauses(knowledge.expansion_words, fields, length)
+        field_count = knowledge.counter.fields(fields)
         # A rescore stage is a query of its own. It does not contain the words of the original query.
-        self._words = words[: word_room("", fields)]
-        room = word_room(knowledge.text, fields)
+        self._words = words[: word_room(0, field_count)]
+        room = word_room(self._clause_count, field_count)
         nearest = {} if self._text_query is None else knowledge.related_words
         # The query with related words contains its own words twice: the second time to recognise hits without them.
-        related_room = word_room(f"{knowledge.text} {knowledge.text}", fields) if nearest else room
+        related_room = word_room(2 * self._clause_count, field_count) if nearest else room
         self._related_words = related_word_clauses(nearest, fields, related_room - WIDENING_WORDS)
         self._room = room
         if self._related_words:
@@ -117,7 +137,11 @@ class _Rewriter:
         """
         knowledge, judged = self._knowledge, self._options.judged
         self._unmoved = list(knowledge.unmoved) if judged == "keep" else []
-        self._hidden = self._documents(knowledge.judged if judged == "hide" else ())
+        hidden = knowledge.judged if judged == "hide" else ()
+        if hidden and not self.may_change_query:
+            self.notes.append(Note(Outcome.TOO_MANY_CLAUSES))
+            hidden = ()
+        self._hidden = self._documents(hidden)
         self._demoted = self._documents(knowledge.judged if judged == "demote" else ())
         # With vectors, the similarity demotes irrelevant documents.
         irrelevant = knowledge.judged_here(-1) if knowledge.vector is None else []
@@ -144,6 +168,8 @@ class _Rewriter:
         Returns:
             The new search body, or None if there is nothing to add.
         """
+        if not self.may_change_query:
+            return None
         widening_count = min(self._widening_count, len(self._words)) if may_widen else 0
         is_widened = may_widen and bool(widening_count or self._related_words)
         words: list[Body] = []
@@ -159,14 +185,19 @@ class _Rewriter:
         query = scaled(query, irrelevant, self._knowledge.irrelevant_factor)
         body = {**self._body, "query": named_bool(must=[query], should=words, must_not=self._hidden)}
         # The highlights of a widened query show the words by which a document matches.
-        return body if self._options.widen else body | highlight_of(self._body, self._raw)
+        return body if self._options.widen else body | highlight_of(self._body, self._highlighted)
 
     def with_stages(self) -> Body | None:
         """Build the search body with rescore stages, or return None if there is nothing to add."""
         new_stages = self._new_stages()
         if not new_stages and not (self._hidden or self._knowledge.expansion_words or self._related_words):
             return None
+        if not self.may_change_query:
+            stages = rescore_stages(self._body, named_stages(new_stages))
+            return {**self._body, "rescore": stages} if new_stages else None
         body = {**self._body, "query": self._widened_query()}
+        if self._highlighted is not self._raw:
+            body |= highlight_of(self._body, self._highlighted)
         stages = rescore_stages(self._body, new_stages)
         return {**body, "rescore": stages} if stages else body
 
@@ -264,6 +295,21 @@ class _Rewriter:
                 constant_score(self._documents([id])[0], unmoved_factor(knowledge, id, beta)) for id in self._unmoved
             ]
         return factors
+
+
+def _highlighted_query(root: Clause, field_types: Sequence[FieldTypes]) -> Body:
+    """Return the query whose words are highlighted.
+
+    That is the original query, but for a range of numbers or dates. The plain highlighter of OpenSearch 3 fails at such
+    a range, unless the range is the whole query of the search. There is nothing to highlight in it.
+
+    Args:
+        root: The original query.
+        field_types: The types of the fields of each searched index.
+    """
+    names = root.settings if root.kind == "range" else ()
+    is_of_words = any(types.get(name) in WORD_TYPES for types in field_types for name in names)
+    return root.raw if root.kind != "range" or is_of_words else {"match_all": {}}
 
 
 def unmoved_factor(knowledge: Knowledge, id: str, beta: float) -> float:

@@ -9,9 +9,6 @@ from itertools import islice
 from resift.query.dsl import MAX_CLAUSES, Body, NestedField, text_clause
 from resift.text import ANALYZER_STOP_WORDS, tokenize
 
-# The number of fields that a search of all fields is assumed to search.
-_UNKNOWN_FIELDS = 50
-
 
 def query_length(text: str) -> float:
     """Return the Euclidean norm of a text's word counts, or 1 if the text has no words.
@@ -23,14 +20,15 @@ def query_length(text: str) -> float:
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
-def word_room(text: str, fields: Sequence[str]) -> int:
-    """Return how many words can be added to a query before it exceeds OpenSearch's limit on the number of clauses.
+def word_room(clause_count: int, field_count: int) -> int:
+    """Return how many words can be added to a query without exceeding OpenSearch's limit on the number of clauses.
 
     Args:
-        text: The text that the query already searches for.
-        fields: The searched fields. Each word counts once per field. If empty, all fields are searched.
+        clause_count: The number of clauses that the query has already.
+        field_count: The number of clauses that each added word needs, as
+            :meth:`resift.query.clause_count.ClauseCounter.fields` returns it.
     """
-    return max(0, MAX_CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(text)))
+    return max(0, (MAX_CLAUSES - clause_count) // field_count)
 
 
 def word_clauses(weights: Mapping[str, float], fields: Sequence[str], length: float = 1.0) -> list[Body]:

@@ -121,6 +121,7 @@ def knowledge_of(
         home_indices=homes if len(info.indices) > 1 else {},
         feedback=feedback,
         documents=documents,
+        field_types=info.field_types,
     )
 
 

@@ -369,7 +369,7 @@ def test_pages_and_groups_by_score_are_rewritten(body: dict[str, Any]) -> None:
 def test_highlights_are_of_what_was_asked() -> None:
     query = {"hybrid": {"queries": [TEXT, KNN]}}
     assert rewritten(query, body={"highlight": {"fields": {"title": {}}}}).body["highlight"] == {
-        "highlight_query": {"hybrid": {"queries": [TEXT, {"match_none": {}}]}},
+        "highlight_query": {"hybrid": {"queries": [TEXT, {"match_all": {}}]}},
         "fields": {"title": {}},
     }
     own = {"fields": {"title": {}}, "highlight_query": TEXT}

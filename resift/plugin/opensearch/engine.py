@@ -42,6 +42,7 @@ from resift.plugin.opensearch.documents import prepare_body, stored_json, take_v
 from resift.plugin.opensearch.mappings import (
     TUNING_KEY,
     exact_names,
+    field_types,
     index_settings,
     mapped_fields,
     mappings,
@@ -482,6 +483,7 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
         other_models=tuple(_with_nested_fields(other, mappings) for other in info.other_models),
         vector_fields=dict(vector_fields(mappings)),
         tuning=Tuning.from_json(meta.get(TUNING_KEY)),
+        field_types=(field_types(mappings),),
     )
 
 

@@ -139,6 +139,16 @@ def exact_names(mapping: dict[str, Any]) -> list[str]:
     ]
 
 
+def field_types(mapping: dict[str, Any]) -> dict[str, str]:
+    """Return the type of each field of a mapping by the full name of the field. Objects are left out.
+
+    >>> field_types({"properties": {"a": {"type": "text", "fields": {"raw": {"type": "keyword"}}}, "b": {}}})
+    {'a': 'text', 'a.raw': 'keyword'}
+    """
+    types = ((name, field.get("type")) for name, field, _ in mapped_fields(mapping))
+    return {name: type for name, type in types if type not in (None, "object", "nested")}
+
+
 def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
     """Yield all fields of a mapping that contain vectors, or weighted tokens for sparse retrieval.
 

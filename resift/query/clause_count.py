@@ -1,0 +1,219 @@
+"""The number of clauses that OpenSearch counts in a query.
+
+OpenSearch refuses a query with more than 1,024 clauses (``indices.query.bool.max_clause_count``). It counts the leaves
+of the query after the words of each text were searched in each field, and after patterns of fields were expanded. The
+exact number depends on analyzers and on the words of the index. :class:`ClauseCounter` returns an upper estimate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from resift.query.kinds import (
+    LEAF_KINDS,
+    MULTI_FIELD_TEXT_KINDS,
+    PARTS,
+    SINGLE_FIELD_TEXT_KINDS,
+    SPARSE_KIND,
+    TEXT_KINDS,
+    VECTOR_KINDS,
+    Role,
+)
+from resift.query.tree import Clause, as_list, parse_clause
+from resift.text import tokenize
+
+FieldTypes = Mapping[str, str]
+"""The types of the fields of one index, such as ``text`` or ``date``, by the full names of the fields."""
+
+MAX_ENGINE_CLAUSES = 1024
+"""OpenSearch's default of ``indices.query.bool.max_clause_count``."""
+# The number of fields that a pattern is assumed to match if the mapping is unknown.
+_UNKNOWN_FIELDS = 50
+# Lucene counts many clauses about numbers, dates or ranges twice: the query of the index, and of the doc values.
+_VALUE_CLAUSES = 2
+WORD_TYPES = frozenset({"text", "match_only_text", "keyword", "wildcard", "constant_keyword", "flat_object", "boolean"})
+"""The types of fields that contain words."""
+# A pattern never matches fields of these types.
+_NOT_IN_PATTERNS = frozenset(
+    {"knn_vector", "rank_feature", "rank_features", "sparse_vector", "binary", "geo_point", "geo_shape", "join"}
+    | {"xy_point", "xy_shape", "percolator", "completion"}
+)
+# The number of terms to which OpenSearch expands a misspelt word by default.
+_FUZZY_TERMS = 50
+_MORE_LIKE_THIS_TERMS = 25
+# The number of tokens that a sparse model is assumed to make of a text. Each token is a clause.
+_SPARSE_TOKENS = 256
+_WORD_PATTERN_KINDS = frozenset({"prefix", "wildcard", "regexp", "fuzzy"})
+# Clauses that contain rules about words.
+_RULE_KINDS = frozenset({"terms_set", "intervals", *(kind for kind in LEAF_KINDS if "span" in kind)})
+_VALUE_KINDS = frozenset({"terms", "range", *(kind for kind in LEAF_KINDS if "geo" in kind or "xy" in kind)})
+_COMMON_SETTINGS = ("boost", "_name")
+# A rewriting method of a pattern of words that names how many terms are left, for example ``top_terms_20``.
+_TOP_TERMS = re.compile(r"top_terms\D*(\d+)")
+# A pattern of field names in a query string, for example ``attr_*:fire``.
+_FIELD_PATTERN = re.compile(r"\*[\w.]*:")
+
+
+class ClauseCounter:
+    """Counts the clauses of queries of certain indices.
+
+    Args:
+        mappings: The field types of each searched index. Empty if they are unknown.
+    """
+
+    def __init__(self, mappings: Sequence[FieldTypes] = ()) -> None:
+        self._mappings = mappings
+
+    def fields(self, names: Sequence[str]) -> int:
+        """Return the number of clauses for a single word in fields.
+
+        Args:
+            names: The names of the fields, which can have boosts. A name can be a pattern. All fields if empty.
+
+        >>> ClauseCounter([{"title": "text", "attr_a": "keyword", "attr_b": "text"}]).fields(["title^2", "attr_*"])
+        3
+        >>> ClauseCounter([{"title": "text", "year": "integer"}]).fields([])
+        3
+        """
+        bare = [name.partition("^")[0] for name in names] or ["*"]
+        if not self._mappings:
+            return sum(_UNKNOWN_FIELDS if "*" in name else 1 for name in bare)
+        return max(_word_clauses(types, bare) for types in self._mappings)
+
+    def clauses(self, clause: Clause) -> int:
+        """Return the number of clauses that OpenSearch counts at most in a query clause.
+
+        >>> terms = [{"term": {"tag": str(number)}} for number in range(300)]
+        >>> ClauseCounter([{"tag": "keyword"}]).clauses(parse_clause({"bool": {"should": terms}}))
+        300
+        """
+        if clause.role is Role.OPAQUE or clause.kind is None:
+            return _value_count(clause.raw)
+        if clause.kind in TEXT_KINDS:
+            return self._of_text(clause)
+        inner = sum(self.clauses(part) for parts in clause.parts.values() for part in parts)
+        return max(1, inner + self._in_options(clause) + self._of_leaf(clause))
+
+    def _of_text(self, clause: Clause) -> int:
+        """Return the number of clauses of a text clause: a clause for each word in each field, also for its syntax."""
+        text, settings = _text_and_settings(clause)
+        names = clause.searched_fields or []
+        has_pattern = clause.kind in MULTI_FIELD_TEXT_KINDS and _FIELD_PATTERN.search(text)
+        per_word = self.fields([] if has_pattern else names)
+        return max(1, len(tokenize(text))) * per_word * _expansion(settings, text)
+
+    def _in_options(self, clause: Clause) -> int:
+        """Return the number of clauses in the filters that are options of ``knn`` and of ``function_score``."""
+        filters: list[Any] = []
+        if clause.kind in VECTOR_KINDS:
+            filters = [options.get("filter") for options in clause.settings.values() if isinstance(options, Mapping)]
+        elif clause.kind == "function_score":
+            functions = as_list(clause.settings.get("functions"))
+            filters = [function.get("filter") for function in functions if isinstance(function, Mapping)]
+        return sum(self.clauses(parse_clause(filter, Role.FILTER)) for filter in filters if filter is not None)
+
+    def _of_leaf(self, clause: Clause) -> int:
+        """Return the number of clauses that a clause counts by itself, without the clauses inside."""
+        kind, settings = str(clause.kind), clause.settings
+        if kind == "term":
+            return max((self._of_value(name) for name in settings if name not in _COMMON_SETTINGS), default=1)
+        if kind in _WORD_PATTERN_KINDS:
+            return max((_of_word_pattern(kind, options) for options in settings.values()), default=1)
+        if kind == "exists":
+            return self._of_existence(str(settings.get("field", "")))
+        if kind == SPARSE_KIND:
+            return sum(_token_count(options) for options in settings.values())
+        if kind == "more_like_this":
+            names = [name for name in as_list(settings.get("fields")) if isinstance(name, str)]
+            return _number(settings.get("max_query_terms"), _MORE_LIKE_THIS_TERMS) * self.fields(names)
+        if kind in _RULE_KINDS:
+            # OpenSearch expands a span_multi to all words that match it.
+            return MAX_ENGINE_CLAUSES if "span_multi" in str(clause.raw) else _value_count(settings)
+        return 0 if kind in PARTS else _VALUE_CLAUSES if kind in _VALUE_KINDS else 1
+
+    def _of_value(self, name: str) -> int:
+        """Return the number of clauses of a ``term`` clause on a field."""
+        if not self._mappings:
+            return _VALUE_CLAUSES
+        return max(_field_clauses(types.get(name, "text")) for types in self._mappings)
+
+    def _of_existence(self, name: str) -> int:
+        """Return the number of clauses of an ``exists`` clause: one for each field of an object or a pattern."""
+        patterns = (name, f"{name}.*")
+        return max((sum(_matches(field, patterns) for field in types) for types in self._mappings), default=1) or 1
+
+
+def _word_clauses(types: FieldTypes, names: Sequence[str]) -> int:
+    """Return the number of clauses for one word in the fields of one index.
+
+    Args:
+        types: The types of the fields of the index.
+        names: The names or patterns of the fields.
+    """
+    patterns = [name for name in names if "*" in name]
+    searched = {name for name in names if "*" not in name}
+    if patterns:
+        searched |= {name for name, type in types.items() if type not in _NOT_IN_PATTERNS and _matches(name, patterns)}
+    return sum(_field_clauses(types.get(name, "text")) for name in searched) or 1
+
+
+def _field_clauses(type: str) -> int:
+    return 1 if type in WORD_TYPES else _VALUE_CLAUSES
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")) for pattern in patterns)
+
+
+def _text_and_settings(clause: Clause) -> tuple[str, Mapping[str, Any]]:
+    """Return the text of a text clause with its syntax, and the settings of its search."""
+    settings: Mapping[str, Any] = clause.settings
+    if clause.kind in SINGLE_FIELD_TEXT_KINDS:
+        options = next(iter(settings.values()), "")
+        settings = options if isinstance(options, Mapping) else {"query": options}
+    return str(settings.get("query", "")), settings
+
+
+def _token_count(options: Any) -> int:
+    """Return the number of query tokens in the options of a ``neural_sparse`` clause."""
+    tokens = options.get("query_tokens") if isinstance(options, Mapping) else None
+    return len(tokens) if isinstance(tokens, Mapping) else _SPARSE_TOKENS
+
+
+def _expansion(settings: Mapping[str, Any], text: str) -> int:
+    """Return the number of terms to which OpenSearch expands each word of a text at most."""
+    is_fuzzy = settings.get("fuzziness") is not None or "~" in text
+    terms = _number(settings.get("max_expansions", settings.get("fuzzy_max_expansions")), _FUZZY_TERMS)
+    pattern = _VALUE_CLAUSES if "*" in text or "?" in text else 1
+    return max(terms if is_fuzzy else 1, pattern, _rewritten_terms(settings.get("rewrite")))
+
+
+def _of_word_pattern(kind: str, options: Any) -> int:
+    """Return the number of terms to which OpenSearch expands a ``prefix``, ``wildcard``, ``regexp`` or ``fuzzy``."""
+    settings = options if isinstance(options, Mapping) else {}
+    terms = _number(settings.get("max_expansions"), _FUZZY_TERMS) if kind == "fuzzy" else _VALUE_CLAUSES
+    return max(terms, _rewritten_terms(settings.get("rewrite")))
+
+
+def _rewritten_terms(method: Any) -> int:
+    """Return the number of terms that a rewriting method of a pattern leaves."""
+    if not isinstance(method, str) or method in ("constant_score", "constant_score_blended"):
+        return 1
+    top = _TOP_TERMS.fullmatch(method)
+    return int(top[1]) if top else MAX_ENGINE_CLAUSES
+
+
+def _number(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and value > 0 else default
+
+
+def _value_count(value: Any) -> int:
+    """Return the number of scalars in a JSON value. A vector counts as a single value."""
+    if isinstance(value, Mapping):
+        return sum(map(_value_count, value.values())) or 1
+    if isinstance(value, list) and not all(isinstance(item, (int, float)) for item in value):
+        return sum(map(_value_count, value))
+    return 1

@@ -1,0 +1,160 @@
+"""The number of clauses that OpenSearch counts in a query, and rewritten queries that stay below its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from resift.contracts.documents import IndexInfo
+from resift.feedback.feedback import Feedback
+from resift.feedback.judgements import JudgedDocument, Judgement
+from resift.plugin.opensearch.mappings import field_types
+from resift.query.body import parse
+from resift.query.clause_count import MAX_ENGINE_CLAUSES, ClauseCounter
+from resift.query.dsl import REWRITTEN_NAME
+from resift.query.tree import parse_clause
+from resift.rewriting.knowledge import Knowledge
+from resift.rewriting.options import Options
+from resift.rewriting.outcome import Outcome, Rewritten
+from resift.rewriting.rewrite import rewrite
+
+WIDE = {"title": "text", "day": "date", **{f"attr_{number:02}": "text" for number in range(60)}}
+TEXT = {"match": {"title": "bush fire"}}
+MARKED = np.eye(2, dtype=np.float32)
+SESSION = Knowledge(
+    text="bush fire",
+    field_types=[WIDE],
+    expansion_words={f"word{rank}": 1 / rank for rank in range(1, 26)},
+    judged=("good", "bad"),
+    feedback=Feedback.learn(MARKED[:1], MARKED[1:]),
+    documents=[
+        JudgedDocument(Judgement("i", id, grade), vector, "")
+        for id, grade, vector in zip(("good", "bad"), (1.0, -1.0), MARKED, strict=True)
+    ],
+)
+OPTIONS = Options(alpha=0.5, window=100)
+
+
+def count(query: Any, types: Mapping[str, str] = WIDE) -> int:
+    """Return the number of clauses of a query."""
+    return ClauseCounter([types]).clauses(parse_clause(query))
+
+
+def rewritten(query: Any, knowledge: Knowledge = SESSION, **options: Any) -> Rewritten:
+    """Return a rewritten search."""
+    return rewrite(parse({"query": query}), knowledge, structs.replace(OPTIONS, **options))
+
+
+def terms(number: int) -> list[dict[str, Any]]:
+    """Return ``term`` clauses of different words."""
+    return [{"term": {"title": f"word{at}"}} for at in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        (TEXT, 2),
+        ({"match": {"title": {"query": "bush fire", "fuzziness": "AUTO"}}}, 100),
+        ({"match": {"title": {"query": "bush fire", "fuzziness": 1, "max_expansions": 10}}}, 20),
+        ({"multi_match": {"query": "bush fire", "fields": ["title^3", "attr_*"]}}, 2 * 61),
+        ({"multi_match": {"query": "fire", "fields": ["*"]}}, 61 + 2),
+        ({"simple_query_string": {"query": "fire"}}, 61 + 2),
+        ({"query_string": {"query": "attr_*:fire", "default_field": "title"}}, 4 * 63),
+        ({"query_string": {"query": "fire~1", "default_field": "title"}}, 100),
+        ({"bool": {"must": [TEXT], "filter": terms(7), "must_not": terms(1)}}, 10),
+        ({"term": {"day": "2025-01-01"}}, 2),
+        ({"range": {"day": {"gte": "2025-01-01"}}}, 2),
+        ({"terms": {"title": [str(value) for value in range(5000)]}}, 2),
+        ({"exists": {"field": "title"}}, 1),
+        ({"prefix": {"title": {"value": "f", "rewrite": "top_terms_20"}}}, 20),
+        ({"prefix": {"title": {"value": "f", "rewrite": "scoring_boolean"}}}, MAX_ENGINE_CLAUSES),
+        ({"span_multi": {"match": {"prefix": {"title": "f"}}}}, MAX_ENGINE_CLAUSES),
+        ({"more_like_this": {"fields": ["title"], "like": "fire"}}, 25),
+        ({"function_score": {"query": TEXT, "functions": [{"filter": {"term": {"title": "fire"}}, "weight": 2}]}}, 3),
+        ({"knn": {"v": {"vector": [0.5] * 768, "k": 10, "filter": {"bool": {"filter": terms(4)}}}}}, 5),
+        ({"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0, "bush": 0.5}}}}, 2),
+        ({"clause_of_a_plugin": {"clauses": [{"text": "fire"}, {"text": "bush"}]}}, 2),
+        ({"bool": {}}, 1),
+        ({"match_all": {}}, 1),
+    ],
+)
+def test_clauses_are_counted_as_opensearch_counts_them_or_higher(query: Any, number: int) -> None:
+    assert count(query) == number
+
+
+def test_an_object_exists_if_any_of_its_fields_does() -> None:
+    assert count({"exists": {"field": "parts"}}, {"parts.a": "text", "parts.b": "text", "other": "text"}) == 2
+
+
+def test_patterns_match_no_vectors_and_the_widest_of_several_indices_counts() -> None:
+    mapping = {"properties": {"title": {"type": "text"}, "v": {"type": "knn_vector"}, "parts": {"properties": {}}}}
+    assert ClauseCounter([field_types(mapping)]).fields(["*"]) == 1
+    assert ClauseCounter([field_types(mapping), WIDE]).fields(["*"]) == 63
+    assert ClauseCounter().fields(["*"]) == 50
+
+
+def test_equal_mappings_of_several_indices_are_kept_once() -> None:
+    days = [replace(IndexInfo.from_meta(f"logs-{day}", {}), field_types=(WIDE,)) for day in range(30)]
+    combined = IndexInfo.combine("logs-*", [*days, replace(days[0], field_types=({"title": "text"},))])
+    assert combined.field_types == (WIDE, {"title": "text"})
+
+
+@pytest.mark.parametrize("attached", [False, True])
+@pytest.mark.parametrize("judged", ["keep", "hide", "demote"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"multi_match": {"query": "bush fire", "fields": ["title", "attr_*"]}},
+        {"multi_match": {"query": "bush fire", "fields": ["*"]}},
+        {"query_string": {"query": "bush fire"}},
+        {"bool": {"should": [TEXT, *terms(1000)]}},
+        {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}},
+        {"bool": {"should": [{"multi_match": {"query": "bush fire", "fields": ["attr_*"]}} for _ in range(8)]}},
+        {"hybrid": {"queries": [{"multi_match": {"query": "bush fire", "fields": ["*"]}}, TEXT]}},
+        {"hybrid": {"queries": [TEXT, {"bool": {"should": terms(1020)}}]}},
+    ],
+)
+def test_no_rewritten_query_exceeds_the_limit(query: Any, judged: str, attached: bool) -> None:
+    homes = {"good": "a", "bad": "b"}
+    knowledge = replace(SESSION, vector=MARKED[0] if attached else None, fields=("title",) if attached else ())
+    for known in (knowledge, replace(knowledge, home_indices=homes)):
+        found = rewritten(query, known, judged=judged)
+        assert count(found.body["query"]) <= max(count(query), MAX_ENGINE_CLAUSES)
+        if count(query) > MAX_ENGINE_CLAUSES - 10:
+            assert found.body["query"] == query
+        for stage in found.body.get("rescore", []):
+            assert count(stage["query"]["rescore_query"]) <= MAX_ENGINE_CLAUSES
+
+
+def test_fewer_words_are_added_to_a_query_of_many_fields() -> None:
+    narrow = rewritten(TEXT).body["query"]
+    wide = rewritten({"multi_match": {"query": "bush fire", "fields": ["title", "attr_*"]}}).body["query"]
+    assert len(SESSION.expansion_words) == str(narrow).count("word")
+    assert 0 < str(wide).count("word") < 15
+
+
+def test_a_query_of_too_many_clauses_stays_as_it_came() -> None:
+    query = {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}}
+    found = rewritten(query)
+    assert (found.body, found.outcome) == ({"query": query}, Outcome.TOO_MANY_CLAUSES)
+    assert found.reason == "the query has almost as many clauses as OpenSearch allows"
+
+
+def test_with_vectors_a_query_of_too_many_clauses_is_rescored_once() -> None:
+    query = {"bool": {"must": [TEXT], "filter": [{"bool": {"should": terms(1020)}}]}}
+    attached = replace(SESSION, vector=MARKED[0], fields=("title",))
+    found = rewritten(query, attached)
+    assert (found.body["query"], found.outcome) == (query, Outcome.REWRITTEN)
+    words, similarity = (stage["query"]["rescore_query"] for stage in found.body["rescore"])
+    assert words["bool"]["filter"] == [{"match_all": {"_name": REWRITTEN_NAME}}]
+    assert "script_score" in str(similarity)
+    again = rewrite(parse(found.body), attached, OPTIONS)
+    assert (again.body, again.outcome) == (found.body, Outcome.ALREADY_REWRITTEN)
+    hidden = rewritten(query, attached, judged="hide")
+    assert hidden.outcome is Outcome.IN_PART
+    assert hidden.reason == "the query has almost as many clauses as OpenSearch allows"
