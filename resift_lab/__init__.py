@@ -22,7 +22,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         """Import a public function of the package when it is first used.
 
-        Delaying the imports keeps commands fast that need neither scikit-learn nor matplotlib.
+        Commands that need neither scikit-learn nor matplotlib therefore start faster.
 
         Args:
             name: The name of the function.

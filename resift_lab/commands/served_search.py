@@ -152,5 +152,5 @@ class ServedSearch(IndexSearch):
 
 
 def _with_stored_query(judged: JudgedDocument) -> JudgedDocument:
-    """Return a judged document whose query is shortened to the length that sessions store."""
+    """Shorten the query of a judged document to the maximum length that sessions store."""
     return replace(judged, judgement=replace(judged.judgement, query=judged.judgement.query[:MAX_QUERY]))

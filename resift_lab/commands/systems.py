@@ -93,7 +93,7 @@ def warn_unadapted(*systems: System | None) -> None:
     """Warn about systems whose word vectors could not be adapted to the documents.
 
     Args:
-        *systems: The systems. For each of them that has a note, the note is printed as a warning. None is ignored.
+        *systems: The systems. If a system has a note, the note is printed as a warning. None is ignored.
     """
     for system in systems:
         if note := getattr(system, "note", ""):

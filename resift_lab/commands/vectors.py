@@ -228,7 +228,7 @@ def refine_command(
 
     Vectors and weights of words are trained so that the weighted mean of a sentence's words is close to the model's
     vector of the sentence. Up to 100,000 sentences are drawn from the documents in FILE. If there are several files,
-    the same number is drawn from each of them, as far as it has enough sentences. Needs the extra 'lab'.
+    the same number is drawn from each file, unless a file has fewer sentences. Needs the extra 'lab'.
     """
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:

@@ -22,7 +22,7 @@ _LOWEST_RATE = 0.02
 
 
 def remaining_rate(step: int, total: int) -> float:
-    """Return by which factor the learning rate has fallen at a step of a training.
+    """Return the factor by which to multiply the initial learning rate at a step of a training.
 
     The factor falls linearly from 1 to 0.02 and then stays constant.
 

@@ -158,7 +158,7 @@ class Gradient:
     ) -> NDArray[np.float32]:
         """Add the gradient of a query's loss with respect to the scalar parameters and the word weights.
 
-        The gradient with respect to the word weights is the gradient with respect to their logarithms.
+        The word weights are represented by their logarithms, so their gradient is the gradient of the logarithms.
 
         Args:
             parameters: The current parameters.

@@ -604,7 +604,7 @@ def _evaluation(held_back: _HeldBack, untrained: Model, trained: Model, options:
 
 
 def set_weights(model: StaticQueries, spread: float) -> None:
-    """Set the weights of a model's similarity against BM25 by how much the similarities of documents differ.
+    """Set the weights of a model's similarity against BM25, according to the spread of its similarities.
 
     If the cosines of a query with different documents differ little, each difference needs a larger weight. Therefore
     alpha / (1 - alpha) is set in proportion to 1 / spread.

@@ -44,10 +44,10 @@ class RnBof(RoBoew):
         return f"rn-bof:{len(self.codebook)},{self.head.shape[1]}"
 
     def scale(self) -> torch.Tensor:
-        """Return the divisor of the distances from each of the K codewords: its width σ_k, but at least 0.001.
+        """Return the width σ_k of each of the K codewords, by which distances from the codeword are divided.
 
         Returns:
-            A tensor of shape (K,).
+            Widths of at least 0.001, a tensor of shape (K,).
         """
         return self.width.clamp_min(1e-3)
 

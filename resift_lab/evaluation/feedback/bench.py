@@ -111,7 +111,7 @@ class FeedbackBench:
 
     @cached_property
     def counts(self) -> csr_matrix:
-        """How often each of the V terms occurs in each of the N documents, a sparse matrix of shape (N, V)."""
+        """The count of each of the V terms in each of the N documents, a sparse matrix of shape (N, V)."""
         return self.bm25.terms.counts(self.documents)
 
     @cached_property

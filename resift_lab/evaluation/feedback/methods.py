@@ -177,7 +177,7 @@ def _qdrant(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
 
 
 def _refit(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
-    """Rank all N documents with ReFIT, which moves the query vector by gradient descent until it fits the judgements.
+    """Rank all N documents with ReFIT, which moves the query vector by gradient descent to fit the judgements.
 
     Args:
         bench: Documents and queries.

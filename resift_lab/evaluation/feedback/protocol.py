@@ -73,7 +73,7 @@ class FeedbackProtocol:
         ]
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """Return the correct judgements of the documents that the user judges in a ranking.
+        """Judge documents of a ranking as a user who makes no errors would.
 
         Args:
             query: Position of the query.
