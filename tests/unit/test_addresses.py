@@ -62,7 +62,7 @@ def test_files(address: str) -> None:
     assert not is_cluster(address)
 
 
-def test_a_file_that_exists_is_one_whatever_its_name(here: Path) -> None:
+def test_an_existing_file_may_have_the_form_of_an_address(here: Path) -> None:
     (here / "localhost:9301").touch()
     assert not is_cluster("localhost:9301")
 
@@ -75,7 +75,7 @@ def test_clusters(address: str) -> None:
 
 @pytest.mark.parametrize("address", NEITHER)
 @pytest.mark.parametrize("opened", [open_engine, lambda address: open_session_store(address, "sessions")])
-def test_what_is_neither_is_refused_and_no_file_is_made(here: Path, address: str, opened: object) -> None:
+def test_other_addresses_are_refused_without_creating_a_file(here: Path, address: str, opened: object) -> None:
     with pytest.raises(BadInput) as caught:
         opened(address)  # type: ignore[operator]
     assert str(caught.value.expected).startswith(NEITHER[address])
@@ -113,7 +113,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20
 @given(TEXT, TEXT, st.sampled_from(["http://{}:{}@a:1", "{}:{}@a:1", "http://b:2,http://{}:{}@a:1"]))
 @example(":", "0", "{}:{}@a:1")
 @settings(deadline=None)
-def test_whatever_a_password_holds_it_is_not_shown(user: str, password: str, form: str) -> None:
+def test_passwords_with_any_characters_are_hidden(user: str, password: str, form: str) -> None:
     secret = f"begin{password}end"
     address = form.format(user.replace(",", "").strip() or "u", secret)
     shown = without_credentials(address)
@@ -121,7 +121,7 @@ def test_whatever_a_password_holds_it_is_not_shown(user: str, password: str, for
     assert "begin" not in refusal(address)
 
 
-def test_documents_are_not_kept_in_memory_alone() -> None:
+def test_an_engine_in_memory_is_refused() -> None:
     # of which a second thread, or the next search after an error, would find nothing
     with pytest.raises(BadInput, match="cannot be kept in memory only"):
         open_engine(":memory:")

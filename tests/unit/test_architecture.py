@@ -94,7 +94,7 @@ def is_inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def test_a_room_imports_only_rooms_before_it() -> None:
+def test_a_package_imports_only_lower_packages() -> None:
     wrong = {}
     for name, path in PRODUCT.items():
         room = room_of(name)
@@ -149,7 +149,7 @@ def test_rewriting_imports_nothing_that_does_io(name: str) -> None:
     assert {used: by for used, by in importers.items() if any(is_inside(used, module) for module in DOES_IO)} == {}
 
 
-def test_each_large_library_is_imported_in_one_room() -> None:
+def test_each_large_library_is_imported_by_a_single_package() -> None:
     wrong = [
         (path, name)
         for path in PATHS

@@ -60,7 +60,7 @@ def test_other_names_are_not_served_without_keys(plain: FlaskClient, host: str, 
     assert "RESIFT_HOSTS" in answer.get_json()["error"]["expected"]
 
 
-def test_names_that_are_allowed(model: Model, tmp_path: Any) -> None:
+def test_allowed_names_are_served(model: Model, tmp_path: Any) -> None:
     hosts = client_of(model, tmp_path, hosts=("search.example",))
     for host, status in (
         ("search.example:80", 200),
@@ -95,7 +95,9 @@ FOREIGN: list[dict[str, str]] = [
         ("POST", "/v1/search"),
     ],
 )
-def test_other_sites_change_nothing(plain: FlaskClient, headers: dict[str, str], method: str, path: str) -> None:
+def test_requests_of_other_sites_are_refused(
+    plain: FlaskClient, headers: dict[str, str], method: str, path: str
+) -> None:
     json = MARKS if method in ("POST", "PUT") else None
     answer = plain.open(path, method=method, json=json, headers=headers)
     assert code(answer) == (403, "origin_not_allowed")
@@ -111,7 +113,7 @@ def test_other_sites_change_nothing(plain: FlaskClient, headers: dict[str, str],
         {"Sec-Fetch-Site": "none"},
     ],
 )
-def test_programs_and_the_own_page_do(plain: FlaskClient, headers: dict[str, str]) -> None:
+def test_requests_of_programs_and_the_services_page_are_accepted(plain: FlaskClient, headers: dict[str, str]) -> None:
     assert plain.post("/v1/rerank", json=BODY, headers=headers).status_code == 200
 
 
@@ -128,11 +130,11 @@ def test_bodies_are_sent_as_json(plain: FlaskClient, kind: str | None, method: s
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
-def test_kinds_of_json(plain: FlaskClient, kind: str) -> None:
+def test_json_content_types_are_accepted(plain: FlaskClient, kind: str) -> None:
     assert plain.post("/v1/rerank", data=b'{"query": "a", "documents": []}', content_type=kind).status_code == 200
 
 
-def test_what_has_no_body_needs_no_content_type(plain: FlaskClient) -> None:
+def test_requests_without_a_body_need_no_content_type(plain: FlaskClient) -> None:
     assert code(plain.post("/v1/sessions/s/undo")) == (404, "session_not_found")
     assert code(plain.delete("/v1/sessions/s")) == (404, "session_not_found")
 
@@ -172,7 +174,7 @@ def test_sites_on_the_list_may_use_the_api(model: Model, tmp_path: Any) -> None:
         {"indices": ("-secret",)},
     ],
 )
-def test_lists_that_cannot_be_meant(wrong: dict[str, tuple[str, ...]]) -> None:
+def test_invalid_lists_of_sites_and_names_are_refused(wrong: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(BadInput, match=next(iter(wrong))):
         Config(**wrong)  # type: ignore[arg-type]
 
@@ -209,13 +211,13 @@ def test_every_answer_has_the_headers(plain: FlaskClient, method: str, path: str
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-def test_static_files_may_be_kept(plain: FlaskClient) -> None:
+def test_static_files_are_cached_and_revalidated(plain: FlaskClient) -> None:
     with plain.get("/static/search.js") as answer:
         assert answer.headers["Cache-Control"] == "no-cache"  # revalidated by its ETag
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_the_page_has_nothing_that_its_policy_forbids(plain: FlaskClient) -> None:
+def test_the_page_complies_with_its_content_security_policy(plain: FlaskClient) -> None:
     forbidden = []
 
     class Inline(HTMLParser):

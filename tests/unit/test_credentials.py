@@ -92,7 +92,7 @@ def test_users_and_passwords(server: HTTPServer, here: Path, monkeypatch: pytest
     assert authorization(asked(server)) == [basic("otto", "from a file")]
 
 
-def test_a_callers_own_authorization_takes_the_place_of_ours(server: HTTPServer) -> None:
+def test_a_callers_authorization_replaces_the_services(server: HTTPServer) -> None:
     own = basic("caller", "own")
     for name in ("Authorization", "authorization"):
         assert authorization(asked(server, "http://anna:x@127.0.0.1:{}", {name: own})) == [own]
@@ -170,7 +170,9 @@ def test_client_certificates(server: HTTPServer, here: Path, certificate: str, m
     ],
     ids=" ".join,
 )
-def test_what_does_not_fit_together(here: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+def test_contradictory_credentials_are_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
     (here / "file").write_text("x")
     (here / "binary").write_bytes(b"\xff\x00")
     for name, value in variables.items():

@@ -52,7 +52,7 @@ LONG = "It rained all day, and nobody came to the market."
         ([{"path": "/usr/share/doc", "file": "C:\\doc\\a.txt", "mail": "a@b.c", "note": LONG}], "note"),
     ],
 )
-def test_texts_are_told_from_the_rest(documents: list[dict[str, Any]], fields: str) -> None:
+def test_text_fields_are_guessed_from_documents(documents: list[dict[str, Any]], fields: str) -> None:
     assert guess_fields(documents) == fields.split()
 
 
@@ -65,7 +65,7 @@ def test_documents_without_texts(documents: list[dict[str, Any]]) -> None:
     assert "--fields" in str(caught.value.expected)
 
 
-def test_sampling_loses_nothing() -> None:
+def test_sampling_loses_no_record() -> None:
     records = [Record("-", line, str(line), {}) for line in range(SAMPLE + 5)]
     head, again = sample(iter(records))
     assert (head, list(again)) == (records[:SAMPLE], records)

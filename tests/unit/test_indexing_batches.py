@@ -79,7 +79,7 @@ def test_an_engine_with_several_writers_gets_several_batches_at_once(index_all: 
     assert (indexer.report.indexed, indexer.report.dead, indexer.report.retries) == (3 * BATCH, 0, 0)
 
 
-def test_progress_is_told_after_each_batch(index_all: Callable[..., Indexer]) -> None:
+def test_progress_is_reported_after_each_batch(index_all: Callable[..., Indexer]) -> None:
     told: list[int] = []
     index_all(records(7 * BATCH), progress=lambda report: told.append(report.indexed))
     assert len(told) == 7
@@ -87,7 +87,7 @@ def test_progress_is_told_after_each_batch(index_all: Callable[..., Indexer]) ->
     assert told[-1] == 7 * BATCH
 
 
-def test_batches_with_documents_of_one_id_wait_for_each_other(index_all: Callable[..., Indexer]) -> None:
+def test_batches_with_the_same_document_id_are_written_in_order(index_all: Callable[..., Indexer]) -> None:
     sending, overlapped = set[str](), list[str]()
 
     def note(documents: Sequence[Document]) -> None:
@@ -102,7 +102,7 @@ def test_batches_with_documents_of_one_id_wait_for_each_other(index_all: Callabl
 
 
 @pytest.mark.parametrize("failing", [0, 3, 4])
-def test_a_batch_that_fails_is_told_whichever_it_is(index_all: Callable[..., Indexer], failing: int) -> None:
+def test_the_error_of_any_failing_batch_is_raised(index_all: Callable[..., Indexer], failing: int) -> None:
     first = str(failing * BATCH)
 
     def fail(documents: Sequence[Document]) -> None:
@@ -135,7 +135,7 @@ def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer])
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_an_outage_of_half_a_batch_is_told(index_all: Callable[..., Indexer], is_stopped: bool) -> None:
+def test_an_outage_during_a_halved_batch_is_raised(index_all: Callable[..., Indexer], is_stopped: bool) -> None:
     def fail(documents: Sequence[Document]) -> None:
         if len(documents) == 4:
             raise EngineError("too large", status=413)
@@ -177,7 +177,7 @@ def test_waits_grow_to_half_a_minute_give_or_take_a_quarter(
     assert len(waits) == ATTEMPTS - 1
 
 
-def test_what_is_no_document_has_the_status_of_bad_input_and_what_fails_inside_another(
+def test_invalid_documents_and_engine_failures_have_different_statuses(
     index_all: Callable[..., Indexer], model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     indexer = index_all([BadLine("f", 1, "{", "no JSON"), *records(2)])

@@ -41,12 +41,12 @@ def test_every_layout_gives_the_same_objects(objects: list[dict[str, Any]], inde
     assert [row for _, row in rows("\n".join(texts))][1:] == objects
 
 
-def test_an_array_is_told_by_places_and_lines_by_their_numbers() -> None:
+def test_objects_of_an_array_are_numbered_by_position_and_lines_by_line_number() -> None:
     assert rows('\n[\n  {"a": 1},\n  {"a": [\n 2]}]\n') == [(1, {"a": 1}), (2, {"a": [2]})]
     assert rows('\n{"a": 1}\n\n{"a": 2}') == [(2, {"a": 1}), (4, {"a": 2})]
 
 
-def test_of_a_faulty_array_nothing_is_read() -> None:
+def test_a_malformed_array_is_a_single_error() -> None:
     assert reasons('[{"a": 1}, 2]') == [{"a": 1}, "a number, expected an object"]
     for text in ('[{"a": 1}, {"a": 2', '[{"a": 1}, {broken}]', '[{"a": 1}]\n{"a": 2}', '{\n"a": 1}\n{"a": 2}', "[NaN]"):
         ((line, fault),) = rows(f"\n{text}")
@@ -57,7 +57,7 @@ def test_of_a_faulty_array_nothing_is_read() -> None:
     assert len(rows("[" * 100_000)) == 1
 
 
-def test_bulk_requests_are_their_documents() -> None:
+def test_documents_are_read_from_bulk_requests() -> None:
     bulk = (
         '{"index": {"_index": "a", "_id": "1"}}\n{"t": "x"}\n{"create": {}}\n{"t": "y"}\n{"index": {"_id": 3}}\n'
         '{broken\n{"t": "z"}\n{"index": {"_id": "4"}}\n{"index": {"name": "a document"}}\n{"index": {"_id": "5"}}'
@@ -70,7 +70,7 @@ def test_bulk_requests_are_their_documents() -> None:
     assert reasons(bulk)[-1] == "a bulk action without a document"
 
 
-def test_hits_are_their_documents() -> None:
+def test_documents_are_read_from_hits() -> None:
     hit = {"_index": "a", "_id": "1", "_score": 1.0, "_source": {"t": "x"}}
     document = {"_id": "1", "t": "x"}
     assert [row for _, row in rows(json.dumps(hit))] == [row for _, row in rows(json.dumps([hit]))] == [document]
@@ -78,7 +78,7 @@ def test_hits_are_their_documents() -> None:
     assert [row for _, row in rows(json.dumps(other))] == [other]
 
 
-def test_a_document_with_a_list_of_objects_stays_one() -> None:
+def test_a_document_with_a_list_of_objects_is_a_single_document() -> None:
     document = {"title": "Of mice and men", "text": "A few words", "authors": [{"name": "John"}]}
     assert reasons(json.dumps(document)) == reasons(json.dumps(document, indent=1)) == [document]
     assert reasons('{"list": [{"a": 1}]}\n{"list": [{"a": 2}]}') == [{"list": [{"a": 1}]}, {"list": [{"a": 2}]}]
@@ -86,7 +86,7 @@ def test_a_document_with_a_list_of_objects_stays_one() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("format", ["json", "csv", "tsv", "text"])
-def test_other_encodings_are_refused_in_a_line(encoding: str, format: str) -> None:
+def test_other_encodings_are_refused_with_one_error(encoding: str, format: str) -> None:
     with pytest.raises(BadInput, match="letter is not UTF-8 text"):
         list(read(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
 
@@ -99,7 +99,7 @@ def test_binary_files_are_refused(data: bytes, format: str) -> None:
 
 
 @pytest.mark.parametrize(("format", "text"), [("csv", "id,text\n1,café\n2,tea\n"), ("text", "café\ntea")])
-def test_what_is_not_utf8_is_not_read_as_something_else(format: str, text: str) -> None:
+def test_text_that_is_not_utf8_is_refused(format: str, text: str) -> None:
     bad, good = read(io.BytesIO(text.encode("latin-1")), format)
     assert isinstance(bad, BadLine)
     assert "not UTF-8" in bad.reason
@@ -108,7 +108,7 @@ def test_what_is_not_utf8_is_not_read_as_something_else(format: str, text: str) 
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_header_tells_the_delimiter_of_a_csv(delimiter: str) -> None:
+def test_the_delimiter_of_a_csv_is_guessed_from_its_header(delimiter: str) -> None:
     data = f"id{delimiter}text\n1{delimiter}a b\n"
     (one,) = read(io.BytesIO(data.encode()), "csv")
     assert isinstance(one, Record)

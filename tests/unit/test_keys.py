@@ -42,7 +42,7 @@ class Clock:
         return self.now
 
 
-def test_a_key_is_printed_once_and_only_its_hash_is_kept(file: KeyFile) -> None:
+def test_a_key_is_printed_once_and_only_its_hash_is_stored(file: KeyFile) -> None:
     old = os.umask(0)
     try:
         key = file.create("shop", ["feedback", "search"])
@@ -57,7 +57,7 @@ def test_a_key_is_printed_once_and_only_its_hash_is_kept(file: KeyFile) -> None:
     assert file.create("cluster", ["embed"]) != key
 
 
-def test_a_file_that_is_shared_on_purpose_stays_so(file: KeyFile) -> None:
+def test_permissions_of_a_shared_file_do_not_change(file: KeyFile) -> None:
     file.create("a", ["search"])
     file.path.chmod(0o640)
     file.create("b", ["search"])
@@ -65,20 +65,20 @@ def test_a_file_that_is_shared_on_purpose_stays_so(file: KeyFile) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Shop", "a b", "RESIFT_API_KEY", "-x", "x" * 65, "a/b", "é"])
-def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
+def test_invalid_names_of_keys_are_refused(file: KeyFile, name: str) -> None:
     with pytest.raises(BadInput, match="is not a valid name for an API key"):
         file.create(name, ["search"])
     assert not file.path.exists()
 
 
 @pytest.mark.parametrize("scopes", [[], ["all"], ["search", ""], ["Search"]])
-def test_scopes_that_do_not_exist(file: KeyFile, scopes: list[str]) -> None:
+def test_unknown_scopes_are_refused(file: KeyFile, scopes: list[str]) -> None:
     with pytest.raises(BadInput, match="is not a scope") as caught:
         file.create("shop", scopes)
     assert "embed,search,body,feedback,review,admin" in str(caught.value.expected)
 
 
-def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:
+def test_a_name_is_unique_and_free_after_deletion(file: KeyFile) -> None:
     first = file.create("shop", ["search"])
     with pytest.raises(BadInput, match="already"):
         file.create("shop", ["search"])
@@ -90,7 +90,7 @@ def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:
     assert file.create("shop", ["search"]) != first
 
 
-def test_changes_at_the_same_time_are_all_kept(file: KeyFile) -> None:
+def test_simultaneous_changes_are_all_saved(file: KeyFile) -> None:
     def change(number: int) -> None:
         file.create(f"k{number}", ["search"])
         file.create(f"gone{number}", ["search"])
@@ -105,7 +105,7 @@ def test_changes_at_the_same_time_are_all_kept(file: KeyFile) -> None:
     assert [path.name for path in file.path.parent.iterdir()] == [file.path.name]
 
 
-def test_no_key_is_found_faster_than_another(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_a_key_compares_it_with_all_keys(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [file.create(f"k{number}", ["search"]) for number in range(3)]
     keys, compared = Keys(str(file.path), SINGLE), []
 
@@ -147,7 +147,7 @@ def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCapt
     assert (keys.find(second), keys.required) == (None, True)
 
 
-def test_the_last_key_that_goes_leaves_nobody_in(file: KeyFile) -> None:
+def test_deleting_the_last_key_admits_nobody(file: KeyFile) -> None:
     key = file.create("only", ["search"])
     file.delete("only")
     keys = Keys(str(file.path))
@@ -164,7 +164,7 @@ def test_a_single_key_from_the_environment_may_do_everything(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "key", ["secret", "rsf_short", "rsf_" + "ü" * 40, "rsf_" + "a b" * 20, "x" + SINGLE, SINGLE + "\n"]
 )
-def test_a_malformed_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> None:
+def test_a_malformed_key_is_refused_and_not_printed(tmp_path: Path, key: str) -> None:
     with pytest.raises(BadInput, match=VARIABLE) as caught:
         Keys(str(tmp_path / "none"), key)
     assert key.strip() not in str(caught.value.to_dict())
@@ -176,13 +176,13 @@ def test_a_malformed_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> 
     "content",
     [b"{}\n", b"[]\n", b"null\n", b"\xff\xfe\n", b'{"name": "a", "scopes": ["search"], "hash": "x"}\n', b"rsf_abc\n"],
 )
-def test_a_file_of_something_else_is_refused_at_start(file: KeyFile, content: bytes) -> None:
+def test_another_file_in_place_of_the_key_file_is_refused_at_start(file: KeyFile, content: bytes) -> None:
     file.path.write_bytes(content)
     with pytest.raises(BadInput, match=r"keys\.jsonl"):
         Keys(str(file.path))
 
 
-def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+def test_a_missing_key_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="does not exist"):
         Keys(str(tmp_path / "none"), must_exist=True)
     with pytest.raises(BadInput, match="cannot be read"):

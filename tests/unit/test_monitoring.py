@@ -90,7 +90,7 @@ def place(at: dict[str, Any]) -> set[tuple[int, int]]:
     return {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
 
 
-def test_alerts_say_what_they_mean() -> None:
+def test_alerts_have_descriptions() -> None:
     assert len({rule["alert"] for rule in RULES}) == len(RULES) >= 5
     for rule in RULES:
         assert re.fullmatch(r"\d+m", rule["for"])

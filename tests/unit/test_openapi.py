@@ -71,7 +71,7 @@ def _url(name: str) -> str:
     return f"{filled}?{urlencode(given)}" if given else filled
 
 
-def test_every_route_is_documented_and_every_documented_one_exists(app: Flask) -> None:
+def test_documented_routes_are_the_existing_routes(app: Flask) -> None:
     routes = {
         (method.lower(), re.sub(r"<(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
@@ -82,13 +82,13 @@ def test_every_route_is_documented_and_every_documented_one_exists(app: Flask) -
     assert {(method, path) for method, path in routes if method in METHODS} == documented
 
 
-def test_the_document_is_served_as_it_is(client: FlaskClient) -> None:
+def test_the_openapi_document_is_served_unchanged(client: FlaskClient) -> None:
     assert client.get("/openapi.json").get_json() == SPEC
     assert SPEC["info"]["version"] == __version__
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: str) -> None:
+def test_examples_work_and_responses_match_their_schemas(client: FlaskClient, name: str) -> None:
     method, _, operation = OPERATIONS[name]
     body = None
     if name in WITH_BODY:
@@ -120,7 +120,7 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("embeddings", {"input": []}),
     ],
 )
-def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
+def test_other_responses_match_their_schemas(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
     method, _, operation = OPERATIONS[name]
     check(_request(name)[0], body)
     answer = client.open(_url(name), method=method.upper(), json=body)
@@ -129,7 +129,7 @@ def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: d
 
 
 @pytest.mark.parametrize("size", [0, 3])
-def test_a_suggestion_is_as_documented(app: Flask, size: int) -> None:
+def test_a_suggestion_matches_its_schema(app: Flask, size: int) -> None:
     schema = OPERATIONS["search"][2]["responses"]["200"]["content"]["application/json"]["schema"]
     body = {"index": "resift-news", "query": "fier forrest", "size": size}
 
@@ -148,7 +148,7 @@ def test_a_suggestion_is_as_documented(app: Flask, size: int) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_FIELDS)
-def test_required_fields_are_required_and_others_may_be_null(client: FlaskClient, name: str) -> None:
+def test_required_fields_are_required_and_other_fields_accept_null(client: FlaskClient, name: str) -> None:
     schema, body = _request(name)
     method, _, _ = OPERATIONS[name]
     refused = 422 if "422" in OPERATIONS[name][2]["responses"] else 400
@@ -188,7 +188,7 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
             check(error_schema(name), answer.get_json())
 
 
-def test_what_is_documented_in_words_is_the_codes() -> None:
+def test_limits_and_defaults_in_descriptions_equal_the_code() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
     search = schemas["SearchRequest"]["properties"]
     assert search["window"]["x-default"] == f"{config.window}; {SESSION_WINDOW} in a session that has learned something"
@@ -219,7 +219,7 @@ def test_every_error_code_is_listed_with_its_status() -> None:
     assert code["x-statuses"] == {**ours, **of_http}
 
 
-def test_documented_errors_are_the_applications(client: FlaskClient) -> None:
+def test_documented_errors_equal_the_applications_errors(client: FlaskClient) -> None:
     statuses = SPEC["components"]["schemas"]["Problem"]["properties"]["code"]["x-statuses"]
     answers = {
         "bad_input": client.post("/v1/rerank", json={}),

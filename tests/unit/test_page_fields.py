@@ -86,14 +86,14 @@ NEWS = [
         ),
     ],
 )
-def test_fields_are_guessed_where_nothing_is_said(
+def test_card_fields_are_guessed_without_settings(
     sources: Any, fields: list[str], exact: list[str], settings: list[str], expected: CardFields
 ) -> None:
     assert choose_card_fields(sources, fields, exact, settings) == expected
 
 
 @pytest.mark.parametrize("wrong", [["title"], ["=a"], ["heading=a"], ["title=a", "title=b"], ["Title=a"]])
-def test_settings_that_say_nothing_are_refused(wrong: list[str]) -> None:
+def test_empty_settings_of_card_fields_are_refused(wrong: list[str]) -> None:
     with pytest.raises(BadInput, match="page_fields"):
         Config(page_fields=tuple(wrong))
 
@@ -115,7 +115,7 @@ DEALS = [
 ]
 
 
-def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() -> None:
+def test_facets_are_fields_with_few_values_and_ranges_of_numbers_and_dates() -> None:
     found = choose_card_fields(DEALS, ["name"], ["sku", "brand"])
     assert found.facets == ("brand", "price", "added")
     assert found.facts == ("price", "brand", "added")
@@ -127,7 +127,7 @@ def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() 
     assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
 
 
-def test_facets_of_the_settings_come_first_and_may_be_all() -> None:
+def test_facets_of_the_settings_come_first_or_alone() -> None:
     guessed = {"price": (20, 100, 400, 2000), "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01")}
     found = choose_card_fields(DEALS, ["name"], ["sku", "brand"], ["facet=added"])
     assert (found.facets, found.ranges) == (("added", "brand", "price"), guessed)
@@ -135,12 +135,12 @@ def test_facets_of_the_settings_come_first_and_may_be_all() -> None:
     assert (found.facets, found.ranges) == (("added",), {"added": guessed["added"]})
 
 
-def test_ranges_of_few_or_mixed_values_are_none() -> None:
+def test_few_or_mixed_values_have_no_ranges() -> None:
     few = [{"t": "x", "n": n % 3, "m": n if n % 2 else "many"} for n in range(30)]
     assert choose_card_fields(few, ["t"], ["n", "m"]).ranges == {}
 
 
-def test_ranges_of_dates_are_in_the_values_own_form_and_numbers_may_be_huge() -> None:
+def test_ranges_of_dates_keep_their_format_and_numbers_may_be_huge() -> None:
     odd = [
         {
             "time": f"{2000 + n}-03-17 10:20:30",
@@ -194,11 +194,11 @@ def test_a_card_is_cut_short() -> None:
         *("https://a.example/" + "x" * 2000, "https://a.example/\nx"),
     ],
 )
-def test_addresses_are_those_of_the_web(url: Any) -> None:
+def test_only_web_addresses_become_links(url: Any) -> None:
     assert CardFields(link="url", image="url").card({"url": url}, []).keys() == {"title", "text"}
 
 
-def test_documents_that_share_nothing_are_asked_for_by_their_beginnings() -> None:
+def test_example_queries_are_beginnings_of_documents_without_common_words() -> None:
     kept = ["東京の天気予報と明日の気温", "ข่าววันนี้"]
     assert example_queries(kept, ["", ""]) == kept
     assert example_queries(["", "12 %"], ["The of", "x <y> <b>"]) == ["x y"]

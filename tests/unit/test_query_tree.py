@@ -106,7 +106,7 @@ BROAD = settings(
 
 @BROAD
 @given(TREES)
-def test_nothing_that_looks_like_a_query_is_changed(query: Any) -> None:
+def test_values_that_look_like_queries_are_not_changed(query: Any) -> None:
     assert_is_unchanged({"query": query, "size": 3})
 
 
@@ -130,7 +130,7 @@ def test_bodies_made_of_the_allow_list_are_not_changed() -> None:
             assert_is_unchanged(body)
 
 
-def test_a_changed_clause_leaves_all_others_as_they_are() -> None:
+def test_changing_a_clause_leaves_all_other_clauses_unchanged() -> None:
     query = {"bool": {"should": [MATCH, {"dis_max": {"queries": [OTHER, KNN], "tie_breaker": 0.3}}], "filter": [TERM]}}
 
     def change(clause: Clause) -> Any:
@@ -149,12 +149,12 @@ def test_a_changed_clause_leaves_all_others_as_they_are() -> None:
     assert changed_query["bool"]["filter"] is query["bool"]["filter"]
 
 
-def test_a_part_that_is_one_clause_stays_one_clause() -> None:
+def test_a_part_with_a_single_clause_stays_a_single_clause() -> None:
     assert clause_of({"bool": {"must": MATCH}}).replace_scoring_clauses(lambda _: TERM) == {"bool": {"must": TERM}}
 
 
 @pytest.mark.parametrize("kind", ["function_score", "script_score", "has_child"])
-def test_a_clause_that_a_smallest_score_filters_is_never_changed(kind: str) -> None:
+def test_a_clause_filtered_by_min_score_is_never_changed(kind: str) -> None:
     query = {kind: {"query": MATCH, "min_score": 0.5}}
     assert clause_of(query).replace_scoring_clauses(lambda _: TERM) is query
     assert clause_of({kind: {"query": MATCH, "min_score": None}}).replace_scoring_clauses(lambda _: TERM) != query
@@ -168,7 +168,7 @@ def roles(query: Any) -> list[tuple[str | None, str]]:
     return [(clause.kind, clause.role.value) for clause in clause_of(query).walk()]
 
 
-def test_a_clause_has_the_role_of_its_place() -> None:
+def test_a_clause_has_the_role_of_its_position() -> None:
     query = {"bool": {"must": MATCH, "should": [KNN, SPARSE], "filter": [KNN, {"bool": {"must": [TERM]}}]}}
     query["bool"]["must_not"] = [{"bool": {"should": [OTHER]}}]
     assert roles(query) == [
@@ -199,7 +199,7 @@ def test_the_score_of_a_query_that_a_vector_script_replaces_does_not_count() -> 
     assert roles(plain) == [("script_score", "scoring"), ("match", "scoring")]
 
 
-def test_an_unknown_kind_is_opaque_and_so_is_what_is_malformed() -> None:
+def test_unknown_and_malformed_clauses_are_opaque() -> None:
     assert roles(UNKNOWN) == [("future", "opaque")]
     assert clause_of(UNKNOWN).replace_scoring_clauses(lambda _: TERM) is UNKNOWN
     for malformed in (None, "fire", [], {}, {"match": "fire"}, {"match": {}, "term": {}}, 3):
@@ -279,7 +279,7 @@ def test_radial_clauses(option: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", [None, {}, [], {"fire": "much"}, "fire"])
-def test_tokens_that_are_none(tokens: Any) -> None:
+def test_invalid_tokens_are_ignored(tokens: Any) -> None:
     clause = clause_of({"neural_sparse": {"tokens": {"query_tokens": tokens}}})
     assert isinstance(clause, SparseClause)
     assert clause.tokens is None
@@ -288,7 +288,7 @@ def test_tokens_that_are_none(tokens: Any) -> None:
 # ---- texts and fields
 
 
-def test_the_text_of_a_filter_counts_if_there_is_no_other() -> None:
+def test_the_text_of_a_filter_counts_without_other_texts() -> None:
     assert text_of(clause_of({"bool": {"filter": [OTHER], "should": [MATCH], "must_not": [OTHER]}})) == "bush fire"
     assert text_of(clause_of({"bool": {"filter": [OTHER], "must_not": [MATCH]}})) == "army"
     assert text_of(clause_of({"boosting": {"negative": OTHER, "positive": MATCH}})) == "bush fire"
@@ -321,7 +321,7 @@ def test_searched_fields() -> None:
     assert nested[0].path == "parts"
 
 
-def test_queries_that_are_rewritten_already() -> None:
+def test_rewritten_queries_are_recognised() -> None:
     assert clause_of(NAMED).is_rewritten
     assert clause_of({"hybrid": {"queries": [NAMED, KNN]}}).is_rewritten
     assert not clause_of({"bool": {"must": [NAMED]}}).is_rewritten

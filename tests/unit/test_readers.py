@@ -35,7 +35,7 @@ def test_id_columns() -> None:
     assert "'key'" in missing.reason
 
 
-def test_lines_without_id_are_named_by_their_content() -> None:
+def test_documents_without_an_id_get_an_id_from_their_content() -> None:
     one, two, again = records('{"text": "x"}\n{"text": "y"}\n{"text": "x"}\n')
     assert isinstance(one, Record)
     assert isinstance(two, Record)
@@ -93,7 +93,7 @@ def test_csv() -> None:
     assert [r.id for r in records("id\ttext\n1\ta,b\n", "tsv") if isinstance(r, Record)] == ["1"]
 
 
-def test_of_a_malformed_row_nothing_is_lost() -> None:
+def test_a_malformed_row_is_reported_completely() -> None:
     first, broken, good, rest = records('id,text\n1,a\n2,"27" wide"\n3,"b"\n4,"open\n5,c\n', "csv")
     assert isinstance(broken, BadLine)
     assert (broken.line, broken.raw) == (3, '2,"27" wide"\n')
@@ -102,27 +102,27 @@ def test_of_a_malformed_row_nothing_is_lost() -> None:
     assert [one.id for one in (first, good) if isinstance(one, Record)] == ["1", "3"]
 
 
-def test_columns_without_a_name_are_called_by_their_place() -> None:
+def test_columns_without_a_name_are_named_by_their_position() -> None:
     (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and an extra comma
     assert isinstance(one, Record)
     assert one.source == {"column 1": 0, "title": "Fire", "text": "It burns."}
 
 
-def test_blanks_behind_the_delimiters_are_no_part_of_the_cells() -> None:
+def test_spaces_after_delimiters_are_removed() -> None:
     (one,) = records('id, title , text\n1, Fire, "It burns, they say."\n', "csv")
     assert isinstance(one, Record)
     assert one.source == {"id": "1", "title": "Fire", "text": "It burns, they say."}
 
 
 @pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "\ufeff\n"])
-def test_empty_lines_before_the_header_are_passed_over(before: str) -> None:
+def test_empty_lines_before_the_header_are_skipped(before: str) -> None:
     (one,) = records(f"{before}id;text\n1;a, b\n", "csv")
     assert isinstance(one, Record)
     assert one.source == {"id": "1", "text": "a, b"}
     assert records(before, "csv") == []
 
 
-def test_lines_without_content_are_no_documents() -> None:
+def test_empty_lines_are_not_documents() -> None:
     found = records("id;text\n1;a\n;\n  \n \t ; \n;;;\n2;b\n;c\n", "csv")
     assert [(one.line, one.source) for one in found if isinstance(one, Record)] == [
         (2, {"id": "1", "text": "a"}),
@@ -132,14 +132,14 @@ def test_lines_without_content_are_no_documents() -> None:
     assert len(found) == 3
 
 
-def test_an_empty_cell_is_no_value() -> None:
+def test_an_empty_cell_has_no_value() -> None:
     # OpenSearch refuses "" in a field whose first values were dates.
     (one,) = records("id,text,closed\n1,a,\n", "csv")
     assert isinstance(one, Record)
     assert one.source == {"id": "1", "text": "a"}
 
 
-def test_columns_of_numbers_are_numbers() -> None:
+def test_columns_of_numbers_are_read_as_numbers() -> None:
     header = "id,price,count,code,version,note,mixed\n"
     first, second, third = records(
         f"{header}1,9.50,3,007,1.9,5,1.5\n2,12.25,,012,1.10,n/a,-2e3\n03,7.00,4,1,1.2,6,8\n", "csv"
@@ -171,18 +171,18 @@ def test_an_id_is_not_read_as_a_number() -> None:
     assert one.id == "1.10"
 
 
-def test_an_object_is_no_id() -> None:
+def test_an_object_is_refused_as_an_id() -> None:
     (one,) = records('{"id": {"a": 1}, "text": "b"}\n')
     assert isinstance(one, BadLine)
     assert one.reason == "the id in 'id' is not a text or a number"
 
 
-def test_two_columns_of_one_name() -> None:
+def test_two_columns_with_the_same_name_are_refused() -> None:
     with pytest.raises(BadInput, match="two columns have the name 'text'"):
         records("id,text,text\n1,a,b\n", "csv")
 
 
-def test_a_column_of_ids_that_is_not_there() -> None:
+def test_a_missing_id_column_is_reported_for_each_line() -> None:
     (one,) = records("nr,text\n1,a\n", "csv", "number")
     assert isinstance(one, BadLine)
     assert one.reason == "no id in column 'number'; the columns are nr, text"

@@ -32,7 +32,7 @@ from resift.reviews.stopping import CONFIDENCE, p_value, progress, relevant_inte
         ("10" * 40 + "0" * 20, 1000, 0.9, 0.8908488111195807),
     ],
 )
-def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target: float, expected: float) -> None:
+def test_the_stopping_rule_equals_the_published_rule(labels: str, total: int, target: float, expected: float) -> None:
     read = [label == "1" for label in labels]
     assert p_value(read, total, target) == pytest.approx(expected, abs=1e-12)
     assert progress(read, total, target).may_stop == (expected <= 0.05)
@@ -41,7 +41,7 @@ def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target:
 @given(
     st.lists(st.sampled_from([True, False, False, False, False, False]), min_size=1, max_size=60), st.integers(0, 80)
 )
-def test_runs_that_cannot_decide_change_nothing(read: list[bool], unread: int) -> None:
+def test_p_values_equal_the_minimum_over_all_runs(read: list[bool], unread: int) -> None:
     from scipy.stats import (
         hypergeom,
     )  # imported here, because it takes a second, which each process would spend while collecting tests
@@ -107,14 +107,14 @@ def test_documents_like_relevant_ones_come_first() -> None:
     assert documents().reasons("w5", {}, 3) == []
 
 
-def test_where_all_is_judged_or_nothing_can_be_learned_all_is_ranked() -> None:
+def test_all_documents_are_ranked_if_nothing_can_be_learned() -> None:
     everything = dict.fromkeys(TEXTS, True)
     assert documents().ranked(everything) == list(TEXTS)
     assert documents().reasons("f1", everything, 3) == []
     assert len(documents().ranked({**everything, "w1": False, "w2": False})) == len(TEXTS)
 
 
-def test_before_anything_is_relevant_the_topic_decides() -> None:
+def test_the_topic_ranks_documents_before_the_first_relevant_judgement() -> None:
     first = documents(first=["w1", "gone", "f9"])
     assert first.ranked({})[:3] == ["w1", "f9", "f0"]
     assert first.ranked({"w1": False})[:2] == ["w1", "f9"]
@@ -145,7 +145,7 @@ def review(clock: Clock, tmp_path: Path) -> Review:
     return Review(log, documents(), begun, clock)
 
 
-def test_nothing_is_given_twice_unless_it_was_left_lying(review: Review, clock: Clock) -> None:
+def test_a_document_is_given_again_only_after_its_lease_expired(review: Review, clock: Clock) -> None:
     anna, ben = review.next(10, "anna"), review.next(10, "ben")
     assert not {*anna} & {*ben}
     assert review.next(10, "anna") == anna
@@ -168,7 +168,7 @@ def test_batches_grow_with_what_was_read(clock: Clock, tmp_path: Path) -> None:
     assert len(review.next(by="ben")) == 15
 
 
-def test_undoing_brings_the_earlier_judgement_back(review: Review) -> None:
+def test_undo_restores_the_earlier_judgement(review: Review) -> None:
     review.judge(["f1"], by="anna")
     review.judge([], ["f1"], by="anna")
     assert review.progress().relevant == 0
@@ -187,7 +187,7 @@ def test_conflicts_are_listed_and_the_last_judgement_counts(review: Review) -> N
     assert review.progress().relevant == 1
 
 
-def test_what_models_judge_ranks_and_counts_for_nothing(review: Review) -> None:
+def test_judgements_of_models_rank_documents_but_do_not_count(review: Review) -> None:
     review.judge(["w1", "w2"], ["f1", "f2"], by="agent", source=MODEL)
     assert (review.progress().read, review.judged_by_models()) == (0, 4)
     assert {id[0] for id in review.next(10, "anna")} == {"w"}
@@ -201,7 +201,7 @@ def test_what_models_judge_ranks_and_counts_for_nothing(review: Review) -> None:
     ("relevant", "irrelevant", "error"),
     [([], [], "no document is judged"), (["f1"], ["f1"], "'f1' is judged twice"), (["f1", "x"], [], "no document 'x'")],
 )
-def test_a_judgement_that_does_not_fit_notes_nothing(
+def test_an_invalid_judgement_changes_nothing(
     review: Review, relevant: list[str], irrelevant: list[str], error: str
 ) -> None:
     with pytest.raises((BadInput, NotFound), match=error):
@@ -217,7 +217,7 @@ def test_batches_have_limits(review: Review, count: int) -> None:
         review.sample(count)
 
 
-def test_samples_are_of_what_nobody_read(review: Review) -> None:
+def test_samples_contain_unread_documents_only(review: Review) -> None:
     review.judge(["f1"], ["f2"])
     drawn = review.sample(30, "anna")
     assert sorted(drawn) == sorted(set(TEXTS) - {"f1", "f2"})
@@ -262,7 +262,7 @@ def test_documents_without_a_word_are_ranked_too() -> None:
     assert numbers.reasons("c", {"a": True, "b": False}, 3) == []
 
 
-def test_models_take_nothing_from_people(review: Review) -> None:
+def test_judgements_of_models_never_replace_judgements_of_people(review: Review) -> None:
     given = review.next(3, "anna")
     review.judge(given[:1], by="anna", source=MODEL)
     assert not {*given} & {*review.next(10, "ben")}
@@ -272,7 +272,7 @@ def test_models_take_nothing_from_people(review: Review) -> None:
     assert review.undo("anna").read == 0
 
 
-def test_what_is_undone_is_as_it_was_before(review: Review) -> None:
+def test_undo_restores_the_previous_state(review: Review) -> None:
     review.judge(["f1"], by="anna")
     review.judge([], ["f1"], by="ben")
     review.judge([], ["f1"], by="anna")
@@ -285,7 +285,7 @@ def test_what_is_undone_is_as_it_was_before(review: Review) -> None:
     assert not {*unlikely} & {*review.next(24, "ben")}
 
 
-def test_documents_that_are_gone_stay_counted(review: Review, clock: Clock) -> None:
+def test_deleted_documents_stay_counted(review: Review, clock: Clock) -> None:
     review.judge(["f1"], [id for id in TEXTS if id != "f1"][:20], by="anna")
     ids = [*TEXTS][-5:]
     fewer = Review(review._log, DocumentSet(ids, [TEXTS[id] for id in ids]), review.first_event, clock)

@@ -73,7 +73,7 @@ def added_clauses(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("similarity", "file"), [("cosine", "masked_cosine"), ("jaccard", "fuzzy_jaccard")])
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, mask: Any) -> None:
+def test_the_similarity_multiplies_scores_in_the_rescore_window(similarity: str, file: str, mask: Any) -> None:
     body = {"query": QUERY, "size": 3, "aggs": {"n": {"sum": {"field": "n"}}}}
     found = rewritten(body, replace(PLAIN, similarity=similarity, mask=mask), window=7, alpha=0.75)
     assert found.body == {
@@ -94,12 +94,12 @@ def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, ma
 @pytest.mark.parametrize(
     ("alpha", "beta"), [(0.01, 0.010101), (0.3, 0.428571), (0.5, 1), (0.98, MAX_BETA), (1, MAX_BETA)]
 )
-def test_beta_is_alpha_to_its_rest(alpha: float, beta: float) -> None:
+def test_beta_follows_from_alpha(alpha: float, beta: float) -> None:
     (params,) = clauses_of(rewritten({"query": QUERY}, PLAIN, alpha=alpha).body, "params")
     assert params["beta"] == pytest.approx(beta)
 
 
-def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
+def test_an_alpha_of_0_gives_lexical_scores() -> None:
     without = rewritten({"query": QUERY}, PLAIN, alpha=0)
     assert (without.body, without.outcome, without.is_scored) == ({"query": QUERY}, Outcome.NOTHING_TO_ADD, False)
     assert without.is_ranked
@@ -116,13 +116,13 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
         ({"match_all": {}}, ["*"]),
     ],
 )
-def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
+def test_expansion_words_use_the_querys_fields_if_the_index_has_none(query: Any, fields: list[str]) -> None:
     found = rewrite(parse({"query": query}), replace(SESSION, fields=(), unmoved={}), OPTIONS)
     assert {tuple(clause["fields"]) for clause in added_clauses(found.body["rescore"])} == {tuple(fields)}
 
 
 @pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
-def test_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
+def test_expansion_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
     body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, **more}
     found = rewritten(body, replace(SESSION, vector=None, mask=None))
     assert asked_words(found.body["query"])
@@ -143,7 +143,7 @@ def test_a_range_of_numbers_is_not_highlighted(vector: Any) -> None:
             assert found["highlight"] == body["highlight"]
 
 
-def test_an_index_without_vectors_has_the_words_alone() -> None:
+def test_an_index_without_vectors_uses_expansion_words_only() -> None:
     wordy = replace(SESSION, vector=None, mask=None, unmoved={})
     found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
     assert found.outcome is Outcome.REWRITTEN
@@ -159,7 +159,7 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
 
 
-def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
+def test_irrelevant_documents_are_demoted_without_vectors() -> None:
     documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
     known = Knowledge(text="bush fire", fields=FIELDS, judged=("bad",), documents=documents, feedback=feedback)
@@ -174,7 +174,7 @@ def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
 
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
-def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: str, length: float) -> None:
+def test_a_query_that_is_not_widened_is_rescored_with_all_expansion_words(text: str, length: float) -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, text=text, unmoved={}))
     assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     (mode, words), (_, similarity) = stages(found)
@@ -189,7 +189,7 @@ def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: 
     assert [stage["window_size"] for stage in found.body["rescore"]] == [100, 100]
 
 
-def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
+def test_a_widened_query_matches_the_strongest_expansion_words() -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, unmoved={}), widen=True)
     outer = found.body["query"]["bool"]
     assert (set(outer), outer["filter"]) == ({"must", "filter"}, [NAMED])
@@ -246,13 +246,13 @@ def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions:
         {"function_score": {"query": QUERY}},
     ],
 )
-def test_what_scores_otherwise_is_not_widened(query: dict[str, Any]) -> None:
+def test_queries_with_other_scores_are_not_widened(query: dict[str, Any]) -> None:
     found = rewritten({"query": query}, SESSION, widen=True, knn=9)
     assert found.body["query"] == {"bool": {"must": [query], "filter": [NAMED]}}
     assert asked_words(stages(found)[0]) == list(TERMS)
 
 
-def test_a_smallest_score_is_one_of_the_query_itself() -> None:
+def test_min_score_applies_to_the_original_score() -> None:
     found = rewritten({"query": QUERY, "min_score": 2}, SESSION, widen=True, knn=9)
     assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     assert found.body["min_score"] == 2
@@ -278,7 +278,7 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
     ],
 )
 @pytest.mark.parametrize("judged", ["keep", "hide", "demote"])
-def test_what_cannot_be_rewritten_stays(body: dict[str, Any], reason: str, judged: str) -> None:
+def test_bodies_that_cannot_be_rewritten_stay_unchanged(body: dict[str, Any], reason: str, judged: str) -> None:
     found = rewritten(body, SESSION, widen=True, knn=5, judged=judged)
     assert found.body is body
     assert (found.reason, found.is_ranked, found.is_scored) == (reason, False, False)
@@ -289,7 +289,7 @@ def test_what_cannot_be_rewritten_stays(body: dict[str, Any], reason: str, judge
     [{"sort": [{"n": "desc"}]}, {"sort": "n"}, {"search_after": [1], "sort": ["n"]}, {"sort": [{"_score": "asc"}]}],
 )
 @pytest.mark.parametrize("widen", [False, True])
-def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], widen: bool) -> None:
+def test_sorted_searches_change_only_by_hidden_documents(more: dict[str, Any], widen: bool) -> None:
     body = {"query": QUERY, **more}
     found = rewritten(body, widen=widen)
     assert found.body is body
@@ -299,7 +299,7 @@ def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], wi
     assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
 
 
-def test_the_words_say_which_of_a_group_is_best() -> None:
+def test_expansion_words_choose_the_best_hit_of_a_group() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
     found = rewritten(body, replace(SESSION, unmoved={}))
     assert found.outcome is Outcome.COLLAPSED
@@ -311,7 +311,7 @@ def test_the_words_say_which_of_a_group_is_best() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"search_after": [1.5, 3]}])
-def test_the_words_count_on_each_page_that_is_sorted_by_scores_first(more: dict[str, Any]) -> None:
+def test_expansion_words_count_on_each_page_sorted_by_score(more: dict[str, Any]) -> None:
     body = {"query": QUERY, "sort": [{"_score": "desc"}, {"n": "asc"}], **more}
     found = rewritten(body, replace(SESSION, unmoved={}))
     assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
@@ -319,7 +319,7 @@ def test_the_words_count_on_each_page_that_is_sorted_by_scores_first(more: dict[
     assert asked_words(found.body["query"]["bool"]["should"]) == list(TERMS)
 
 
-def test_documents_that_keep_their_places_do_so_among_groups_too() -> None:
+def test_judged_documents_keep_their_positions_among_groups() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
     kept = {"filter": {"ids": {"values": list(SESSION.unmoved)}}, "weight": SESSION.unmoved_factor}
     must = rewritten(body).body["query"]["bool"]["must"]
@@ -329,12 +329,12 @@ def test_documents_that_keep_their_places_do_so_among_groups_too() -> None:
 
 
 @pytest.mark.parametrize("sort", [[], None, "_score", ["_score"], [{"_score": "desc"}], {"_score": {"order": "desc"}}])
-def test_hits_by_their_scores_are_rescored(sort: Any) -> None:
+def test_hits_sorted_by_scores_are_rescored(sort: Any) -> None:
     assert rewritten({"query": QUERY, "sort": sort}).is_scored
 
 
 @pytest.mark.parametrize("sort", [["_score", "_score"], ["_score", "n"], [{"_score": "asc"}], ["_doc"], {"a": 1}, [[]]])
-def test_hits_that_are_not_quite_by_their_scores_are_not(sort: Any) -> None:
+def test_hits_sorted_by_more_than_scores_are_not_rescored(sort: Any) -> None:
     assert rewritten({"query": QUERY, "sort": sort}).outcome is Outcome.SORTED
 
 
@@ -348,7 +348,7 @@ def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
         assert len(rewritten({"query": QUERY, "rescore": nothing}).body["rescore"]) == 2
 
 
-def test_judged_documents_keep_the_place_that_they_have_without_the_session() -> None:
+def test_judged_documents_keep_their_position_without_the_session() -> None:
     for alpha in (0.5, 0):
         knowledge = SESSION
         found = rewritten({"query": QUERY}, knowledge, widen=True, alpha=alpha)
@@ -366,7 +366,7 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
 
 
-def test_without_vectors_documents_judged_for_other_queries_go_without_the_words() -> None:
+def test_documents_judged_for_other_queries_get_no_word_scores_without_vectors() -> None:
     for widen in (False, True):
         found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
         lists = [one for one in clauses_of(found.body, "bool") if asked_words(one.get("should", []))]
@@ -491,7 +491,7 @@ def test_only_query_and_rescoring_change_and_only_once(
         assert own == body.get("query", {"match_all": {}})
 
 
-def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -> None:
+def test_function_words_do_not_change_the_weight_of_expansion_words() -> None:
     plain = rewritten({"query": QUERY}, replace(SESSION, unmoved={}))
     wordy = rewritten({"query": QUERY}, replace(SESSION, unmoved={}, text="the fire is in the bush"))
     assert stages(plain) == stages(wordy)
@@ -499,7 +499,7 @@ def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -
     assert stages(nothing) == stages(one)
 
 
-def test_what_a_score_is_multiplied_with_is_never_below_one() -> None:
+def test_factors_of_scores_are_never_below_1() -> None:
     def factors(similarity: str, *values: float) -> list[float]:
         unmoved = dict(zip("abcd", values, strict=False))
         known = Knowledge(text="fire", vector=VECTOR, similarity=similarity, unmoved=unmoved)

@@ -101,7 +101,7 @@ def without_sinking(clause: Any) -> Any:
     return query
 
 
-def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
+def test_a_hybrid_query_gets_expansion_words_and_moved_vectors() -> None:
     found = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
     assert (found.outcome, found.reason, found.is_changed, found.is_scored) == (Outcome.REWRITTEN, "", True, False)
     assert found.body["query"]["hybrid"]["pagination_depth"] == 50
@@ -122,7 +122,7 @@ def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
     assert np.linalg.norm(clause["vector"]) == pytest.approx(1)
 
 
-def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents_apart() -> None:
+def test_a_query_vector_moves_by_how_well_vectors_separate_documents() -> None:
     near = FEEDBACK.background.vectors[:, 0].mean() if FEEDBACK.background else 0
     assert near < 0.5
     clause = clause_of(rewritten(KNN))
@@ -139,7 +139,7 @@ def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents
 
 
 @pytest.mark.parametrize("space", ["cosinesimil", "l2", "innerproduct"])
-def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) -> None:
+def test_relevant_documents_get_a_bonus_in_lists_with_similar_scores(space: str) -> None:
     vector = np.array([0.0, 3.0, 0.0, 0.0])
     assert OWN.relevant_bonus(vector, 1.0, space) == 0
     bonuses = [OWN.relevant_bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
@@ -156,7 +156,7 @@ def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) 
     assert bonus["constant_score"]["boost"] > 0
 
 
-def test_the_length_of_a_query_and_bytes_stay() -> None:
+def test_moved_vectors_keep_their_length_and_byte_range() -> None:
     clause = clause_of(rewritten({"knn": {"bytes": {"vector": [100, 0, 0, 0], "k": 3}}}))
     vector = clause["knn"]["bytes"]["vector"]
     assert all(isinstance(value, int) for value in vector)
@@ -165,7 +165,7 @@ def test_the_length_of_a_query_and_bytes_stay() -> None:
     assert all(-128 <= value <= 127 for value in most["knn"]["bytes"]["vector"])
 
 
-def test_a_model_s_vector_is_moved_and_sent_as_such() -> None:
+def test_a_text_encoded_by_a_model_becomes_a_moved_vector() -> None:
     asked = {
         "query_text": "fire",
         "k": 5,
@@ -181,7 +181,7 @@ def test_a_model_s_vector_is_moved_and_sent_as_such() -> None:
     assert semantic["knn"]["said_semantic_info.embedding"]["k"] == 10
 
 
-def test_a_score_by_vectors_is_moved() -> None:
+def test_the_vector_of_a_script_score_is_moved() -> None:
     params = {"field": "v", "query_value": QUERY, "space_type": "cosinesimil"}
     script = {"lang": "knn", "source": "knn_score", "params": params}
     query = {"script_score": {"query": {"term": {"n": 1}}, "script": script, "boost": 2.0}}
@@ -192,7 +192,7 @@ def test_a_score_by_vectors_is_moved() -> None:
     assert moved != QUERY
 
 
-def test_tokens_of_relevant_documents_come_in() -> None:
+def test_tokens_of_relevant_documents_are_added() -> None:
     query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}, "boost": 2.0}}}
     clause = clause_of(rewritten(query))
     asked = clause["neural_sparse"]["tokens"]
@@ -220,7 +220,7 @@ def test_tokens_of_relevant_documents_come_in() -> None:
         ({"neural_sparse": {"v": {"query_tokens": {"fire": 1}}}}, Outcome.NOT_MOVED),
     ],
 )
-def test_a_clause_that_cannot_be_moved_stays_and_is_told(query: dict[str, Any], outcome: Outcome) -> None:
+def test_a_clause_that_cannot_be_moved_is_unchanged_and_reported(query: dict[str, Any], outcome: Outcome) -> None:
     alone = rewritten(query)
     assert (alone.body["query"], alone.outcome, alone.is_changed) == (query, outcome, False)
     mixed = rewritten({"hybrid": {"queries": [query, TEXT]}})
@@ -232,14 +232,14 @@ def test_a_clause_that_cannot_be_moved_stays_and_is_told(query: dict[str, Any], 
     )
 
 
-def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
+def test_fields_without_values_in_judged_documents_are_unchanged() -> None:
     knowledge = replace(SESSION, own_fields=replace(KNOWN, vectors={}, tokens={}))
     for query in (KNN, {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}):
         found = rewritten(query, knowledge)
         assert (found.body["query"], found.outcome) == (query, Outcome.NO_VECTORS)
 
 
-def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
+def test_marks_for_another_query_add_words_but_move_no_vectors() -> None:
     carried = replace(FEEDBACK, grades=np.array([0.15, 0.0]), is_for_query=(False, False))
     known = replace(
         SESSION,
@@ -256,7 +256,7 @@ def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
     assert (alone.outcome, alone.is_changed) == (Outcome.NOTHING_TO_ADD, False)
 
 
-def test_marks_of_documents_that_are_gone_are_told() -> None:
+def test_marks_of_deleted_documents_are_reported() -> None:
     found = rewritten(KNN, replace(SESSION, missing_documents=1))
     assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that no longer exist: 1")
 
@@ -271,7 +271,7 @@ def test_without_a_session_nothing_changes(query: dict[str, Any], judged: str) -
 
 
 @pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"hybrid": {"queries": [KNN, KNN]}}])
-def test_what_is_rewritten_comes_back_unchanged(query: dict[str, Any]) -> None:
+def test_rewritten_bodies_are_not_rewritten_again(query: dict[str, Any]) -> None:
     body = rewritten(query).body
     # OpenSearch fills in defaults on the way
     body = json.loads(json.dumps(body).replace('{"_name": "resift"}', '{"boost": 1.0, "_name": "resift"}'))
@@ -279,7 +279,7 @@ def test_what_is_rewritten_comes_back_unchanged(query: dict[str, Any]) -> None:
     assert (again.outcome, again.body["query"]) == (Outcome.ALREADY_REWRITTEN, body["query"])
 
 
-def test_hidden_documents_are_in_no_list_and_take_no_place_there() -> None:
+def test_hidden_documents_are_excluded_from_all_lists() -> None:
     ids = [{"ids": {"values": ["good", "bad"]}}]
     found = rewritten({"hybrid": {"queries": [TEXT, KNN, {"knn": {"v": {"vector": QUERY, "k": 2}}}]}}, judged="hide")
     assert all(one["bool"]["must_not"] == ids for one in queries_of(found))
@@ -295,7 +295,7 @@ def _knn_of(clause: Any) -> Any:
     return next(iter(clause["knn"].values()))
 
 
-def test_irrelevant_documents_sink_by_their_marks_alone() -> None:
+def test_irrelevant_documents_are_demoted_without_relevant_documents() -> None:
     feedback = replace(
         Feedback.learn(MARKED[:0], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
     )
@@ -327,7 +327,7 @@ def test_a_boost_may_be_a_text_or_nonsense_that_the_engine_refuses(boost: Any) -
     assert ('"title^2"' in json.dumps(found.body)) == (boost == "2.0")
 
 
-def test_documents_come_last_where_lists_are_not_mixed() -> None:
+def test_judged_documents_are_demoted_only_in_unmixed_lists() -> None:
     assert rewritten(KNN, judged="demote").body["rescore"][0]["query"]["score_mode"] == "multiply"
     for query, body in (({"hybrid": {"queries": [TEXT, KNN]}}, {}), (KNN, {"collapse": {"field": "n"}})):
         found = rewritten(query, body=body, judged="demote")
@@ -343,7 +343,7 @@ def test_documents_come_last_where_lists_are_not_mixed() -> None:
         ({"size": 0}, Outcome.NO_HITS),
     ],
 )
-def test_an_order_that_is_not_the_scores_stays(body: dict[str, Any], outcome: Outcome) -> None:
+def test_another_sort_order_is_unchanged(body: dict[str, Any], outcome: Outcome) -> None:
     found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, body=body)
     assert (found.outcome, found.is_changed, found.body["query"]) == (
         outcome,
@@ -366,7 +366,7 @@ def test_pages_and_groups_by_score_are_rewritten(body: dict[str, Any]) -> None:
     assert {name: found.body[name] for name in body} == body
 
 
-def test_highlights_are_of_what_was_asked() -> None:
+def test_highlights_use_the_original_query() -> None:
     query = {"hybrid": {"queries": [TEXT, KNN]}}
     assert rewritten(query, body={"highlight": {"fields": {"title": {}}}}).body["highlight"] == {
         "highlight_query": {"hybrid": {"queries": [TEXT, {"match_all": {}}]}},
@@ -376,7 +376,7 @@ def test_highlights_are_of_what_was_asked() -> None:
     assert rewritten(query, body={"highlight": own}).body["highlight"] == own
 
 
-def test_words_are_asked_for_where_the_query_looks() -> None:
+def test_expansion_words_search_the_fields_of_the_query() -> None:
     several = {"multi_match": {"query": "fire", "fields": ["title^2", "text"]}}
     nested = {"nested": {"path": "parts", "query": {"match": {"parts.text": "fire"}}, "inner_hits": {}}}
     texts = [
@@ -393,7 +393,7 @@ def test_words_are_asked_for_where_the_query_looks() -> None:
     assert '"path": "parts"' in json.dumps(found[1]["bool"]["should"])
 
 
-def test_what_a_body_needs() -> None:
+def test_required_fields_models_and_vectors_of_a_body() -> None:
     queries = [
         KNN,
         {"knn": {"bits": {"vector": [1], "k": 1}}},

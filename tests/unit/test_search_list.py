@@ -47,14 +47,14 @@ FITTING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("clause", "place"), UNLISTED, ids=[place for _, place in UNLISTED])
-def test_what_is_not_listed_is_refused_with_its_place(clause: dict[str, Any], place: str) -> None:
+def test_unlisted_clauses_are_refused_with_their_position(clause: dict[str, Any], place: str) -> None:
     with pytest.raises(ClauseNotAllowed, match=re.escape(place)) as caught:
         check_listed("query", clause)
     assert caught.value.value == place
 
 
 @pytest.mark.parametrize("clause", FITTING, ids=str)
-def test_ordinary_clauses_may_be_asked(clause: dict[str, Any]) -> None:
+def test_ordinary_clauses_are_accepted(clause: dict[str, Any]) -> None:
     check_listed("query", clause)
     named = {name: {"filters": {"filters": {name: clause}}} for name in ("match_x", "wrapper", "_script", "aggs")}
     check_listed("query", {"query": clause, "aggs": named, "post_filter": clause}, "body")
@@ -89,7 +89,7 @@ def test_bounds(what: str) -> None:
         check_listed("query", too_much)
 
 
-def test_levels_are_bounded_and_those_side_by_side_are_not() -> None:
+def test_the_depth_of_clauses_is_limited_but_not_their_number() -> None:
     deep: dict[str, Any] = MATCH
     for _ in range(19):
         deep = {"bool": {"must": deep}}
@@ -114,7 +114,7 @@ def test_levels_are_bounded_and_those_side_by_side_are_not() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_its_place_is_refused(clause: dict[str, Any]) -> None:
+def test_misplaced_clauses_are_refused(clause: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         check_listed("query", clause)
 
@@ -144,7 +144,7 @@ def terms(size: int, **inner: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_what_multiplies_is_bounded(body: dict[str, Any], size: int, is_listed: bool) -> None:
+def test_multiplying_work_is_limited(body: dict[str, Any], size: int, is_listed: bool) -> None:
     with nullcontext() if is_listed else pytest.raises(BadInput):
         check_listed("query", body, "body", size)
 
@@ -166,7 +166,7 @@ BODY = {"index": "docs", "query": {"query": MATCH, "explain": True}}
     ("scopes", "status"),
     [("search", 403), ("search,feedback", 403), ("search,body", 400), ("search,admin", 400), ("body", 403)],
 )
-def test_whole_bodies_are_a_scope_of_their_own(
+def test_whole_bodies_need_a_separate_scope(
     engine: SqliteEngine, model: Model, tmp_path: Path, config: Config, scopes: str, status: int
 ) -> None:
     file = KeyFile(str(tmp_path / "keys.jsonl"))
@@ -183,7 +183,7 @@ def test_whole_bodies_are_a_scope_of_their_own(
     ("host", "address", "status"),
     [("localhost", "127.0.0.1", 400), ("shop.example", "127.0.0.1", 403), ("localhost", "10.0.0.7", 403)],
 )
-def test_without_keys_whole_bodies_are_for_this_machine(
+def test_whole_bodies_without_keys_are_for_this_machine_only(
     engine: SqliteEngine, model: Model, config: Config, host: str, address: str, status: int
 ) -> None:
     client = create_app(Config(store=config.store, hosts=("shop.example",)), engine=engine, model=model).test_client()
@@ -191,13 +191,13 @@ def test_without_keys_whole_bodies_are_for_this_machine(
     assert answer.status_code == status, answer.text
 
 
-def test_the_cluster_hands_on_what_is_not_listed(engine: SqliteEngine, model: Model, config: Config) -> None:
+def test_unlisted_clauses_are_passed_on_in_the_cluster(engine: SqliteEngine, model: Model, config: Config) -> None:
     client: FlaskClient = create_app(config, engine=engine, model=model).test_client()
     body = {"query": {"wrapper": {"query": "!!"}}, "explain": True}
     assert post(client, "/v1/rewrite", index="docs", body=body)["body"] == body
 
 
-def test_no_value_of_json_is_more_than_an_error() -> None:
+def test_any_json_value_raises_bad_input_at_most() -> None:
     odd: list[Any] = [None, True, 1, 1.5, "x", [], [None], {}, {"x": {}}, {"query": []}]
     for shape in ("clause", "body"):
         for name in (*search_list()["clauses"], *search_list()["body"]):

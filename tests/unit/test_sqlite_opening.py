@@ -33,7 +33,7 @@ def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(
     assert modes == [2, 1]
 
 
-def test_who_opens_a_file_that_another_one_writes_is_not_left_with_reading(
+def test_opening_a_file_that_is_being_written_never_leaves_it_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "_TIMEOUT", 0.2)
@@ -49,7 +49,7 @@ def test_who_opens_a_file_that_another_one_writes_is_not_left_with_reading(
         assert engine.indices() == []
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(EngineUnavailable, match="cannot be opened") as caught:
         SqliteEngine(str(tmp_path))
     assert caught.value.value == str(tmp_path)
@@ -57,7 +57,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         SqliteSessionStore(str(tmp_path / "none" / "sessions.db"))
 
 
-def test_a_connection_that_is_in_use_while_all_are_closed_is_closed_behind_its_transaction(tmp_path: Path) -> None:
+def test_a_connection_in_use_is_closed_after_its_transaction(tmp_path: Path) -> None:
     """Another thread may still use a connection when all are closed.
 
     Since Python 3.13, a connection that is never closed causes a warning.

@@ -62,7 +62,7 @@ def test_the_locks_agree_with_each_other() -> None:
         ("requirements-release.lock", [], ["build", "release"]),
     ],
 )
-def test_a_lock_has_what_the_project_asks_for(lock: str, extras: list[str] | None, groups: list[str]) -> None:
+def test_a_lock_contains_the_required_packages(lock: str, extras: list[str] | None, groups: list[str]) -> None:
     said, found = project(), locked(lock)
     optional = said["project"]["optional-dependencies"]
     wanted = [one for group in groups for one in said["dependency-groups"][group]]
@@ -76,7 +76,7 @@ def test_a_lock_has_what_the_project_asks_for(lock: str, extras: list[str] | Non
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Makefile"])
-def test_pip_installs_nothing_that_is_not_locked(name: str) -> None:
+def test_pip_installs_locked_packages_only(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     calls = re.findall(r"^(?!PIP :=).*?(?:pip install|\$\(PIP\)) (.*)$", text, re.MULTILINE)
     assert len(calls) > 1

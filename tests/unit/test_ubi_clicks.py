@@ -21,38 +21,38 @@ def grades(*interactions: tuple[str, str, int | None], shown: tuple[str, ...] = 
     return {document: one.grade for document, one in click_grades(made, shown=shown).items()}
 
 
-def test_a_click_whose_place_is_not_known_counts_as_one_of_a_session() -> None:
+def test_a_click_at_an_unknown_position_counts_like_a_click_of_a_session() -> None:
     assert grades(("a", "click", None)) == {"a": GRADES["clicked"]}
 
 
-def test_a_click_counts_more_the_lower_the_hit_stood_and_a_purchase_the_same_everywhere() -> None:
+def test_clicks_count_more_at_lower_positions_and_purchases_equally() -> None:
     clicks = [grades(("a", "click", ordinal))["a"] for ordinal in (1, 2, 10, 100)]
     assert clicks == sorted(clicks)
     assert clicks[0] == GRADES["clicked"] < clicks[2] < 1
     assert [grades(("a", "purchase", ordinal))["a"] for ordinal in (1, 10)] == [1, 1]
 
 
-def test_hits_above_a_click_were_passed_over_and_those_below_it_perhaps_not_seen() -> None:
+def test_hits_above_a_click_are_skipped_and_hits_below_it_are_unseen() -> None:
     shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abcde", 1)]
     found = grades(*shown, ("d", "click", 4))
     assert set(found) == {"a", "b", "c", "d"}
     assert found["a"] == GRADES["skipped"] < found["b"] < found["c"] < 0 < found["d"]
 
 
-def test_the_lowest_click_decides_and_a_clicked_hit_was_not_passed_over() -> None:
+def test_the_lowest_click_decides_and_clicked_hits_are_not_skipped() -> None:
     shown = [(document, IMPRESSION, ordinal) for ordinal, document in enumerate("abc")]
     found = grades(*shown, ("c", "click", 2), ("a", "click", 0))
     assert found["a"] > 0 > found["b"]
     assert found["c"] > found["a"]
 
 
-def test_ordinals_count_from_0_where_one_of_them_is_0() -> None:
+def test_ordinals_start_at_0_if_any_ordinal_is_0() -> None:
     from_0 = grades(*((document, IMPRESSION, ordinal) for ordinal, document in enumerate("ab")), ("b", "click", 1))
     from_1 = grades(*((document, IMPRESSION, ordinal) for ordinal, document in enumerate("ab", 1)), ("b", "click", 2))
     assert from_0 == from_1
 
 
-def test_the_order_of_the_answer_tells_what_was_shown_where_no_event_does() -> None:
+def test_the_order_of_hits_gives_positions_without_impressions() -> None:
     assert grades(("b", "click", None), shown=("a", "b", "c")) == grades(("a", IMPRESSION, 1), ("b", "click", 2))
     # The position in the event takes precedence.
     assert grades(("b", "click", 1), shown=("a", "b")) == {"b": GRADES["clicked"]}
@@ -63,7 +63,7 @@ def test_the_strongest_action_of_a_document_counts() -> None:
     assert grades(("a", "click", 1), ("a", "add_to_cart", 1)) == {"a": ACTIONS["add_to_cart"]}
 
 
-def test_nothing_follows_from_impressions_alone_and_from_actions_that_count_nothing() -> None:
+def test_impressions_alone_and_ungraded_actions_give_no_judgements() -> None:
     assert grades(("a", IMPRESSION, 1), ("b", IMPRESSION, 2), ("b", "scrolled", 2)) == {}
 
 
@@ -73,12 +73,12 @@ def test_an_action_may_count_against_a_document() -> None:
     assert {key: (one.grade, one.at) for key, one in click_grades(made, actions).items()} == {"a": (-1, 5)}
 
 
-def test_without_a_grade_for_impressions_nothing_was_passed_over() -> None:
+def test_no_hit_is_skipped_without_a_grade_for_impressions() -> None:
     made = [did("a", IMPRESSION, 1), did("b", "click", 2)]
     assert set(click_grades(made, {"click": 0.5})) == {"b"}
 
 
-def test_every_grade_is_one_that_a_session_holds() -> None:
+def test_grades_of_actions_are_from_minus_1_to_1() -> None:
     for action in ACTIONS:
         for ordinal in (None, 0, 1, 7, 10**9):
             assert all(-1 <= grade <= 1 for grade in grades(("a", IMPRESSION, 0), ("b", action, ordinal)).values())

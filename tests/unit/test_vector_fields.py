@@ -14,7 +14,7 @@ def fields_of(**properties: Any) -> dict[str, VectorField]:
     return dict(vector_fields({"properties": properties}))
 
 
-def test_vectors_are_found_wherever_they_stand() -> None:
+def test_vector_fields_are_found_at_any_depth_of_a_mapping() -> None:
     found = fields_of(
         v={**KNN, "space_type": "cosinesimil"},
         bits={"type": "knn_vector", "dimension": 16, "data_type": "BINARY"},
@@ -45,7 +45,7 @@ def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> N
     assert fields_of(said=named, elsewhere=chunks)["said"].nested
 
 
-def test_of_several_indices_those_fields_are_known_in_which_they_agree() -> None:
+def test_several_indices_share_the_vector_fields_with_equal_mappings() -> None:
     one, two = VectorField("v", dim=3), VectorField("v", dim=4)
     mapped = [{"v": one, "w": one}, {"v": two, "x": one}, {"v": one}]
     infos = [IndexInfo(f"i{n}", (), None, None, None, (f"i{n}",), vector_fields=each) for n, each in enumerate(mapped)]

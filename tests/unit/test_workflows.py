@@ -30,12 +30,12 @@ def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @each(FILES)
-def test_it_parses(file: Path) -> None:
+def test_workflows_are_valid_yaml(file: Path) -> None:
     assert isinstance(yaml.safe_load(file.read_text("utf-8")), dict)
 
 
 @each(WORKFLOWS)
-def test_a_workflow_may_only_read_unless_a_job_says_more(file: Path) -> None:
+def test_workflows_have_read_only_permissions_by_default(file: Path) -> None:
     workflow = yaml.safe_load(file.read_text("utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
