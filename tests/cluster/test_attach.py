@@ -72,7 +72,7 @@ def test_without_scipy_attaching_plans_nothing_and_names_the_package(
     assert "model: resift-en" in run("attach", shop.name, opensearch_url, "--no-adapt", "--dry-run").output
 
 
-def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
+def test_a_dry_run_changes_nothing_and_asks_no_question_without_a_terminal(
     shop: Index, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     before = shop.mapping(), shop.settings()
@@ -88,7 +88,7 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
     assert (shop.mapping(), shop.settings()) == before
 
 
-def test_a_get_that_leaves_the_vector_out_is_as_before(
+def test_a_get_request_without_the_vector_returns_the_original_document(
     shop: Index, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     def got(parameters: str = "") -> Any:
@@ -100,7 +100,7 @@ def test_a_get_that_leaves_the_vector_out_is_as_before(
     assert set(got()) == {*before, "resift_vector_int8"}
 
 
-def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
+def test_simultaneous_attaching_loses_no_record(
     shop: Index, own: tuple[Model, str], other: tuple[Model, str], opensearch_url: str
 ) -> None:
     before = shop.mapping()
@@ -126,9 +126,7 @@ def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
     assert shop.mapping()["_meta"] == before["_meta"]
 
 
-def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
-    shop: Index, own: tuple[Model, str], opensearch_url: str
-) -> None:
+def test_an_index_with_replaced_meta_can_be_detached(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
     documents = shop.documents()
     run("attach", shop.name, opensearch_url, "--model", own[1])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})

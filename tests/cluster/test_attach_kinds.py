@@ -60,7 +60,7 @@ TEXTS = {"title": {"type": "text"}, "text": {"type": "text"}}
 
 
 @pytest.mark.parametrize(("body", "message", "expected"), REFUSED, ids=[one[1] for one in REFUSED])
-def test_what_cannot_be_attached_is_refused_before_anything_is_changed(
+def test_indices_that_cannot_be_attached_are_refused_before_any_change(
     made: Any,
     cluster: OpenSearchEngine,
     own: tuple[Model, str],
@@ -103,7 +103,7 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
     assert "is closed" in refused(name)
 
 
-def test_texts_that_are_only_kept_and_cannot_be_searched_are_no_texts_of_an_index(
+def test_unsearchable_texts_are_not_text_fields_of_an_index(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     texts = {"title": "Fire in the hills", "kept": "Crews fight the fire in the forest west of the city."}
@@ -125,7 +125,7 @@ def _detached_own(cluster: OpenSearchEngine, model: Model, url: str) -> str:
         cluster.drop(name)
 
 
-def test_an_index_for_k_nn_gets_a_graph_and_keeps_a_field_that_has_our_name(
+def test_a_k_nn_index_gets_an_hnsw_index_and_keeps_fields_with_the_same_name(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     model, folder = own
@@ -146,7 +146,7 @@ def test_an_index_for_k_nn_gets_a_graph_and_keeps_a_field_that_has_our_name(
     assert hit == documents[3]
 
 
-def test_vectors_of_the_indexs_own_are_used_and_left_alone(
+def test_existing_vectors_of_an_index_are_used_and_not_changed(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     model, folder = own
@@ -172,7 +172,7 @@ def test_vectors_of_the_indexs_own_are_used_and_left_alone(
 
 
 @pytest.mark.parametrize("field", ["resift_vector", "dense"])
-def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
+def test_approximate_k_nn_is_not_used_without_an_hnsw_index(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, tmp_path: Path, field: str
 ) -> None:
     model, folder = own
@@ -252,7 +252,7 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
     assert "is not attached" in run("detach", stream, opensearch_url, status=2).output
 
 
-def test_a_model_is_learned_from_the_documents_and_not_twice(
+def test_a_model_is_adapted_to_the_documents_only_once(
     here: Path, shop: Index, vectors: WordVectors, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # these word vectors are smaller than the packaged ones, so the test is faster
@@ -272,7 +272,7 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(
     assert f"has vectors of model mean ({learned.hash}), which is not the model in {shop.name}-model" in lost
 
 
-def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_are_no_others(
+def test_documents_that_cannot_be_updated_are_named_and_nothing_is_switched_without_vectors(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     limit = "index.mapping.nested_objects.limit"

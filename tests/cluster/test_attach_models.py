@@ -187,7 +187,7 @@ def test_a_model_is_changed_and_changed_back_under_searches(
 
 # OpenSearch warns that a future version will not run pipelines for updates.
 @pytest.mark.filterwarnings("ignore:the index .* pipeline")
-def test_what_is_written_while_the_service_is_away_is_taken_without_a_vector(
+def test_documents_are_indexed_without_vectors_while_the_service_is_down(
     shop: Index, old: Served, opensearch_url: str
 ) -> None:
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
@@ -265,7 +265,7 @@ def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Ser
             shop.engine.drop_if_exists(name)
 
 
-def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
+def test_existing_pipelines_of_an_index_stay_and_the_output_explains_what_to_do(
     shop: Index, old: Served, opensearch_url: str
 ) -> None:
     cluster, name = shop.cluster, shop.name
@@ -297,7 +297,7 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
     cluster.request("DELETE", f"/_search/pipeline/{name}-own")
 
 
-def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Served, opensearch_url: str) -> None:
+def test_a_missing_pipeline_never_becomes_the_default(shop: Index, old: Served, opensearch_url: str) -> None:
     """OpenSearch would refuse all writes through a missing pipeline."""
     cluster, name = shop.cluster, shop.name
     # a foreign pipeline of the same name, which is not replaced
@@ -322,7 +322,7 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     run("detach", name, opensearch_url)
 
 
-def test_an_installation_stays_while_an_index_asks_it(
+def test_an_installation_stays_while_an_index_uses_it(
     cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
 ) -> None:
     second = Installer(cluster, Installation(f"second-{uuid.uuid4().hex[:8]}", old.model, ("text",), old.installer.url))
@@ -344,7 +344,7 @@ def test_an_installation_stays_while_an_index_asks_it(
         second.uninstall()
 
 
-def test_it_is_said_how_a_model_is_installed(
+def test_the_output_explains_how_to_install_a_model(
     shop: Index, old: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
 ) -> None:
     _, folder = own_model(vectors, tmp_path, 3)

@@ -79,7 +79,7 @@ def test_queries_are_learned_from_an_index_and_a_deployed_model(
     assert near.argmax(axis=1).tolist() == [0, 1]
 
 
-def test_what_the_cluster_lacks_is_named(embedded: str, opensearch_url: str, tmp_path: Path) -> None:
+def test_missing_parts_of_the_cluster_are_named(embedded: str, opensearch_url: str, tmp_path: Path) -> None:
     def refused(field: str, teacher: str, index: str = embedded) -> str:
         command = ["train", "queries", "--index", index, "--field", field, "--engine", opensearch_url]
         done = CliRunner().invoke(main, [*command, "--teacher", teacher, "--out", str(tmp_path / "out")])
@@ -92,7 +92,7 @@ def test_what_the_cluster_lacks_is_named(embedded: str, opensearch_url: str, tmp
     assert "no such index" in refused("embedding", "opensearch:nobody", "resift-test-nowhere")
 
 
-def test_an_index_is_attached_by_the_vectors_that_it_has(
+def test_an_index_is_attached_with_its_existing_vectors(
     trained: tuple[Result, Path], embedded: str, cluster: OpenSearchEngine, opensearch_url: str, tmp_path: Path
 ) -> None:
     folder = str(trained[1])

@@ -114,7 +114,7 @@ def pair(cluster: OpenSearchEngine) -> Iterator[tuple[Index, Index]]:
         index.close()
 
 
-def test_nothing_that_clients_write_meanwhile_is_lost(
+def test_documents_written_during_attaching_are_not_lost(
     pair: tuple[Index, Index], own: tuple[Model, str], opensearch_url: str
 ) -> None:
     index, twin = pair
@@ -164,7 +164,7 @@ class Killed:
         self._starter.communicate()
 
 
-def test_attaching_and_detaching_go_on_after_kills(
+def test_attaching_and_detaching_continue_after_kills(
     pair: tuple[Index, Index], own: tuple[Model, str], opensearch_url: str
 ) -> None:
     index, twin = pair

@@ -172,7 +172,7 @@ def test_a_scroll_of_one_shard_reads_to_its_end(shop: Index, served: Served, ope
     resift_command("detach", shop.name, opensearch_url)
 
 
-def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: Served, opensearch_url: str) -> None:
+def test_all_searches_are_rewritten_after_confirmation(shop: Index, served: Served, opensearch_url: str) -> None:
     before, name = contents(shop), f"resift-{shop.name}"
     planned = resift_command("attach", shop.name, opensearch_url, "--dry-run", "--default-pipelines").output
     assert f"index.search.default_pipeline of {shop.name}: {name}, instead of none" in planned
@@ -200,7 +200,7 @@ PROCESSORS = [
 
 @pytest.mark.parametrize("phase", [NORMALIZATION, RRF])
 @pytest.mark.parametrize(("processors", "place"), PROCESSORS, ids=lambda value: str(value)[:40])
-def test_a_pipeline_of_the_users_keeps_all_that_it_has(
+def test_a_users_pipeline_keeps_its_processors(
     shop: Index,
     served: Served,
     made: list[str],
@@ -236,9 +236,7 @@ def test_a_pipeline_of_the_users_keeps_all_that_it_has(
     assert (pipeline(shop, name), contents(shop)) == (exact, before)
 
 
-def test_a_pipeline_is_named_and_has_to_be_there(
-    shop: Index, served: Served, made: list[str], opensearch_url: str
-) -> None:
+def test_a_named_pipeline_must_exist(shop: Index, served: Served, made: list[str], opensearch_url: str) -> None:
     named = put_pipeline(shop, made, f"{shop.name}-named", {"response_processors": []})
     default = put_pipeline(shop, made, f"{shop.name}-default", {"request_processors": [ENRICHER]})
     set_default(shop, default)
@@ -256,7 +254,7 @@ def test_a_pipeline_is_named_and_has_to_be_there(
     assert (contents(shop), kinds(pipeline(shop, named))) == (before, [])
 
 
-def test_a_pipeline_that_others_use_is_copied(
+def test_a_pipeline_of_several_indices_is_copied(
     cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     body = {"request_processors": [ENRICHER], "phase_results_processors": [NORMALIZATION], "description": "shared"}
@@ -366,7 +364,7 @@ def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, ope
     )
 
 
-def test_detaching_several_indices_takes_all_back_that_was_attached_since(
+def test_detaching_several_indices_restores_all_of_them(
     cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     second = Index(cluster, 10)
@@ -384,7 +382,7 @@ def test_detaching_several_indices_takes_all_back_that_was_attached_since(
         second.close()
 
 
-def test_indices_of_different_pipelines_want_one_named(
+def test_indices_with_different_pipelines_need_a_named_pipeline(
     cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     second = Index(cluster, 10)
@@ -415,7 +413,7 @@ def test_an_index_that_is_read_only(shop: Index, served: Served, opensearch_url:
         shop.cluster.request("PUT", f"/{shop.name}/_settings", {f"index.blocks.{block}": None})
 
 
-def test_a_pipeline_that_was_edited_since_stays_without_ours(
+def test_an_edited_pipeline_stays_without_the_added_processors(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     name = f"resift-{shop.name}"
@@ -443,7 +441,7 @@ def test_a_pipeline_that_was_edited_since_stays_without_ours(
     assert pipeline(shop, name) == {**left, "description": "mine"}
 
 
-def test_what_is_used_by_others_is_not_deleted(
+def test_shared_pipelines_are_not_deleted(
     cluster: OpenSearchEngine, shop: Index, served: Served, opensearch_url: str
 ) -> None:
     second, name = Index(cluster, 10), f"resift-{shop.name}"
@@ -468,7 +466,7 @@ def test_what_is_used_by_others_is_not_deleted(
         second.close()
 
 
-def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
+def test_an_installation_is_not_removed_while_a_users_pipeline_needs_it(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     name = put_pipeline(shop, made, f"{shop.name}-own", {"request_processors": [ENRICHER]})
@@ -518,7 +516,7 @@ def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer:
     set_default(index, name)
 
 
-def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
+def test_indices_attached_by_version_0_1_keep_their_vectors_and_can_be_detached(
     shop: Index, own: tuple[Model, str], served: Served, opensearch_url: str
 ) -> None:
     name, before = f"resift-{shop.name}", (shop.mapping(), shop.settings(), shop.documents())
@@ -540,7 +538,7 @@ def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
         assert pipeline(shop, name) is None
 
 
-def test_a_pipeline_that_is_gone_is_made_again_or_the_setting_goes(
+def test_a_deleted_pipeline_is_created_again_or_its_setting_is_removed(
     shop: Index, served: Served, opensearch_url: str
 ) -> None:
     before, name = contents(shop), f"resift-{shop.name}"
@@ -574,7 +572,7 @@ OF_VECTORS = [
 
 
 @pytest.mark.parametrize("flags", OF_VECTORS, ids=lambda flags: flags[0])
-def test_what_is_for_vectors_alone_is_refused_by_name(
+def test_options_for_vectors_are_refused_by_name(
     shop: Index, opensearch_url: str, flags: list[str], here: Path
 ) -> None:
     told = resift_command("attach", shop.name, opensearch_url, *flags, status=2).output
@@ -583,7 +581,7 @@ def test_what_is_for_vectors_alone_is_refused_by_name(
         resift.attach(opensearch_url, shop.name, model="resift-en")
 
 
-def test_the_model_of_the_environment_is_for_vectors_alone(
+def test_the_model_of_the_environment_is_only_used_for_vectors(
     shop: Index, served: Served, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RESIFT_MODEL", "resift-en")

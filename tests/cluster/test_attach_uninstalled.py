@@ -56,7 +56,7 @@ def attach(index: str, url: str, answer: str, *flags: str) -> Result:
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
-def test_nothing_is_done_that_is_not_agreed_to(shop: Index, opensearch_url: str, answer: str) -> None:
+def test_nothing_is_changed_without_confirmation(shop: Index, opensearch_url: str, answer: str) -> None:
     before = snapshot(shop.cluster), shop.settings(), shop.mapping()
     refused = attach(shop.name, opensearch_url, answer)
     assert refused.exit_code == 2
@@ -70,7 +70,7 @@ def test_nothing_is_done_that_is_not_agreed_to(shop: Index, opensearch_url: str,
     assert (snapshot(shop.cluster), shop.settings(), shop.mapping()) == before
 
 
-def test_what_is_agreed_to_is_installed_and_taken_back(shop: Index, opensearch_url: str) -> None:
+def test_confirmed_changes_are_made_and_undone(shop: Index, opensearch_url: str) -> None:
     before = snapshot(shop.cluster), shop.settings(), shop.mapping()
     done = attach(shop.name, opensearch_url, "y\n")
     assert done.exit_code == 0, done.output
@@ -94,7 +94,7 @@ def test_install_asks_before_it_changes_settings_of_the_cluster(shop: Index, ope
     assert any("(cluster setting)" in step for step in planned["steps"])
 
 
-def test_nothing_is_asked_or_written_where_settings_allow_what_is_needed(shop: Index, opensearch_url: str) -> None:
+def test_no_question_and_no_change_if_the_settings_suffice(shop: Index, opensearch_url: str) -> None:
     cluster = shop.cluster
     before = {name: cluster.persistent_settings().get(name) for name in (PRIVATE_ADDRESSES, TRUSTED_ADDRESSES)}
     allowed = {PRIVATE_ADDRESSES: "true", TRUSTED_ADDRESSES: ["^https?://127\\.0\\.0\\.1:80.*$"]}
@@ -130,7 +130,7 @@ def blog(opensearch_url: str) -> Iterator[OpenSearch]:
         resift.uninstall(opensearch_url).run()
 
 
-def test_five_commands_take_less_than_five_minutes_from_nothing(
+def test_five_commands_from_an_empty_cluster_take_less_than_five_minutes(
     blog: OpenSearch, here: Path, opensearch_url: str
 ) -> None:
     with closing(socket.socket()) as taken:

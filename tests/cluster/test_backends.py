@@ -95,7 +95,7 @@ def test_a_session_moves_a_hybrid_search_and_no_session_leaves_it_alone(backend:
     assert moved.index("heat") <= plain.index("heat")
 
 
-def test_a_callers_ext_comes_back_as_it_was(backend: Backend) -> None:
+def test_the_callers_ext_is_returned_unchanged(backend: Backend) -> None:
     ext = {"rerank": {"query_context": {"query_text": "wing"}}}
     body = resift.rewrite("papers", {**BODY, "ext": ext}, session="anna", url=backend.service)
     assert body["ext"] == ext
@@ -112,12 +112,14 @@ def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: B
         assert session.rewrite(BODY) == over_http
 
 
-def test_a_service_that_is_away_costs_nothing_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_service_only_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert resift.rewrite("papers", BODY, session="anna", url=f"http://127.0.0.1:{free_port()}") is BODY
     assert "does not answer" in caplog.text
 
 
-def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_may_contain_all_types_that_opensearch_py_accepts(
+    backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
     given = {**BODY, "min_score": np.float32(0), "aggs": {"n": {"terms": {"field": "n", "include": np.arange(2)}}}}
     assert resift.rewrite("papers", given, session="nobody", url=backend.service) is given
     assert not caplog.text
@@ -129,7 +131,7 @@ def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pyte
 @pytest.mark.parametrize(
     ("wrong", "told"), [({"session": "a b"}, "session id 'a b'"), ({"window": -4}, "window is -4")]
 )
-def test_a_malformed_session_costs_nothing_but_a_warning(
+def test_a_malformed_session_only_causes_a_warning(
     backend: Backend, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any], told: str
 ) -> None:
     assert resift.rewrite("papers", BODY, url=backend.service, **{"session": "anna", **wrong}) is BODY
@@ -145,13 +147,13 @@ def test_an_index_that_does_not_exist_costs_nothing_but_a_warning(
     assert f"searching without the session: the index {index!r} does not exist, or it is not served" in caplog.text
 
 
-def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
+def test_errors_explain_invalid_requests(backend: Backend) -> None:
     with pytest.raises(BadInput, match="body is not a search body"):
         resift.rewrite("papers", "wing", session="anna", url=backend.service)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("example", ["search.py", "search.mjs", "Search.java"])
-def test_the_documented_backends_find_the_same(backend: Backend, example: str) -> None:
+def test_the_documented_backends_return_the_same_hits(backend: Backend, example: str) -> None:
     command = {"search.py": _python, "search.mjs": _node, "Search.java": _java}[example]()
     named = {"OPENSEARCH_URL": backend.url, "RESIFT_URL": backend.service}
     asked = [*command, "wing nose", "anna", "normalized"]

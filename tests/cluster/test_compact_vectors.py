@@ -47,7 +47,7 @@ def named(shop: Index, name: str) -> Index:
 
 # OpenSearch warns that a future version will not run pipelines for updates.
 @pytest.mark.filterwarnings("ignore:the index .* pipeline")
-def test_vectors_are_in_whatever_an_index_is_made_into(
+def test_compact_vectors_survive_updates_and_copies_of_an_index(
     shop: Index, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     request, (model, folder) = shop.cluster.request, own
@@ -83,7 +83,7 @@ def test_vectors_are_in_whatever_an_index_is_made_into(
 
 @pytest.mark.parametrize("similarity", ["cosine", "jaccard"])
 @pytest.mark.parametrize("is_masked", [False, True])
-def test_similarities_are_those_of_the_embedded_engine(
+def test_similarities_equal_the_embedded_engines(
     cluster: OpenSearchEngine, own: tuple[Model, str], tmp_path: Path, similarity: str, is_masked: bool
 ) -> None:
     rng, index, model = np.random.default_rng(3), "compact-scores", own[0]

@@ -36,7 +36,7 @@ def run(command: str) -> None:
     assert (resift, result.exit_code) == ("resift", 0), result.output
 
 
-def test_what_is_missing_is_said_with_its_mend(
+def test_problems_are_reported_with_their_solution(
     rest: Cluster, hand_made: str, model: Model, opensearch_url: str, here: Path
 ) -> None:
     own, other = examined(opensearch_url, hand_made)
@@ -56,7 +56,9 @@ def test_what_is_missing_is_said_with_its_mend(
 
 
 @pytest.mark.since(3, "shards without index.knn fail when the mapping changes")
-def test_what_cannot_be_checked_or_is_under_way(rest: Cluster, hand_made: str, opensearch_url: str) -> None:
+def test_checks_that_are_impossible_or_in_progress_are_reported(
+    rest: Cluster, hand_made: str, opensearch_url: str
+) -> None:
     meta = rest.request("GET", f"/{hand_made}/_mapping")[hand_made]["mappings"]["_meta"]
     record = IndexRecord.read(hand_made, meta)
     assert record.current is not None
@@ -71,7 +73,7 @@ def test_what_cannot_be_checked_or_is_under_way(rest: Cluster, hand_made: str, o
     assert examined(opensearch_url, hand_made) == [("closed", "")]
 
 
-def test_a_cluster_that_does_not_answer_is_what_is_wrong() -> None:
+def test_an_unreachable_cluster_is_reported_as_the_problem() -> None:
     result = CliRunner().invoke(main, ["doctor", "--engine", "http://anna:secret@127.0.0.1:1"])
     head, line, fix = result.output.splitlines()
     assert (result.exit_code, head.split()) == (3, ["KIND", "NAME", "STATE"])
@@ -80,7 +82,7 @@ def test_a_cluster_that_does_not_answer_is_what_is_wrong() -> None:
     assert "secret" not in result.output
 
 
-def test_clocks_that_are_apart_are_told(
+def test_a_clock_difference_is_reported(
     cluster: OpenSearchEngine, rest: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def states() -> list[tuple[str, bool]]:

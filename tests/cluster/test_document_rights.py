@@ -102,7 +102,7 @@ def ask(app: Flask, path: str, user: str | None, body: dict[str, Any] | None = N
     return answer.text
 
 
-def test_a_session_shows_nothing_of_what_its_caller_may_not_read(app: Flask) -> None:
+def test_a_session_shows_only_documents_that_its_caller_may_read(app: Flask) -> None:
     body = {"query": FIRE, "explain": True, "highlight": {"fields": {"text": {}}}}
     # the judgement of p2 counts for bob, too, because he may read p2
     for asked in ({"query": "fire"}, {"query": {**body, "ext": {"ml_inference": {"session": "shared"}}}}):
@@ -123,7 +123,7 @@ def test_a_session_shows_nothing_of_what_its_caller_may_not_read(app: Flask) -> 
     assert "lakehurst" not in rewritten
 
 
-def test_a_session_learns_nothing_of_what_its_caller_may_not_read(app: Flask) -> None:
+def test_a_session_learns_only_from_documents_that_its_caller_may_read(app: Flask) -> None:
     marks = {"session": "own", "index": INDEX, "query": "fire", "irrelevant": ["p2"]}
     ask(app, "/v1/feedback", "bob", marks)
     shared, own = (
@@ -140,7 +140,7 @@ def test_a_session_learns_nothing_of_what_its_caller_may_not_read(app: Flask) ->
         assert (refused["code"], refused["value"]) == ("not_found", id)
 
 
-def test_suggestions_are_words_that_the_caller_may_read(app: Flask) -> None:
+def test_suggestions_come_from_documents_that_the_caller_may_read(app: Flask) -> None:
     asked = {"index": INDEX, "query": "zepelin"}
     assert json.loads(ask(app, "/v1/search", "anna", asked))["resift"]["did_you_mean"] == "zeppelin"
     assert "zeppelin" not in ask(app, "/v1/search", "bob", asked)

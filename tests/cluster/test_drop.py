@@ -30,7 +30,7 @@ def drop(*arguments: str, status: int, input: str = "") -> Result:
     return result
 
 
-def test_nothing_is_deleted_unless_somebody_says_yes(here: Path, engine: Engine, engine_url: str, indexed: str) -> None:
+def test_nothing_is_deleted_without_confirmation(here: Path, engine: Engine, engine_url: str, indexed: str) -> None:
     for answer in ("", "\n", "n\n", "no\n"):
         result = drop(indexed, "--engine", engine_url, status=2, input=answer)
         assert f"Delete index {indexed} with its 5 documents?" in result.stderr
@@ -38,7 +38,9 @@ def test_nothing_is_deleted_unless_somebody_says_yes(here: Path, engine: Engine,
         assert engine.info(indexed).fields
 
 
-def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: str, indexed: str, model: Model) -> None:
+def test_confirmation_deletes_only_the_named_index(
+    here: Path, engine: Engine, engine_url: str, indexed: str, model: Model
+) -> None:
     where = ["--engine", engine_url]
     engine.create(f"{indexed}-2", ["title", "text"], model)
     said = drop(indexed, *where, status=0, input="y\n").stdout
@@ -50,7 +52,7 @@ def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: st
 
 
 @pytest.mark.parametrize("name", [".kibana", "*", "_all", "news,docs", "-news", "", "<x-{now}>", "resift_sessions"])
-def test_names_that_are_not_for_users_to_delete(here: Path, engine_url: str, name: str) -> None:
+def test_reserved_names_cannot_be_deleted(here: Path, engine_url: str, name: str) -> None:
     assert "expected: " in drop("--engine", engine_url, "--yes", "--", name, status=2).stderr
 
 
@@ -82,7 +84,7 @@ def test_aliases_and_hidden_and_closed_indices_stay(
     drop(f"{prefix}-docs", "--engine", opensearch_url, "--yes", status=0)
 
 
-def test_the_pipelines_of_an_index_go_with_it(
+def test_dropping_an_index_deletes_its_pipelines(
     here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
 ) -> None:
     index, other, rest = f"{prefix}-docs", f"{prefix}-closed", Cluster(cluster)

@@ -150,7 +150,7 @@ def ids(hits: list[dict[str, Any]]) -> list[str]:
     return [hit["_id"] for hit in hits]
 
 
-def test_status_sees_the_service(
+def test_status_reports_the_service(
     installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
 ) -> None:
     def row(installer: Installer) -> StatusRow:
@@ -185,7 +185,7 @@ def test_a_plain_client_gets_the_same_vectors_as_resift_index(
     assert cluster.info(index).model == packaged.hash
 
 
-def test_uninstall_is_refused_while_an_index_needs_it(
+def test_uninstall_is_refused_while_an_index_needs_the_installation(
     index: str, cluster: OpenSearchEngine, installed: Installer
 ) -> None:
     setting = "index.search.default_pipeline"
@@ -219,7 +219,7 @@ def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None
     assert {"0", "2", "4"} <= set(ids(hits))
 
 
-def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name: str, service: str, key: str) -> None:
+def test_a_hybrid_query_with_a_pipeline_is_not_rewritten(index: str, name: str, service: str, key: str) -> None:
     neural = {"neural": {"resift_vector": {"query_text": "wages", "k": 5}}}
     query = {"hybrid": {"queries": [QUERY, neural]}}
     for pipeline, status in (({"search_pipeline": f"{name}-hybrid"}, 200), ({}, 400)):
@@ -253,7 +253,7 @@ def test_an_index_that_does_not_map_vectors_is_refused(
         cluster.drop_if_exists(index)
 
 
-def test_stored_scripts_score_as_the_model_does(
+def test_stored_scripts_compute_the_models_scores(
     index: str, cluster: OpenSearchEngine, name: str, packaged: Model
 ) -> None:
     query = packaged.encode(["trade union wages"])[0]
@@ -291,7 +291,7 @@ def test_stored_scripts_score_as_the_model_does(
             assert {hit["_id"]: hit["_score"] for hit in rescored} == pytest.approx(wanted, abs=1e-5)
 
 
-def test_a_service_that_is_away(
+def test_an_unavailable_service(
     index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer, nowhere: str
 ) -> None:
     name = f"resift-{uuid.uuid4().hex[:8]}"

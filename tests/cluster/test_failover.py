@@ -105,7 +105,7 @@ def test_forked_processes_have_connections_of_their_own(
 
 @pytest.mark.parametrize("fault", ["kill", "freeze"])
 @pytest.mark.parametrize("which", [0, 1])
-def test_searches_go_on_without_one_of_two(
+def test_searches_continue_if_one_of_two_nodes_fails(
     engine: OpenSearchEngine,
     cluster: OpenSearchEngine,
     two: tuple[Proxy, Proxy],
@@ -127,7 +127,7 @@ def test_searches_go_on_without_one_of_two(
     two[1 - which].start()
 
 
-def test_a_node_that_failed_often_is_asked_when_the_other_fails(
+def test_a_failing_node_is_tried_if_the_other_node_fails(
     two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.5)
@@ -143,7 +143,7 @@ def test_a_node_that_failed_often_is_asked_when_the_other_fails(
     engine.close()
 
 
-def test_nothing_answers_at_either(engine: OpenSearchEngine, two: tuple[Proxy, Proxy]) -> None:
+def test_two_unreachable_addresses_raise_an_error(engine: OpenSearchEngine, two: tuple[Proxy, Proxy]) -> None:
     for proxy in two:
         proxy.kill()
     with pytest.raises(EngineUnavailable, match="no answer from OpenSearch"):
@@ -194,7 +194,7 @@ def test_the_deadline_of_searches_is_checked(nowhere: str, value: str, monkeypat
 
 
 @pytest.mark.parametrize(("kind", "answer"), [("text/html", b"<p>Welcome"), ("application/json", b"[]")])
-def test_what_is_no_answer_to_a_search_is_not_handed_on(kind: str, answer: bytes) -> None:
+def test_an_invalid_search_response_is_not_returned(kind: str, answer: bytes) -> None:
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -215,7 +215,7 @@ def test_what_is_no_answer_to_a_search_is_not_handed_on(kind: str, answer: bytes
         server.shutdown()
 
 
-def test_indexing_goes_on_while_addresses_come_and_go(
+def test_indexing_continues_while_nodes_fail_and_return(
     engine: OpenSearchEngine,
     cluster: OpenSearchEngine,
     two: tuple[Proxy, Proxy],
@@ -296,7 +296,7 @@ class LosesAnswers:
                 client.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: OpenSearchEngine, index: str) -> None:
+def test_a_mark_whose_response_is_lost_counts_once(opensearch_url: str, cluster: OpenSearchEngine, index: str) -> None:
     lossy = LosesAnswers(opensearch_url, b"/_create/")
     store = open_session_store(f"{lossy.url},{lossy.url}", index)
     assert Sessions(store).add("anna", "fire", [Judgement("news", "1", 1.0)]).steps == 1
@@ -331,7 +331,7 @@ def test_a_mark_waits_for_its_session_and_a_search_does_not(
     cluster.drop(f"{index}-sessions")
 
 
-def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine, index: str, model: Model) -> None:
+def test_unreadable_documents_are_not_treated_as_missing(cluster: OpenSearchEngine, index: str, model: Model) -> None:
     """While a shard is unassigned, as after its node was killed, a mark of its documents fails temporarily."""
     nodes = len(cluster.client.nodes.info(metric="os")["nodes"])
     settings = {"number_of_shards": nodes + 1, "number_of_replicas": 0}
@@ -347,9 +347,7 @@ def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine
     assert refused.value.status == 503
 
 
-def test_a_page_of_a_scan_is_never_left_out(
-    opensearch_url: str, cluster: OpenSearchEngine, index: str, model: Model
-) -> None:
+def test_a_scan_never_skips_a_page(opensearch_url: str, cluster: OpenSearchEngine, index: str, model: Model) -> None:
     """If the response to a scroll is lost, sending the request again would skip a page."""
     cluster.create(index, ["text"], model)
     lossy = LosesAnswers(opensearch_url, b"POST /_search/scroll")
@@ -413,7 +411,7 @@ OWN_QUERIES = [
 
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize("asked", OWN_QUERIES)
-def test_what_a_caller_wrote_is_sent_to_one_node_alone(
+def test_a_callers_query_is_sent_to_a_single_node(
     failing: Any, searched: Any, asked: dict[str, Any], dies: bool
 ) -> None:
     nodes = failing(b'"boost":1.25', dies)
@@ -422,7 +420,7 @@ def test_what_a_caller_wrote_is_sent_to_one_node_alone(
     assert seen(nodes) == 1
 
 
-def test_what_a_caller_wrote_is_sent_to_one_frozen_node_alone(
+def test_a_callers_query_is_sent_to_a_single_frozen_node(
     failing: Any, searched: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cost of a caller's search may be the reason why the node is frozen."""
@@ -528,7 +526,7 @@ POSTS = [
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_write_that_counts_twice_is_never_sent_twice(
+def test_writes_that_are_not_idempotent_are_never_repeated(
     failing: Any, gateways: OpenSearchEngine, index: str, path: str
 ) -> None:
     nodes = failing(b"POST ", dies=False)
@@ -542,7 +540,7 @@ def test_a_write_that_counts_twice_is_never_sent_twice(
     assert len(Gateway.asked) == 1
 
 
-def test_writes_that_count_once_are_sent_again(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
+def test_idempotent_writes_are_repeated(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
     nodes = failing(b"/marked", dies=False)
     engine = OpenSearchEngine(",".join(node.url for node in nodes))
     paths = [("PUT", f"/{index}/_doc/marked"), ("DELETE", f"/{index}/_doc/marked")]
@@ -555,7 +553,7 @@ def test_writes_that_count_once_are_sent_again(failing: Any, cluster: OpenSearch
     engine.close()
 
 
-def test_an_event_whose_answer_is_lost_is_there_once(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
+def test_an_event_whose_response_is_lost_is_stored_once(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
     nodes = failing(b"/_bulk", dies=False)
     nodes[1].times = 0
     nodes[0].times = 1

@@ -123,7 +123,7 @@ def until(wanted: bool, seen: Callable[[], bool]) -> bool:
     return seen() is wanted
 
 
-def test_with_one_process_frozen_searches_are_rewritten_by_the_other(installed: Installed) -> None:
+def test_another_process_rewrites_searches_if_one_is_frozen(installed: Installed) -> None:
     assert until(True, installed.is_rewritten)
     with frozen(installed.processes()[:1]):
         # each search gives up a connection to the frozen worker, and new connections go to the other worker
@@ -131,7 +131,7 @@ def test_with_one_process_frozen_searches_are_rewritten_by_the_other(installed: 
 
 
 @pytest.mark.parametrize("which", ["of the index", "rerank"])
-def test_with_all_frozen_the_engines_order_stands(installed: Installed, which: str) -> None:
+def test_searches_have_the_engines_order_if_all_processes_are_frozen(installed: Installed, which: str) -> None:
     ext: dict[str, Any] = {"rerank": {"query_context": {"query_text": "fire"}}}
     if which == "of the index":
         ext = {"ml_inference": {"query": "fire", "session": "anna"}}
@@ -140,7 +140,7 @@ def test_with_all_frozen_the_engines_order_stands(installed: Installed, which: s
     assert found == installed.hits("_none")
 
 
-def test_with_all_frozen_writes_are_taken_without_vectors(
+def test_documents_are_indexed_without_vectors_if_all_processes_are_frozen(
     cluster: OpenSearchEngine, packaged: Model, installed: Installed
 ) -> None:
     name = f"{installed.name}-attached"
@@ -175,7 +175,7 @@ def test_a_query_that_must_be_encoded_is_refused_by_a_frozen_service(installed: 
     assert refused.value.status_code == 500
 
 
-def test_a_guard_has_nobody_ask_a_frozen_service(installed: Installed) -> None:
+def test_the_guard_disables_a_frozen_service(installed: Installed) -> None:
     told: list[str] = []
     guard = Guard(installed.installer.cluster, installed.name, installed.installer.url)
     assert guard.check() == ""
@@ -194,7 +194,7 @@ def test_a_guard_has_nobody_ask_a_frozen_service(installed: Installed) -> None:
     assert until(True, installed.is_rewritten)
 
 
-def test_a_guard_that_ends_switches_on_what_it_switched_off(installed: Installed) -> None:
+def test_the_guard_restores_what_it_disabled(installed: Installed) -> None:
     told, stop = list[str](), Stop()
 
     def end(step: Step) -> None:
@@ -225,7 +225,7 @@ def test_another_model_rewrites_nothing(installed: Installed) -> None:
         client.transport.perform_request("DELETE", f"/_search/pipeline/{name}-other")
 
 
-def test_a_locked_file_of_sessions_costs_nothing(installed: Installed) -> None:
+def test_searches_work_while_the_session_file_is_locked(installed: Installed) -> None:
     marks = {"session": "anna", "index": installed.name, "query": "fire", "relevant": ["3"]}
     assert installed.server.request("POST /v1/feedback", marks).status == 200
     assert until(True, installed.is_rewritten)

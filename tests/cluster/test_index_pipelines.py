@@ -136,7 +136,7 @@ BODIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=[", ".join(body) or "nothing" for body in BODIES])
-def test_bodies_come_through_unchanged(
+def test_bodies_pass_through_the_pipeline_unchanged(
     cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, body: dict[str, Any]
 ) -> None:
     assert search(cluster, installed, body) == plainly(cluster, installed, body)

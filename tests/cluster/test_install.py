@@ -102,7 +102,7 @@ def test_install_status_uninstall_leaves_nothing(
     assert moved.uninstall() == []
 
 
-def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:
+def test_cluster_settings_of_other_applications_are_preserved(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
     was = rest.persistent_settings().get(TRUSTED_ADDRESSES)
     rest.update_settings({TRUSTED_ADDRESSES: ["^https://own\\.example/.*$"]})
@@ -139,7 +139,7 @@ def test_settings_stay_until_the_last_installation_goes(cluster: OpenSearchEngin
     assert rest.persistent_settings() == before
 
 
-def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Model) -> None:
+def test_resources_of_other_applications_are_not_changed(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
     path = f"/_ingest/pipeline/{name}-ingest"
     rest.request("PUT", path, {"description": "mine", "processors": []})

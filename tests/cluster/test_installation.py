@@ -43,7 +43,7 @@ def installed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[Installer]
     installer.uninstall()
 
 
-def test_flags_are_remembered_and_overruled(
+def test_options_are_remembered_and_can_be_overridden(
     here: Path,
     opensearch_url: str,
     cluster: OpenSearchEngine,
@@ -160,7 +160,7 @@ def test_steps_as_json(here: Path, opensearch_url: str, installed: Installer) ->
         assert bool(report["steps"]) == bool(steps)
 
 
-def test_nothing_is_remembered_of_what_was_never_installed(rest: Cluster) -> None:
+def test_an_unknown_installation_is_not_listed(rest: Cluster) -> None:
     assert "resift-never" not in find_installations(rest)
     with pytest.raises(NotFound):
         rest.request("GET", "/_index_template/resift-never")
@@ -220,7 +220,7 @@ def test_an_install_that_is_refused_leaves_the_settings_of_the_cluster(
     another.uninstall()
 
 
-def test_a_pipeline_outlives_its_index_and_says_so(
+def test_a_pipeline_of_a_deleted_index_is_reported(
     cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, fresh: str
 ) -> None:
     own = f"resift-{fresh}"

@@ -130,7 +130,7 @@ def kept(engine: Engine, index: str, dead: Path) -> set[int]:
     return found | {int(stored.id) for stored in engine.scan(index)}
 
 
-def test_killed_and_run_again(
+def test_indexing_can_be_repeated_after_a_kill(
     engine: Engine, engine_url: str, index: str, model: Model, command: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "docs.jsonl").write_text(lines(0, DOCUMENTS))

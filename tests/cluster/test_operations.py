@@ -72,7 +72,7 @@ def test_an_index_is_dropped(shop: Index, opensearch_url: str) -> None:
         resift.drop(opensearch_url, shop.name)
 
 
-def test_what_takes_long_shows_a_bar_for_each_step(
+def test_long_operations_show_a_progress_bar_for_each_step(
     shop: Index,
     own: tuple[Model, str],
     opensearch_url: str,
@@ -90,7 +90,7 @@ def test_what_takes_long_shows_a_bar_for_each_step(
     assert (bool(told), capsys.readouterr().err) == (True, "")
 
 
-def test_a_run_that_is_stopped_goes_on(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
+def test_a_stopped_operation_can_be_continued(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
     stop = Stop()
     stop.requested = True
     with pytest.raises(Interrupted, match="run it again") as stopped:
@@ -133,7 +133,7 @@ def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
     assert output.getvalue().splitlines()[-2].endswith(f"detached; vectors were removed from {COUNT} documents")
 
 
-def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:
+def test_invalid_targets_of_operations_are_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:
     with pytest.raises(BadInput, match="not an OpenSearch cluster"):
         resift.attach("docs.db", shop.name)
     with pytest.raises(IndexNotFound):

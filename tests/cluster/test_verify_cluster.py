@@ -19,7 +19,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
-def test_every_way_to_a_wrong_vector_is_found_and_mended(
+def test_all_kinds_of_wrong_vectors_are_reported_and_repaired(
     cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model, other_model: Model
 ) -> None:
     expected: list[str] = []
@@ -36,7 +36,7 @@ def test_every_way_to_a_wrong_vector_is_found_and_mended(
     assert wrong(cluster, other_model, hand_made) == sorted({*expected} - {"16"}, key=int)
 
 
-def test_a_search_pipeline_of_the_index_is_not_asked(
+def test_verification_bypasses_the_search_pipeline_of_the_index(
     cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model
 ) -> None:
     """The pipeline truncates the hits, as a pipeline of a user may do."""

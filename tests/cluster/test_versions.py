@@ -143,7 +143,7 @@ def answer(number: str, **version: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", ["2.18.0", "2.19.1", "3.0.0-beta1", "3.6.0", "4.0.0", "7.10.2"])
-def test_versions_that_do(number: str) -> None:
+def test_supported_versions_are_accepted(number: str) -> None:
     assert supported_version(answer(number, distribution="opensearch")) == f"opensearch {number}"
 
 
@@ -158,7 +158,7 @@ def test_versions_that_do(number: str) -> None:
         ({}, "the server is not OpenSearch"),
     ],
 )
-def test_versions_that_do_not(info: dict[str, Any], message: str) -> None:
+def test_unsupported_versions_are_refused(info: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedCluster, match=re.escape(message)) as caught:
         supported_version(info)
     assert "2.18 or later" in str(caught.value.expected)
@@ -197,7 +197,7 @@ def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", ["install", "uninstall"])
-def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], str], command: str) -> None:
+def test_commands_refuse_old_versions(answering: Callable[[dict[str, Any]], str], command: str) -> None:
     url = answering(answer("2.11.1", distribution="opensearch"))
     lines = run(command, "--engine", url, status=2).splitlines()
     assert lines[0].startswith("Error: OpenSearch 2.11.1 is too old")
@@ -206,7 +206,7 @@ def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], s
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("command", [("install",), ("doctor",), ("attach", "news", "--dry-run")])
-def test_commands_tell_elasticsearch(answering: Callable[[dict[str, Any]], str], command: tuple[str, ...]) -> None:
+def test_commands_recognise_elasticsearch(answering: Callable[[dict[str, Any]], str], command: tuple[str, ...]) -> None:
     url = answering(answer("8.15.0", build_flavor="default"))
     status = 3 if command == ("doctor",) else 2  # doctor reports the error as a row
     assert "the server is Elasticsearch 8.15.0, not OpenSearch" in run(*command, "--engine", url, status=status)

@@ -87,7 +87,7 @@ def test_everything_else_must_stay(part: str, path: str, value: Any) -> None:
     assert in_session(changed(**{path: value})) == [part]
 
 
-def test_a_lost_document_is_seen_only_on_a_complete_page() -> None:
+def test_a_missing_document_counts_only_on_a_complete_page() -> None:
     more = {"value": 20, "relation": "eq"}
     plain, answer = changed(hits__total=more), changed(hits__total=more, hits__hits__1___id="3")
     assert differences(plain, answer, {}) == []
@@ -135,7 +135,7 @@ def test_without_a_session_scores_must_be_identical() -> None:
     assert exact_differences(plain, changed(took=9)) == []
 
 
-def test_new_differences_and_those_that_no_longer_occur_are_reported(tmp_path: Path) -> None:
+def test_new_and_resolved_differences_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "known.yml"
     file.write_text(
         '- {searches: ["a, search 1"], way: in a session, comparisons: [total], why: words}\n'

@@ -29,7 +29,7 @@ def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> 
     assert "<script>" not in page.get_data(as_text=True)
 
 
-def test_an_engine_that_is_away(model: Model, config: Config, nowhere: str) -> None:
+def test_an_unavailable_engine(model: Model, config: Config, nowhere: str) -> None:
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     engine = OpenSearchEngine(nowhere, timeout=2)

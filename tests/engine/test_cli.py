@@ -153,7 +153,7 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
         (["doctor", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),
     ],
 )
-def test_errors_are_one_message(here: Path, arguments: list[str], status: int, message: str) -> None:
+def test_each_error_is_a_single_message(here: Path, arguments: list[str], status: int, message: str) -> None:
     result = resift(*arguments, status=status, input="{}")
     assert message in result.output
     assert "expected: " in result.output

@@ -151,7 +151,9 @@ def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, 
 
 
 @pytest.mark.usefixtures("here")
-def test_documents_of_others_are_shown_by_their_titles(cluster: OpenSearchEngine, opensearch_url: str) -> None:
+def test_documents_of_an_index_without_resift_are_shown_with_titles(
+    cluster: OpenSearchEngine, opensearch_url: str
+) -> None:
     mail = {"date": "2024-01-05", "from": {"name": "Ann Lee"}, "url": "https://a.b/c", "subject": "Fire drill", "n": 5}
     documents = [{**mail, "body": f"At noon, in hall {hall}."} for hall in "ABC"] + [{"n": 7}]
     theirs = f"theirs-{uuid.uuid4().hex[:8]}"
@@ -192,7 +194,7 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     assert "warning: the first documents have no text in 'nmae'; available fields: sku, name, description" in warned
 
 
-def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
+def test_replaced_documents_are_reported(here: Path) -> None:
     lines = [{"sku": number % 3, "name": f"hose {number}"} for number in range(5)]
     told = resift("index", "-", "--index", "docs", "--id", "sku", input="\n".join(map(json.dumps, lines))).stderr
     assert "warning: 2 documents replaced an earlier document with the same id" in told

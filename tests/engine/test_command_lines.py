@@ -336,7 +336,7 @@ def test_every_command_is_here_and_shows_an_example() -> None:
 
 
 @pytest.mark.parametrize(("command", "parameter", "value"), ROWS)
-def test_a_wrong_value_ends_with_one_message(at: Path, command: str, parameter: str, value: str) -> None:
+def test_an_invalid_value_prints_a_single_message(at: Path, command: str, parameter: str, value: str) -> None:
     result = resift(*line(command, {parameter: value}))
     lines = message_of(result)
     assert len(lines) <= 2, lines

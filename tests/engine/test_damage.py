@@ -145,7 +145,7 @@ def arrays_of(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.npy"))
 
 
-def test_numbers_that_are_none_with_the_right_hash(folder: Path, kind: str) -> None:
+def test_nan_with_a_valid_hash_is_refused(folder: Path, kind: str) -> None:
     floats = [stem for stem in arrays_of(folder) if np.load(folder / f"{stem}.npy").dtype.kind == "f"]
     assert floats
     for stem in floats:

@@ -102,7 +102,7 @@ def put(store: SessionStore, id: str, stored: dict[str, Any]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::opensearchpy.exceptions.OpenSearchWarning")
-def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> None:
+def test_a_corrupt_stored_session_causes_no_server_error(client: FlaskClient) -> None:
     search = {"index": "docs", "query": "fire", "session": "bad", "alpha": 0.7}
     post(client, "/v1/feedback", session="good", index="docs", query="fire", relevant=["army"])
     moved = ids(post(client, "/v1/search", **{**search, "session": "good"}))
@@ -157,7 +157,7 @@ def test_a_damaged_session_is_named_and_deleted(client: FlaskClient, caplog: pyt
     ("body", "hidden_from"),
     [({"o": "shop"}, {"other"}), ({"o": 3}, {"other", "shop"}), ({}, {"other", "shop"}), (3, set())],
 )
-def test_a_damaged_session_is_as_good_as_none_to_other_keys(
+def test_a_damaged_session_appears_missing_to_other_keys(
     open_stores: Callable[[], SessionStore], body: Any, hidden_from: set[str]
 ) -> None:
     store = open_stores()
@@ -175,7 +175,7 @@ def test_a_damaged_session_is_as_good_as_none_to_other_keys(
 @pytest.mark.parametrize(
     "damage", ["body = '{'", "indices = x'ff00'", "body = x'80ff'", "expires = 'x', indices = '['"]
 )
-def test_damaged_rows_are_passed_over(open_stores: Callable[[], SessionStore], store_url: str, damage: str) -> None:
+def test_damaged_rows_are_skipped(open_stores: Callable[[], SessionStore], store_url: str, damage: str) -> None:
     sessions = Sessions(open_stores(), caller=Caller)
     for id in ("good", "bad"):
         assert sessions.store.write(id, SessionRecord(BODY, LATER, ["docs"]))

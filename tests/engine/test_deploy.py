@@ -39,7 +39,7 @@ def test_manifests_are_valid() -> None:
         kubernetes_validate.validate(found[kind], "1.30", strict=True)
 
 
-def test_the_deployment_is_hardened_and_found_by_what_selects_it() -> None:
+def test_the_deployment_is_hardened_and_matches_its_selectors() -> None:
     found = manifests()
     spec = found["Deployment"]["spec"]
     pod, labels = spec["template"]["spec"], spec["template"]["metadata"]["labels"]
@@ -72,13 +72,13 @@ def test_the_chart_is_of_this_version() -> None:
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
-def test_the_role_of_terraform_is_the_one_that_is_printed() -> None:
+def test_the_terraform_role_equals_the_printed_role() -> None:
     printed = CliRunner().invoke(main, ["role", "serve", "--indices", "blog"]).stdout
     assert json.loads((DEPLOY / "terraform" / "serve.json").read_text("utf-8")) == json.loads(printed)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
-def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = (DEPLOY / "systemd" / "resift.service").read_text("utf-8")
     (tmp_path / "resift.service").write_text(unit.replace("/opt/resift/bin/resift", sys.executable))
     done = subprocess.run(

@@ -67,7 +67,7 @@ def test_misspelt_words_are_replaced(service: SearchService, filled: str) -> Non
     assert suggestion(service, filled, "fier", size=0) == "fire"
 
 
-def test_who_is_patient_has_the_suggestion_at_once(
+def test_a_patient_search_returns_the_suggestion_immediately(
     service: SearchService, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampled = []
@@ -92,7 +92,7 @@ def test_patience_ends(service: SearchService, filled: str, monkeypatch: pytest.
     assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
 
 
-def test_a_query_that_is_right_gives_nothing(service: SearchService, filled: str) -> None:
+def test_a_correct_query_gets_no_suggestion(service: SearchService, filled: str) -> None:
     for query in ("bush fire", "FIRE, forest", "fires", "army of soldier", "fire 2010", "a in of", "", "東京 タワー"):
         assert suggestion(service, filled, query) is None, query
 
@@ -104,7 +104,7 @@ def test_numbers_short_words_and_unknown_words_stay(service: SearchService, fill
     assert suggestion(service, filled, "20012 zyxwvut bsh fier") == "20012 zyxwvut bsh fire"
 
 
-def test_bodies_and_pasted_texts_get_none(service: SearchService, filled: str) -> None:
+def test_bodies_and_long_texts_get_no_suggestion(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, {"match": {"text": "fier"}}) is None
     assert suggestion(service, filled, "fier " * 30) == "fire " * 30
     assert suggestion(service, filled, " ".join(f"fier{letter}" for letter in "abcdefghijklmnopq")) is None
@@ -189,7 +189,7 @@ def test_no_search_waits_for_the_sample(
     assert suggestion(service, filled, "bush fier") == "bush fire"
 
 
-def test_its_failures_fail_no_search(
+def test_a_failing_sample_does_not_fail_searches(
     service: SearchService, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     original, asked = engine.search, []
@@ -229,11 +229,11 @@ def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: 
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_a_stop_word_is_no_mistake(service: SearchService, filled: str) -> None:
+def test_stop_words_are_not_corrected(service: SearchService, filled: str) -> None:
     assert suggestion(service, filled, "these soldires") == "these soldiers"
 
 
-def test_a_sample_takes_the_embedded_engine_one_plain_search(tmp_path: Path, model: Model) -> None:
+def test_sampling_the_embedded_engine_needs_a_single_search(tmp_path: Path, model: Model) -> None:
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)
     engine.bulk("docs", [Document("1", {"text": "forest"}, None)])

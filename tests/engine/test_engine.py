@@ -19,7 +19,9 @@ class TestEngine(EngineContract):
     """Both engines fulfil the contract."""
 
 
-def test_another_model_is_told_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
+def test_an_index_of_another_model_is_refused_by_name(
+    engine: Engine, index: str, model: Model, vectors: WordVectors
+) -> None:
     engine.create(index, ["text"], model)
     engine.info(index).require_model(model)
     with pytest.raises(ModelMismatch, match=model.hash) as caught:
@@ -35,7 +37,7 @@ def test_another_model_is_told_another_model(engine: Engine, index: str, model: 
         ("finnish", "EU:n kouluissa", "koulu EU"),
     ],
 )
-def test_words_of_a_language_are_found_in_other_forms(
+def test_words_match_other_inflections_in_the_language_of_the_index(
     engine: Engine, index: str, model: Model, analyzer: str, text: str, query: str
 ) -> None:
     engine.create(index, ["text"], model, analyzer)
@@ -66,7 +68,7 @@ def test_the_star_is_the_only_sign_of_source_patterns(engine: Engine, indexed: s
     assert set(hit["_source"]) == {"year"}
 
 
-def test_words_count_as_they_are_boosted(engine: Engine, indexed: str) -> None:
+def test_boosts_multiply_the_score_of_words(engine: Engine, indexed: str) -> None:
     def asked(word: str, boost: float = 1.0) -> dict[str, Any]:
         return {"multi_match": {"query": word, "fields": ["title", "text"], "boost": boost}}
 
@@ -84,7 +86,7 @@ def test_words_count_as_they_are_boosted(engine: Engine, indexed: str) -> None:
     assert ids(engine, indexed, {"bool": filtered}) == ["2", "3"]
 
 
-def test_a_number_and_a_text_that_is_written_like_it_are_one_value(engine: Engine, index: str, model: Model) -> None:
+def test_a_number_and_its_text_are_the_same_value(engine: Engine, index: str, model: Model) -> None:
     """OpenSearch counts them as the same value in a keyword field, and so does the embedded engine."""
     engine.create(index, ["text"], model)
     if isinstance(engine, OpenSearchEngine):

@@ -25,7 +25,7 @@ def many(engine: Engine, index: str, model: Model) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 30, 79])
-def test_a_sample_is_as_many_as_asked_and_the_same_ones_twice(engine: Engine, many: str, size: int) -> None:
+def test_a_sample_has_the_requested_size_and_is_reproducible(engine: Engine, many: str, size: int) -> None:
     drawn = [[hit["_id"] for hit in engine.sample(many, size).hits] for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) == size
@@ -34,20 +34,20 @@ def test_a_sample_is_as_many_as_asked_and_the_same_ones_twice(engine: Engine, ma
 
 
 @pytest.mark.parametrize("size", [80, 300, 10_000])
-def test_of_few_documents_a_sample_is_all(engine: Engine, many: str, size: int) -> None:
+def test_a_sample_of_few_documents_contains_all_of_them(engine: Engine, many: str, size: int) -> None:
     assert {int(hit["_id"]) for hit in engine.sample(many, size).hits} == set(range(80))
 
 
 @pytest.mark.parametrize(
     ("source", "shown"), [(True, {"text", "n"}), (["n"], {"n"}), ({"excludes": ["n"]}, {"text"}), (False, None)]
 )
-def test_a_sample_has_the_fields_that_were_asked_for(engine: Engine, many: str, source: Any, shown: Any) -> None:
+def test_a_sample_has_the_requested_fields(engine: Engine, many: str, source: Any, shown: Any) -> None:
     result = engine.sample(many, 5, source)
     assert [set(hit["_source"]) if "_source" in hit else None for hit in result.hits] == [shown] * 5
     assert result.vectors == [None] * 5
 
 
-def test_a_sample_brings_vectors_where_there_are_any(engine: Engine, indexed: str, model: Model) -> None:
+def test_a_sample_contains_vectors_if_documents_have_vectors(engine: Engine, indexed: str, model: Model) -> None:
     held = {document.id: document.vector for document in documents(model)}
     drawn = engine.sample(indexed, 9, False, vectors=VECTOR_FIELD)
     assert len(drawn.hits) == len(held)

@@ -57,7 +57,7 @@ def test_a_text_is_widened_by_the_sessions_words() -> None:
     assert "has no marks" in explained("fire", "--session", "bob").stderr
 
 
-def test_the_body_shown_is_the_one_that_is_searched() -> None:
+def test_the_explained_body_is_the_searched_body() -> None:
     body = body_of("fire", "--session", "anna")
     with library.open("resift.db") as opened:
         searched = opened.index("news").session("anna").search("fire")
@@ -65,7 +65,7 @@ def test_the_body_shown_is_the_one_that_is_searched() -> None:
     assert [(hit["_id"], hit["_score"]) for hit in rewritten] == [(hit.id, hit.score) for hit in searched]
 
 
-def test_what_is_left_out_says_why_and_what_is_long_is_shortened() -> None:
+def test_omissions_are_explained_and_long_values_are_shortened() -> None:
     assert "not rewritten: no hits are requested" in explained("fire", "--size", "0").stderr
     long = explained(" ".join(f"w{number}" for number in range(600)) + 4 * " fire")
     assert "the query is too long for the engine: only its 100 most distinctive words count" in long.stderr

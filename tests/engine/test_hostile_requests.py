@@ -150,7 +150,7 @@ TWISTED = {
 
 
 @pytest.mark.parametrize("part", TWISTED.values(), ids=TWISTED)
-def test_what_is_no_search_is_not_taken_for_another_one(known: FlaskClient, filled: str, part: str) -> None:
+def test_malformed_json_is_refused_and_never_searched(known: FlaskClient, filled: str, part: str) -> None:
     answer = known.post("/v1/search", data=f'{{"index": "{filled}", {part}}}', headers=JSON)
     held(answer, 400)
     assert answer.get_json()["error"]["code"] == "malformed_json"
@@ -183,7 +183,9 @@ def held(answer: Any, status: int) -> None:
         check(ERROR, answer.get_json())
 
 
-def test_a_fault_of_the_cluster_is_none_of_the_search(opensearch_url: str, model: Model, config: Config) -> None:
+def test_cluster_errors_are_not_reported_as_errors_of_the_search(
+    opensearch_url: str, model: Model, config: Config
+) -> None:
     index = f"resift-test-{uuid.uuid4().hex[:12]}"
     with closing(OpenSearchEngine(opensearch_url)) as engine:
         nowhere = {"index.routing.allocation.require._name": "nowhere"}

@@ -60,7 +60,7 @@ def test_index_search_and_run_again(engine: Engine, index: str, model: Model, de
         np.testing.assert_allclose(documents[str(i)][1], model.encode([text])[0], rtol=1e-6)
 
 
-def test_refused_documents_are_kept_with_their_reason(
+def test_refused_documents_are_written_with_their_reason(
     engine: Engine, index: str, model: Model, dead: DeadLetters
 ) -> None:
     bad = BadLine("f", 2, "{broken", "not JSON")
@@ -108,7 +108,7 @@ def test_an_index_without_vectors_is_to_be_attached(model: Model) -> None:
     assert "resift attach shop --vectors" in str(caught.value.expected)
 
 
-def test_of_equal_ids_the_last_one_stays(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
+def test_the_last_document_with_an_id_is_indexed(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
     rows = [record(i % (BATCH + 50), f"fire {i}") for i in range(4 * BATCH)]
     report = Indexer(engine, model, index, dead).run(rows, ["text"])
     assert (report.indexed, report.dead) == (4 * BATCH, 0)
@@ -205,21 +205,25 @@ def test_too_large_requests_are_halved(tmp_path: Path, model: Model, dead: DeadL
     assert (report.indexed, report.dead, engine.requests) == (4, 0, 5)
 
 
-def test_of_halves_the_refused_document_is_kept(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
+def test_a_document_refused_in_a_halved_batch_is_written_to_dead_letters(
+    tmp_path: Path, model: Model, dead: DeadLetters
+) -> None:
     large = EngineError("too large", status=413)
     report, _, _ = run(tmp_path, model, dead, [large, {"0": 400}, large, {}, {"4": 400}], records=5)
     assert (report.indexed, report.dead) == (3, 2)
     assert [letter["document"]["_id"] for letter in letters(dead)] == ["0", "4"]
 
 
-def test_one_document_too_large_is_kept(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
+def test_a_document_that_is_too_large_is_written_to_dead_letters(
+    tmp_path: Path, model: Model, dead: DeadLetters
+) -> None:
     large = EngineError("too large", status=413)
     report, _, _ = run(tmp_path, model, dead, [large, large, large])
     assert (report.indexed, report.dead) == (3, 1)
     assert letters(dead)[0]["status"] == 413
 
 
-def test_an_engine_that_fails_over_one_document_gets_the_others(
+def test_an_engine_that_fails_for_a_document_gets_all_other_documents(
     tmp_path: Path, model: Model, dead: DeadLetters
 ) -> None:
     odd = ValueError("odd")
@@ -234,7 +238,7 @@ UNFIT: list[Any] = ["\ud800", {"inner": ["\udfff"]}, float("nan"), {1, 2}]
 
 
 @pytest.mark.parametrize("where", ["text", "other"])
-def test_one_bad_document_stops_no_other(
+def test_a_bad_document_does_not_stop_other_documents(
     engine: Engine, index: str, model: Model, dead: DeadLetters, where: str
 ) -> None:
     deep: Any = "fire"
@@ -251,7 +255,7 @@ def test_one_bad_document_stops_no_other(
     assert count(engine, index) == 2
 
 
-def test_half_of_a_character_is_kept_as_it_was(engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
+def test_incomplete_characters_are_preserved(engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
     lines = ['{"_id": "1", "text": "fire"}', '{"_id": "2", "text": "\\ud800 gun"}', '{"_id": "\\udc00", "text": "x"}']
     (tmp_path / "docs.jsonl").write_text("\n".join(lines))
     dead = DeadLetters(tmp_path / "dead.jsonl")
@@ -340,7 +344,7 @@ def test_whatever_ends_it_each_document_that_was_read_is_somewhere(
 
 
 @pytest.mark.parametrize("file", ["-", "f"])
-def test_the_rest_of_a_stream_is_kept_where_the_engine_is_gone(
+def test_the_rest_of_a_stream_is_written_to_dead_letters_without_an_engine(
     tmp_path: Path, model: Model, dead: DeadLetters, file: str
 ) -> None:
     engine = Faulty(str(tmp_path / "faulty.db"), [{}, *[EngineUnavailable("away")] * 99])

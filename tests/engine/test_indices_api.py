@@ -152,7 +152,7 @@ def test_hits_come_as_cards_or_as_ids(client: FlaskClient, kinds: str, alpha: fl
         assert "_source" in refused["error"]["expected"]
 
 
-def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: str) -> None:
+def test_values_are_counted_among_all_hits(client: FlaskClient, kinds: str) -> None:
     body = {"index": kinds, "query": "fire", "size": 1, "facets": ["kind", "hot", "year", "none"]}
     facets = post(client, "/v1/search", **body)["resift"]["facets"]
     found = {name: {str(one["value"]): one["count"] for one in values} for name, values in facets.items()}

@@ -67,7 +67,7 @@ def test_hits_beyond_the_window_follow_in_the_engines_order(client: FlaskClient,
     assert [[hit["_id"] for hit in page["hits"]["hits"]] for page in pages] == [*([hit["_id"]] for hit in hits), []]
 
 
-def test_no_hits_are_no_fault(client: FlaskClient, index: str) -> None:
+def test_a_search_without_hits_is_not_an_error(client: FlaskClient, index: str) -> None:
     post(client, "/v1/feedback", session="s", index=index, query="", relevant=["army"])
     filtered = {"bool": {"must": [FIRE], "filter": [{"term": {"n": 99}}]}}
     for session in (None, "s"):
@@ -89,7 +89,7 @@ def test_what_is_wrong_here_costs_only_the_rewriting(
     assert [hit["_id"] for hit in answer["hits"]["hits"]] == [hit["_id"] for hit in plain]
 
 
-def test_where_no_hits_are_asked_for_none_are_read(client: FlaskClient, index: str) -> None:
+def test_no_hits_are_read_if_none_are_requested(client: FlaskClient, index: str) -> None:
     answer = post(client, "/v1/search", index=index, query="fire", size=0)
     assert (answer["hits"]["hits"], answer["resift"]["reranked"]) == ([], False)
     assert answer["resift"]["reason"] == "no hits are requested"

@@ -115,7 +115,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
 
 
 @pytest.mark.parametrize("settings", [{}, {"alpha": 0.6}, {"session": "s"}, {"query": {"match": {"text": "fire"}}}])
-def test_scores_are_those_without_it_times_its_factors(
+def test_the_reranker_multiplies_the_original_scores(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     serve(client, tmp_path / "made")
@@ -131,7 +131,7 @@ def test_scores_are_those_without_it_times_its_factors(
     assert hits["max_score"] == hits["hits"][0]["_score"]
 
 
-def test_words_that_it_does_not_know_are_not_its_to_decide(
+def test_a_query_of_unknown_words_is_not_reranked(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
 ) -> None:
     serve(client, tmp_path / "made")
@@ -148,7 +148,7 @@ def test_words_that_it_does_not_know_are_not_its_to_decide(
     assert 0 < half.max() < late.scores("fire zzz", ["fire zzz"])[0]
 
 
-def test_it_is_for_the_indices_that_it_learned_from(
+def test_a_reranker_applies_to_the_indices_it_was_trained_on(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
 ) -> None:
     def method(**more: Any) -> str:
@@ -167,7 +167,7 @@ def test_it_is_for_the_indices_that_it_learned_from(
     assert method() == "late"
 
 
-def test_what_is_said_against_a_reranker(late: LateInteraction, folder: str, tmp_path: Path) -> None:
+def test_warnings_about_a_reranker(late: LateInteraction, folder: str, tmp_path: Path) -> None:
     def used(**info: Any) -> Result:
         late.info = info
         late.save(tmp_path / "judged")

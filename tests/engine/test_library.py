@@ -153,7 +153,7 @@ def test_importing_resift_is_light(tmp_path: Path) -> None:
     alpha=st.none() | st.sampled_from([0.0, 0.5, 1.0]),
     session=st.none() | st.just("anna"),
 )
-def test_the_order_is_the_service_s(
+def test_the_library_returns_the_services_order(
     news: Index, words: list[str], size: int, start: int, alpha: float | None, session: str | None
 ) -> None:
     library = news.library
@@ -232,14 +232,14 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
         news.get("7")
 
 
-def test_what_is_no_list_of_documents(news: Index) -> None:
+def test_other_objects_than_documents_are_refused(news: Index) -> None:
     wrong: list[Any] = [{"id": "1"}, "text", b"text", 3, None]
     for documents in wrong:
         with pytest.raises(BadInput, match="documents is a"):
             news.add(documents)
 
 
-def test_an_index_has_the_fields_that_it_was_made_with(library: Library, news: Index, vectors: WordVectors) -> None:
+def test_an_index_has_the_fields_it_was_created_with(library: Library, news: Index, vectors: WordVectors) -> None:
     assert library.index(news.name).fields == library.index(news.name, ["text"]).fields == ("text",)
     with pytest.raises(BadInput, match=re.escape("has the fields ['text'], not ['title', 'text']")):
         library.index(news.name, ["title", "text"])
@@ -296,7 +296,7 @@ def test_a_session_follows_its_marks_and_goes_back(news: Index) -> None:
         anna.forget()
 
 
-def test_marks_are_for_what_was_asked(news: Index) -> None:
+def test_marks_belong_to_the_query_of_the_hits(news: Index) -> None:
     anna = news.session("anna")
     anna.search({"query": {"bool": {"must": {"match": {"text": "bush smoke"}}}}})
     assert anna.mark(relevant=["bush"], explain=True)["judgements"][0]["query"] == "bush smoke"
@@ -453,7 +453,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
         resift.open(tmp_path / "new.db", model, alpha=3)
 
 
-def test_an_engine_that_is_away(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_engine(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineUnavailable, match="cannot be opened"):
         resift.open(tmp_path / "no folder" / "docs.db", model)
     monkeypatch.setattr("resift.ingest.writing.ATTEMPTS", 1)

@@ -59,7 +59,7 @@ def test_texts_are_counted_whatever_their_length(plain: FlaskClient) -> None:
     assert len(post(plain, "/v1/embeddings", input=[""] * 2048)["data"]) == 2048
 
 
-def test_marks_are_counted_before_anything_is_asked_for(plain: FlaskClient) -> None:
+def test_the_number_of_marks_is_checked_before_any_request(plain: FlaskClient) -> None:
     plain.application.config["RESIFT"] = Config()
     many = [str(number) for number in range(300_000)]
     error = post(plain, "/v1/feedback", 413, session="a", index="no-such-index", relevant=many)["error"]

@@ -56,7 +56,7 @@ def test_an_id_of_several_indices_is_refused(client: FlaskClient, pattern: str, 
     assert own["judgements"][-1]["index"] == pattern.replace("*", "b")
 
 
-def test_the_others_count_when_an_id_has_become_ambiguous(
+def test_other_judgements_count_if_an_id_became_ambiguous(
     client: FlaskClient, cluster: OpenSearchEngine, model: Model, pattern: str
 ) -> None:
     body = {"session": "anna", "index": pattern, "query": "fire", "relevant": ["2", "3"], "explain": True}

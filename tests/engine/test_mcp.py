@@ -183,7 +183,7 @@ def test_an_agent_on_either_engine(either: Index) -> None:
     asked(server(either), an_agent_learns)
 
 
-def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:
+def test_a_long_passage_is_cut_around_its_matches(either: Index) -> None:
     async def scenario(client: Client) -> None:
         found = (await call(client, "search", query="soldier gun", characters=120))["passages"]
         long = next(one for one in found if one["id"] == "long")
@@ -226,7 +226,7 @@ def test_code_keeps_its_indents(either: Index) -> None:
     asked(server(either), scenario)
 
 
-def test_what_finds_nothing_has_no_note(news: Index) -> None:
+def test_a_search_without_hits_has_no_note(news: Index) -> None:
     async def scenario(client: Client) -> None:
         found = await call(client, "search", query="qqzz")
         assert (found["passages"], found.keys()) == ([], {"session", "learned", "passages"})

@@ -76,7 +76,7 @@ def test_an_index_says_where_its_fields_are(cluster: OpenSearchEngine, nested: s
     assert [getattr(field, "path", None) for field in fields] == [None, "parts", "parts.notes"]
 
 
-def test_a_text_is_found_in_nested_objects(client: FlaskClient, nested: str) -> None:
+def test_texts_in_nested_objects_are_searched(client: FlaskClient, nested: str) -> None:
     answer = post(client, "/v1/search", index=nested, query="fire forest", reasons=True, highlight=True)
     assert set(ids(answer)) == {"top", "inner", "deep", "apart"}
     assert answer["hits"]["total"]["value"] == 4

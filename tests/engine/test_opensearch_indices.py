@@ -72,7 +72,7 @@ def test_vectors_find_documents_that_are_routed(engine: OpenSearchEngine, index:
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_a_pattern_that_no_index_has_is_not_found(engine: OpenSearchEngine) -> None:
+def test_a_pattern_without_matching_indices_is_an_error(engine: OpenSearchEngine) -> None:
     with pytest.raises(IndexNotFound, match=r"no index 'nothing-at-all-\*'"):
         engine.info("nothing-at-all-*")
 

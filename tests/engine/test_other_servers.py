@@ -51,7 +51,7 @@ def url() -> Iterator[str]:
         (413, "text/html", PAGE, "A page"),
     ],
 )
-def test_another_server_is_named_as_that(
+def test_other_servers_are_named_in_the_error(
     url: str, status: int, kind: str, body: bytes, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("status", status), ("kind", kind), ("body", body)):

@@ -213,7 +213,7 @@ def test_a_first_hit_that_is_marked_irrelevant_sinks(own: Own, model: Model, kin
     assert after["hits"]["total"] == plain["hits"]["total"]
 
 
-def test_what_cannot_be_moved_is_told_and_runs(own: Own, model: Model) -> None:
+def test_queries_that_cannot_be_moved_are_reported_and_run_unchanged(own: Own, model: Model) -> None:
     vector = vector_of(model)
     nested = {"nested": {"path": "parts", "query": {"knn": {"parts.inner": {"vector": vector, "k": COUNT}}}}}
     radial = {"knn": {"cosine": {"vector": vector, "min_score": 0.6}}}
@@ -244,7 +244,7 @@ def test_groups_highlights_and_pages_are_the_engines(own: Own, model: Model) -> 
     assert found[:10] == whole[:10]
 
 
-def test_hidden_documents_leave_their_places_to_others(own: Own, model: Model) -> None:
+def test_other_documents_take_the_positions_of_hidden_documents(own: Own, model: Model) -> None:
     for query in ({"knn": {"cosine": {"vector": vector_of(model), "k": 10}}}, hybrid(vector_of(model))):
         asked = {"query": "fire", "session": SESSION, "judged": "hide"}
         body = {"query": query, "search_pipeline": pipeline(MIN_MAX), "ext": {"ml_inference": asked}}

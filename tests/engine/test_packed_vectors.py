@@ -167,9 +167,7 @@ INNER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("body", INNER, ids=["collapsed", "collapsed twice", "top hits", "nested top hits"])
-def test_hits_inside_of_others_and_of_aggregations_show_no_vectors(
-    cluster: OpenSearchEngine, filled: str, body: dict[str, Any]
-) -> None:
+def test_inner_hits_and_top_hits_show_no_vectors(cluster: OpenSearchEngine, filled: str, body: dict[str, Any]) -> None:
     plain = cluster.client.search(index=filled, body={"query": MATCH, **body})
     assert "resift_vector" in str(plain)
     found = cluster.search(filled, {"query": MATCH, **body}).response
@@ -181,7 +179,7 @@ MALFORMED += [{"aggs": {"a": 7}}, {"aggs": {"a": {"top_hits": 7}}}, {"collapse":
 
 
 @pytest.mark.parametrize("body", MALFORMED, ids=str)
-def test_what_is_malformed_opensearch_says_itself(body: dict[str, Any]) -> None:
+def test_opensearch_reports_malformed_requests(body: dict[str, Any]) -> None:
     assert {**prepare_body(body, None), "_source": None} == {**body, "_source": None}
 
 

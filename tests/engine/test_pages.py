@@ -164,7 +164,7 @@ def test_pages_of_the_callers_own_clauses_hold_what_the_engine_finds_and_no_more
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_what_a_body_asks_of_all_hits_holds_for_those_that_a_session_adds(client: FlaskClient, judging: str) -> None:
+def test_conditions_of_a_body_apply_to_hits_added_by_a_session(client: FlaskClient, judging: str) -> None:
     asked: dict[str, Any] = {"index": judging, "session": "judging", "window": 4}
     query = {"bool": {"should": [{"match": {"text": "fire"}}, {"match": {"text": "rain"}}]}}
     parts: list[dict[str, Any]] = [

@@ -53,12 +53,12 @@ REFUSED = [
 
 @pytest.mark.since(3, "a term of a number counts as two clauses")
 @pytest.mark.parametrize("query", TAKEN, ids=range(len(TAKEN)))
-def test_large_queries_that_are_taken(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+def test_large_queries_within_the_limits_are_accepted(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
     ids(engine, indexed, query)
 
 
 @pytest.mark.parametrize("query", REFUSED, ids=range(len(REFUSED)))
-def test_larger_ones_are_refused(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+def test_queries_above_the_limits_are_refused(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
     with pytest.raises(ResiftError) as caught:
         ids(engine, indexed, query)
     assert caught.value.status == 400
@@ -176,13 +176,13 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("body", UNKNOWN, ids=range(len(UNKNOWN)))
-def test_what_is_not_known_is_refused_and_never_passed_over(embedded: Engine, body: dict[str, Any]) -> None:
+def test_unknown_clauses_are_refused_and_never_ignored(embedded: Engine, body: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedQuery, match="does not support") as caught:
         embedded.search("docs", body)
     assert caught.value.status == 400
 
 
-def test_it_is_said_what_is_not_known_and_what_is(embedded: Engine) -> None:
+def test_errors_name_the_unknown_clause_and_the_known_clauses(embedded: Engine) -> None:
     with pytest.raises(UnsupportedQuery, match="does not support 'fuzziness' in match") as caught:
         embedded.search("docs", {"query": {"match": {"text": {"query": "fire", "fuzziness": 1}}}})
     assert caught.value.value == "'fuzziness' in match"

@@ -36,7 +36,7 @@ def test_function_words_weigh_a_tenth() -> None:
 
 
 @pytest.mark.parametrize("text", ["heat shield", "to be or not to be", "The Who", "", "  ", "热防护 系统"])
-def test_texts_of_one_kind_of_word_are_one_clause(text: str) -> None:
+def test_texts_of_a_single_kind_of_word_become_one_clause(text: str) -> None:
     assert set(weights(text).values()) <= {1.0}
     assert question_clause(text, [])["multi_match"] == {"query": text, "fields": ["*"], "lenient": True}
 
@@ -91,7 +91,7 @@ def rarity(word: str) -> float:
     return float(len(word))
 
 
-def test_of_a_text_that_is_too_long_the_telling_words_are_asked_for() -> None:
+def test_the_distinctive_words_of_a_long_text_are_searched() -> None:
     many = [f"w{number}" for number in range(2 * MAX_CLAUSES)]
     short = " ".join(many[: MAX_CLAUSES // 2])
     assert distinctive_words(short, 2, rarity) == short

@@ -200,7 +200,7 @@ def forgetful(cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_our_default_pipeline_is_not_asked_for_what_is_rewritten_already(rewritten_node: Node) -> None:
+def test_rewritten_searches_bypass_the_default_pipeline(rewritten_node: Node) -> None:
     node = rewritten_node
     with default_pipeline(node, node.pipeline):
         asked = len(node.rewritten)
@@ -214,7 +214,7 @@ def test_our_default_pipeline_is_not_asked_for_what_is_rewritten_already(rewritt
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_default_pipeline_of_the_users_own_is_kept(rewritten_node: Node) -> None:
+def test_a_users_default_pipeline_is_preserved(rewritten_node: Node) -> None:
     node, name = rewritten_node, f"{rewritten_node.index}-own"
     path, only = f"/_search/pipeline/{name}", {"filter_query": {"query": {"term": {"tag": "t1"}}}}
     node.client.transport.perform_request("PUT", path, body={"request_processors": [only]})

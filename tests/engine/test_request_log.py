@@ -43,7 +43,7 @@ def test_the_callers_id_comes_back(plain: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "two words", "x" * 129, "ü", 'a"b c', "\x7f"])
-def test_a_request_without_a_usable_id_is_given_one(plain: FlaskClient, id: str) -> None:
+def test_a_request_without_a_valid_id_gets_an_id(plain: FlaskClient, id: str) -> None:
     found = {plain.get("/healthz", headers={"X-Opaque-Id": id}).headers["X-Request-Id"] for _ in range(2)}
     assert len(found) == 2
     assert all(NEW.fullmatch(one) for one in found)
@@ -167,7 +167,7 @@ def listening(target: str) -> Iterator[tuple[str, list[Any]]]:
         pool.clear()
 
 
-def test_opensearch_is_told(opensearch_url: str, model: Model, tmp_path: Path) -> None:
+def test_opensearch_receives_the_request_id(opensearch_url: str, model: Model, tmp_path: Path) -> None:
     direct, index = OpenSearchEngine(opensearch_url), "resift-test-request-ids"
     direct.drop_if_exists(index)
     direct.create(index, ["text"], model)

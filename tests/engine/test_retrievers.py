@@ -108,7 +108,7 @@ def framework(request: pytest.FixtureRequest, news: Index, folder: Path) -> Fram
     return Framework(request.param, news, folder)
 
 
-def test_documents_are_those_of_the_library(framework: Framework, news: Index) -> None:
+def test_retrievers_return_the_documents_of_the_library(framework: Framework, news: Index) -> None:
     hits = news.session("anna").search("fire", size=4)
     expected = [(hit.id, hit.source["text"], {"n": hit.source["n"]}, hit.score) for hit in hits]
     assert framework.find("fire") == expected
@@ -125,7 +125,7 @@ def test_marks_move_the_next_search(framework: Framework, news: Index) -> None:
     assert [hit.id for hit in news.session("bob").search("fire", size=4)] == before
 
 
-def test_what_a_model_thinks_of_them_is_marked(framework: Framework) -> None:
+def test_judgements_of_a_model_are_marked(framework: Framework) -> None:
     framework.find("fire")
     scores = {"bush": 0.9, "army": -0.4}
     explained = framework.retriever.mark(scores=scores, query="fire", clicked=["wood"], explain=True)

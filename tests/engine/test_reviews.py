@@ -51,7 +51,7 @@ def many(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
     engine.close()
 
 
-def test_ten_people_read_one_review(
+def test_ten_people_share_a_review(
     many: SqliteEngine, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "_CHUNK", 40)  # small chunks, so that some are filled during the test
@@ -95,7 +95,7 @@ def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     assert reviews.list() == [("some", indexed)]
 
 
-def test_a_set_that_no_memory_holds(
+def test_a_document_set_larger_than_memory(
     engine: Engine, index: str, model: Model, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"fire in the forest, number {n}" if n % 10 == 0 else f"war and soldiers, day {n}" for n in range(200)]

@@ -72,7 +72,7 @@ def test_a_query_string_asks_for_its_words_alone(query: str, text: str) -> None:
     assert options_in(parse({"query": {"query_string": {"query": query}}})).text == text
 
 
-def test_what_a_simple_query_string_excludes_is_not_asked_for() -> None:
+def test_words_excluded_by_a_simple_query_string_are_not_searched() -> None:
     assert options_in(parse({"query": {"simple_query_string": {"query": "fire + bush -army"}}})).text == "fire + bush"
 
 
@@ -129,7 +129,7 @@ def test_the_query_text_may_stand_beside_the_query(client: FlaskClient, filled: 
 
 
 @pytest.mark.usefixtures("engine")
-def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
+def test_the_body_is_returned_as_json_text_on_request(client: FlaskClient, filled: str) -> None:
     body = {**asking(), "post_filter": {"terms": {"n": [2**63 - 1], "t": ['\ud800"\\ ${body}']}}}
     plain = post(client, "/v1/rewrite", index=filled, body=body)
     text = post(client, "/v1/rewrite", index=filled, body=body, as_text=True)
@@ -138,7 +138,7 @@ def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskCl
 
 
 @pytest.mark.usefixtures("engine")
-def test_vectors_are_left_out_of_source_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
+def test_vectors_are_excluded_from_source_on_request(client: FlaskClient, filled: str) -> None:
     def asked(source: Any, **body: Any) -> Any:
         body |= {} if source is None else {"_source": source}
         return post(client, "/v1/rewrite", index=filled, body={**asking(), **body}, hide_vectors=True)["body"].get(

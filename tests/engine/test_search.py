@@ -140,7 +140,7 @@ def _weight_in_pipeline(app: FlaskClient, query: str, asked: dict[str, Any]) -> 
     return alpha_from_beta(beta)
 
 
-def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:
+def test_pages_belong_to_the_same_ranking(client: FlaskClient, filled: str) -> None:
     whole = ids(post(client, "/v1/search", index=filled, query="fire forest smoke rain", size=7))
     assert len(whole) == 6
     paged = [
@@ -289,7 +289,7 @@ HEADERS = st.none() | st.dictionaries(NAMES, VALUES | st.text(max_size=5), max_s
 @example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={0})
 @example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={1})
 @example(callers=[{"Authorization": "None"}, {"Authorization": "Basic YW5uYTp4"}, None, {}], allowed={1, 3})
-def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
+def test_index_information_is_cached_for_each_caller(
     engine: Engine, model: Model, callers: list[dict[str, str] | None], allowed: set[int]
 ) -> None:
     rights = [callers[number] for number in allowed if number < len(callers)]

@@ -62,7 +62,7 @@ def write(engine: OpenSearchEngine, index: str, **texts: str) -> None:
 
 
 @on_opensearch
-def test_an_index_without_vectors_is_ranked_among_others(
+def test_an_index_without_vectors_is_searched_with_other_indices(
     client: FlaskClient, filled: str, others: list[str], engine: OpenSearchEngine, model: Model
 ) -> None:
     write(engine, others[0], bush="fire flame and smoke", other="a river of fire")

@@ -286,7 +286,7 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
 
 
 @pytest.mark.parametrize(("sent", "status"), MALFORMED.values(), ids=MALFORMED)
-def test_what_is_no_http_is_refused_in_our_words(server: Server, sent: bytes, status: int) -> None:
+def test_requests_that_are_not_http_get_an_error_response(server: Server, sent: bytes, status: int) -> None:
     with Client(server.port) as client:
         with suppress(ConnectionError):  # the request is refused before it was sent completely
             client.send(sent)
@@ -320,7 +320,7 @@ def test_a_stop_lets_requests_that_have_begun_end(folder: Path) -> None:
         assert server.process.wait(30) == 0
 
 
-def test_what_is_served_is_told_without_passwords(folder: Path) -> None:
+def test_the_start_message_shows_no_passwords(folder: Path) -> None:
     cluster = "http://anna:se@cret@127.0.0.1:9, http://127.0.0.1:8"
     with serving(folder, "--workers", "1", "--engine", cluster) as server:
         server.process.terminate()
@@ -364,7 +364,7 @@ def test_a_stop_ends_processes_that_are_only_starting(folder: Path, number: sign
     assert process.returncode == status, log
 
 
-def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:
+def test_an_invalid_listening_address_prints_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for host, named in (
@@ -382,7 +382,7 @@ def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [("--port", "99999"), ("--port", "0"), ("--workers", "0"), ("--workers", "-1")])
-def test_numbers_that_cannot_be_are_refused(options: tuple[str, str]) -> None:
+def test_invalid_numbers_are_refused(options: tuple[str, str]) -> None:
     ran = CliRunner().invoke(main, ["serve", *options])
     assert ran.exit_code == 2
     assert f"{options[1]} is not in the range" in ran.output

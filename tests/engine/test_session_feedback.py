@@ -200,16 +200,14 @@ def test_a_reason_goes_by_places_on_every_page(client: FlaskClient, filled: str)
     assert [hit["resift"]["because"] for hit in paged] == [hit["resift"]["because"] for hit in whole]
 
 
-def test_words_alone_move_hits_too(client: FlaskClient, filled: str) -> None:
+def test_expansion_words_without_vectors_change_the_ranking(client: FlaskClient, filled: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["tree"], irrelevant=["army"])
     body = {"index": filled, "query": "fire", "session": "a", "alpha": 0, "reasons": True}
     hits = post(client, "/v1/search", **body)["hits"]["hits"]
     assert "tree" in [hit["resift"]["because"]["document"] for hit in hits if hit["resift"]["because"]]
 
 
-def test_sessions_that_cannot_be_asked_are_left_out(
-    client: FlaskClient, filled: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unavailable_sessions_are_ignored(client: FlaskClient, filled: str, caplog: pytest.LogCaptureFixture) -> None:
     plain = post(client, "/v1/search", index=filled, query="fire forest")
     path = break_session_store(client)
     with caplog.at_level(logging.CRITICAL):
@@ -255,7 +253,7 @@ def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClien
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_a_session_costs_one_round_trip_more_at_most(
+def test_a_session_needs_at_most_one_more_request(
     engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str
 ) -> None:
     """Count the requests of the engine's and the store's clients."""
@@ -349,7 +347,7 @@ def test_an_explained_mark_reads_each_judged_document_once(
     assert sorted(read) == ["army", "bush", "tree"]
 
 
-def test_words_that_find_no_other_document_are_not_asked_for(
+def test_expansion_words_without_other_documents_are_not_searched(
     client: FlaskClient, filled: str, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = client.application.extensions["resift"]
@@ -388,7 +386,7 @@ def test_words_that_find_most_are_asked_for(client: FlaskClient, filled: str, mo
     assert set(often) <= asked
 
 
-def test_words_that_add_next_to_nothing_are_not_asked_for(client: FlaskClient, filled: str, model: Model) -> None:
+def test_expansion_words_of_little_weight_are_not_searched(client: FlaskClient, filled: str, model: Model) -> None:
     service = client.application.extensions["resift"]
     counts = {"zqa": 150, "xqa": 4, "yqa": 1}  # unknown words: the weight of each is the square root of its count
     marked = " ".join(f"{word} " * count for word, count in counts.items())

@@ -37,7 +37,7 @@ def marks(session: StoredSession) -> list[tuple[str, float, int]]:
     return [(one.document, one.grade, one.step) for one in session.judgements]
 
 
-def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock) -> None:
+def test_judgements_are_stored_exactly(sessions: Sessions, clock: Clock) -> None:
     clock.now = 1_795_270_631.684_4  # milliseconds are preserved
     add(sessions, "s", ("d0", 1), ("d1", -1), query="fire é")
     clock.now += 10
@@ -207,7 +207,7 @@ def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> 
     assert sessions.store.read("old") is None
 
 
-def test_a_session_lives_a_day_unless_told_otherwise(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
+def test_a_session_expires_after_a_day_by_default(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
     sessions = Sessions(open_stores(), clock=clock)
     add(sessions, "s", ("d0", 1))
     clock.now = 24 * 3600

@@ -101,7 +101,7 @@ def test_a_damaged_file_is_a_clear_error_or_none_at_all(path: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_what_is_no_database(tmp_path: Path, content: bytes) -> None:
+def test_other_files_than_databases_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "engine.db"
     path.write_bytes(content)
     with pytest.raises(CorruptEngine, match="is damaged") as caught:

@@ -80,7 +80,7 @@ def test_a_document_that_is_no_object_is_damage(tmp_path: Path, model: Model) ->
                 call()
 
 
-def test_what_is_kept_in_memory_leaves_no_file(here: Path, model: Model) -> None:
+def test_a_store_in_memory_leaves_no_file(here: Path, model: Model) -> None:
     with closing(SqliteEngine(":memory:")) as engine:
         engine.create("docs", ["title", "text"], model)
         assert engine.bulk("docs", documents(model)) == []

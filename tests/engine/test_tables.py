@@ -133,7 +133,7 @@ def test_missing_cells_are_left_out_and_the_index_is_the_id(news: Index) -> None
     assert news.add(many).indexed == news.add(polars.from_pandas(many)).indexed == 1200
 
 
-def test_what_no_search_could_find_or_json_hold_is_told(news: Index) -> None:
+def test_documents_without_text_and_numbers_that_json_lacks_are_reported(news: Index) -> None:
     with pytest.warns(UserWarning, match="no document has text in text: text queries cannot"):
         assert news.add(pandas.DataFrame({"body": ["fire", "rain"]})).indexed == 2
     numbers = [float("nan"), np.float32("-inf"), decimal.Decimal("nan")]
@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_holds_no_documents_says_what_to_do(kind: str, news: Index, tmp_path: Path) -> None:
+def test_objects_without_documents_raise_a_helpful_error(kind: str, news: Index, tmp_path: Path) -> None:
     given, reason = REFUSED[kind]
     with pytest.raises(BadInput, match=reason):
         news.add(given(tmp_path))

@@ -56,7 +56,7 @@ def test_heads_of_tables_are_bold_on_a_terminal(folder: Path) -> None:
     assert not STYLE.search(piped)
 
 
-def test_errors_are_red_on_a_terminal_unless_colours_are_not_wanted(folder: Path) -> None:
+def test_errors_are_red_on_a_terminal_unless_colours_are_disabled(folder: Path) -> None:
     assert "\x1b[31m" in on_terminal(folder, "search", "nowhere", "fire")
     plain = on_terminal(folder, "search", "nowhere", "fire", NO_COLOR="1")
     assert plain.startswith("Error: ")
@@ -64,7 +64,7 @@ def test_errors_are_red_on_a_terminal_unless_colours_are_not_wanted(folder: Path
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_are_told_how_to_complete(folder: Path, shell: str) -> None:
+def test_shell_completion_can_be_installed(folder: Path, shell: str) -> None:
     told = subprocess.run(
         RESIFT, cwd=folder, env={**os.environ, "_RESIFT_COMPLETE": f"{shell}_source"}, capture_output=True, text=True
     )

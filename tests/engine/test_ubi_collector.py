@@ -91,7 +91,7 @@ def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, 
     assert len(objects(log)) == len(ODD_EVENTS) + len(whole)
 
 
-def test_ids_of_whole_numbers_are_kept_as_texts(collector: Collector, log: UbiLog) -> None:
+def test_integer_ids_are_stored_as_texts(collector: Collector, log: UbiLog) -> None:
     assert collector.take(QUERIES, [{**query(), "query_id": 12, "client_id": 9}]) == {"stored": 1}
     clicked = {**event("click", "A1", 1), "query_id": 12, "client_id": 9}
     clicked["event_attributes"]["object"]["object_id"] = 123
@@ -114,7 +114,9 @@ def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, c
     assert {one.object: one.at - clock.now for one in log.scan()} == {"A1": 0, "B2": 60}
 
 
-def test_a_flood_of_one_client_is_bounded_and_others_are_heard(collector: Collector, log: UbiLog, clock: Clock) -> None:
+def test_events_of_a_flooding_client_are_limited_and_other_clients_are_not(
+    collector: Collector, log: UbiLog, clock: Clock
+) -> None:
     flood = [event("click", str(n)) for n in range(MAX_ITEMS_PER_MINUTE - 1)]
     assert collector.take(EVENTS, flood) == {"stored": MAX_ITEMS_PER_MINUTE - 1}
     assert collector.take(EVENTS, [event("click"), event("click"), event("click", client_id="bob")]) == {
@@ -133,7 +135,7 @@ def test_too_many_events_and_too_large_ones_are_dropped(collector: Collector) ->
     assert collector.take(EVENTS, [large, event("click")]) == {"stored": 1, "too_large": 1}
 
 
-def test_what_became_of_events_is_answered_and_counted(client: FlaskClient) -> None:
+def test_the_response_counts_stored_and_dropped_events(client: FlaskClient) -> None:
     answer = client.post("/ubi_events", json=[event("click", "A1"), event("click", at=NOW + 9999), {}])
     assert (answer.status_code, answer.get_json()) == (200, {"stored": 2, "dropped": {"malformed": 1}})
     assert client.post("/ubi_queries", json=[]).get_json() == {"stored": 0, "dropped": {}}
@@ -167,7 +169,7 @@ def test_pages_of_other_sites_send_events_where_that_is_allowed(client: FlaskCli
         assert answer.status_code == status
 
 
-def test_where_the_log_cannot_be_written_the_sender_is_told(model: Model, nowhere: str, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_is_reported_to_the_sender(model: Model, nowhere: str, tmp_path: Path) -> None:
     config = Config(engine=nowhere, store=str(tmp_path / "sessions.db"))
     answer = create_app(config, model=model).test_client().post("/ubi_events", json=[event("click", "A1")])
     assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")

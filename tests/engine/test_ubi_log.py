@@ -70,7 +70,7 @@ def refresh(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[Refresh]:
         ({}, None),
     ],
 )
-def test_a_time_is_read_in_every_form_that_is_found(value: Any, seconds: float | None) -> None:
+def test_times_are_read_in_all_common_formats(value: Any, seconds: float | None) -> None:
     assert seconds_of(value) == seconds
 
 
@@ -117,31 +117,31 @@ def test_events_come_from_between_two_times(ubi_log: UbiLog, refresh: Refresh) -
     assert [one.object for one in ubi_log.events("anna", NOW - 5, NOW + 5)] == ["new"]
 
 
-def test_of_many_events_the_latest_come(ubi_log: UbiLog, refresh: Refresh) -> None:
+def test_the_latest_events_are_returned(ubi_log: UbiLog, refresh: Refresh) -> None:
     ubi_log.add(EVENTS, [event("click", str(n), 1, NOW + n) for n in range(MAX_CLIENT_EVENTS + 3)])
     refresh()
     found = ubi_log.events("anna", *LONG)
     assert [one.object for one in found] == [str(n) for n in range(3, MAX_CLIENT_EVENTS + 3)]
 
 
-def test_queries_are_found_by_their_ids(ubi_log: UbiLog, refresh: Refresh) -> None:
+def test_queries_are_looked_up_by_id(ubi_log: UbiLog, refresh: Refresh) -> None:
     ubi_log.add(QUERIES, [query(), query("war", "q2", query_response_hit_ids=["B2", "A1"]), query("", "q3")])
     refresh()
     assert ubi_log.queries(["q1", "q2", "nothing"]) == {"q1": UbiQuery("fire"), "q2": UbiQuery("war", ("B2", "A1"))}
 
 
-def test_of_several_queries_of_one_id_the_first_counts(ubi_log: UbiLog, refresh: Refresh) -> None:
+def test_the_first_query_with_an_id_counts(ubi_log: UbiLog, refresh: Refresh) -> None:
     for place in range(3):
         ubi_log.add(QUERIES, [query(f"fire {place}", timestamp=timestamp_of(NOW + place))])
     refresh()
     assert ubi_log.queries(["q1"]) == {"q1": UbiQuery("fire 0")}
 
 
-def test_a_log_that_is_not_there_is_empty(ubi_log: UbiLog) -> None:
+def test_a_missing_log_is_empty(ubi_log: UbiLog) -> None:
     assert (ubi_log.events("anna", *LONG), ubi_log.queries(["q1"]), list(ubi_log.scan())) == ([], {}, [])
 
 
-def test_all_events_come_or_those_between_two_times(ubi_log: UbiLog, refresh: Refresh) -> None:
+def test_events_are_returned_completely_or_for_an_interval(ubi_log: UbiLog, refresh: Refresh) -> None:
     ubi_log.add(EVENTS, [event("click", "A1", 1, NOW - 9), event("click", "B2", 1, query_id="unknown")])
     assert {one.object for one in ubi_log.scan()} == {"A1", "B2"}
     assert {one.object for one in ubi_log.scan(NOW - 5, NOW)} == {"B2"}
@@ -188,7 +188,7 @@ def test_odd_events_are_stored_and_read_back(ubi_log: UbiLog, refresh: Refresh) 
     assert "A1" not in [one.object for one in ubi_log.events("anna", NOW - 5, NOW + 5)]
 
 
-def test_nothing_to_add_is_added(ubi_log: UbiLog) -> None:
+def test_adding_no_events_does_nothing(ubi_log: UbiLog) -> None:
     assert ubi_log.add(EVENTS, []) == 0
 
 
@@ -218,7 +218,7 @@ def test_indices_as_the_ubi_plugin_makes_them_and_as_a_cluster_does_by_itself_ar
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-def test_times_that_others_log_as_numbers_are_found_by_their_size(
+def test_units_of_numeric_times_are_guessed_from_their_size(
     cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str], mapped: bool
 ) -> None:
     """In an index with a dynamic mapping, a numeric time is mapped as a number and not as a date."""
@@ -249,7 +249,7 @@ def mapping(client: OpenSearch, index: str) -> Any:
     return client.indices.get_mapping(index=index)[index]["mappings"]
 
 
-def test_an_event_that_the_index_refuses_is_counted_and_the_others_are_stored(
+def test_a_refused_event_is_counted_and_other_events_are_stored(
     cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
 ) -> None:
     log = OpenSearchUbiLog(opensearch_url, *cluster_names)
@@ -259,7 +259,7 @@ def test_an_event_that_the_index_refuses_is_counted_and_the_others_are_stored(
     log.close()
 
 
-def test_where_nothing_answers_that_is_said(nowhere: str, tmp_path: Path) -> None:
+def test_an_unreachable_log_raises_an_error(nowhere: str, tmp_path: Path) -> None:
     log = open_ubi_log(nowhere, "ubi_events", "ubi_queries")
     for ask in (
         lambda: log.events("anna", *LONG),

@@ -134,7 +134,7 @@ def test_judgements_are_of_documents_by_the_field_that_an_event_names(
 
 
 @EMBEDDED
-def test_a_log_that_may_not_be_read_is_not_asked_again_at_once(
+def test_a_forbidden_log_is_not_read_again_immediately(
     clicks: Clicks, ubi_log: UbiLog, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -173,9 +173,7 @@ def test_a_name_that_several_documents_have_is_nobodys(
 
 
 @EMBEDDED
-def test_what_is_unknown_is_counted_and_teaches_nothing(
-    client: FlaskClient, shop: str, refresh: Callable[[], None]
-) -> None:
+def test_unknown_objects_are_counted_and_ignored(client: FlaskClient, shop: str, refresh: Callable[[], None]) -> None:
     send(client, "/ubi_events", event("click", SKUS["tree"], query_id="q9"), event("click", "gone", user_query="fire"))
     refresh()
     answer = post(client, "/v1/search", index=shop, query="fire", session="anna")
@@ -184,7 +182,7 @@ def test_what_is_unknown_is_counted_and_teaches_nothing(
 
 
 @EMBEDDED
-def test_a_query_that_comes_later_than_its_click_is_found(
+def test_a_query_logged_after_its_click_is_used(
     ubi_log: UbiLog, engine: Engine, shop: str, refresh: Callable[[], None]
 ) -> None:
     clicks = Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)

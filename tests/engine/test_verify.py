@@ -40,7 +40,7 @@ def counts(found: Verification) -> tuple[int, int, int, int, int]:
     return found.checked, found.missing, found.stale, found.repaired, found.unrepaired
 
 
-def test_missing_and_stale_vectors_are_found_and_mended(engine: Engine, index: str, model: Model) -> None:
+def test_missing_and_stale_vectors_are_reported_and_repaired(engine: Engine, index: str, model: Model) -> None:
     engine.create(index, ["text"], model)
     write(engine, index, model, {str(i): "army gun" for i in range(4)})
     write(engine, index, model, {"1": "army gun"}, encoded="")
@@ -73,7 +73,7 @@ def test_a_model_that_the_index_lacks(engine: Engine, index: str, model: Model, 
         verify(engine, build_model("boew:4", vectors), index)
 
 
-def test_repair_never_loses_what_others_write(
+def test_repair_never_loses_concurrent_writes(
     engine: Engine, index: str, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.create(index, ["text"], model)
@@ -151,7 +151,7 @@ def test_an_engine_that_is_busy_or_away_is_waited_for(tmp_path: Path, model: Mod
 
 
 @pytest.mark.parametrize("fault", [EngineUnavailable("away"), {"1": 429}])
-def test_an_engine_that_stays_away_ends_it(tmp_path: Path, model: Model, fault: Any) -> None:
+def test_an_engine_that_stays_unavailable_ends_the_repair(tmp_path: Path, model: Model, fault: Any) -> None:
     engine = faulty(tmp_path, model, [fault] * 99)
     with pytest.raises(EngineUnavailable, match=r"away|busy"):
         verify(engine, model, "docs", repair=True, stop=NoSleep())
@@ -159,7 +159,7 @@ def test_an_engine_that_stays_away_ends_it(tmp_path: Path, model: Model, fault: 
     engine.close()
 
 
-def test_what_is_refused_is_said_and_stops_nothing_else(tmp_path: Path, model: Model) -> None:
+def test_refused_documents_are_reported_and_do_not_stop_the_repair(tmp_path: Path, model: Model) -> None:
     engine = faulty(tmp_path, model, [EngineError("large", status=413), {"0": 400}, {"3": 400}])
     found = verify(engine, model, "docs", repair=True)
     assert counts(found) == (4, 4, 0, 2, 2)
@@ -169,7 +169,7 @@ def test_what_is_refused_is_said_and_stops_nothing_else(tmp_path: Path, model: M
 
 
 @pytest.mark.parametrize("fault", [EngineError("not so", status=403), {"1": 403}])
-def test_what_the_cluster_forbids_ends_it(tmp_path: Path, model: Model, fault: Any) -> None:
+def test_a_forbidden_request_ends_the_repair(tmp_path: Path, model: Model, fault: Any) -> None:
     engine = faulty(tmp_path, model, [fault])
     with pytest.raises(EngineError, match="so"):
         verify(engine, model, "docs", repair=True)
@@ -201,9 +201,7 @@ def test_a_stop_ends_waiting_too(tmp_path: Path, model: Model) -> None:
     engine.close()
 
 
-def test_where_reading_fails_no_more_attempts_are_made(
-    tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_read_ends_the_repair(tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = faulty(tmp_path, model, [EngineUnavailable("away")] * 99, documents=BATCH)
     waiting, stop, scan = threading.Event(), Stop(), engine.scan
 

@@ -179,7 +179,7 @@ def test_marks_are_under_the_name_that_was_searched(open_page: Open) -> None:
     assert page.run("return Resift.error") is None
 
 
-def test_clicks_are_of_the_search_that_was_asked_last(open_page: Open) -> None:
+def test_clicks_belong_to_the_latest_search(open_page: Open) -> None:
     page = open_page()
     page.run(RECORD)
     both = "await Promise.all([Resift.search('slow'), Resift.search('fire')]); await Resift.clicked('0')"
@@ -194,7 +194,7 @@ def test_clicks_are_of_the_search_that_was_asked_last(open_page: Open) -> None:
     assert page.run("return Resift.search(null).then((found) => found !== undefined)")
 
 
-def test_what_waits_is_sent_when_the_page_is_left(open_page: Open) -> None:
+def test_pending_events_are_sent_when_the_page_is_left(open_page: Open) -> None:
     page = open_page()
     page.run(RECORD)
     page.run("fetch = (path, {body}) => { sent.push(JSON.parse(body)); return new Promise(() => undefined); }")
@@ -220,7 +220,7 @@ def test_the_script_may_be_loaded_in_other_ways(open_page: Open, tag: str) -> No
     page.wait(f"{HITS} === 5")
 
 
-def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
+def test_loading_the_script_twice_has_no_effect(open_page: Open) -> None:
     tag = f'<script src="{TEMPLATE}/resift.js" data-index="{INDEX}"></script>'
     page = open_page("allowed", ("</ol>", "</ol><script>window.before = 1</script>"))
     assert tag in EXAMPLE
@@ -242,7 +242,7 @@ def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
         ("allowed", "window.fetch = () => { throw new TypeError('blocked'); }"),
     ],
 )
-def test_a_failure_is_not_the_pages(open_page: Open, reranker: str, script: str) -> None:
+def test_a_failing_request_does_not_break_the_page(open_page: Open, reranker: str, script: str) -> None:
     page = open_page(reranker)
     page.run(script)
     page.one("form button").click()

@@ -110,7 +110,7 @@ def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
     )
 
 
-def test_what_is_read_is_not_marked(page: Page) -> None:
+def test_reading_a_document_does_not_mark_it(page: Page) -> None:
     page.open(q=QUESTION).click(f"{RIGHT} .read")
     assert page.one(f"{RIGHT} .whole").is_displayed()
     assert page.text("#toggle") == "Session"

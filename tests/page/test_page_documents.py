@@ -111,7 +111,7 @@ def test_scripts_from_right_to_left_and_without_spaces(page: Page) -> None:
     assert page.all(f"{card('cjk')} mark")
 
 
-def test_links_and_images_are_those_of_the_web(page: Page) -> None:
+def test_links_and_images_must_have_web_addresses(page: Page) -> None:
     page.open(q="link", index="odd")
     link = page.one(f"{card('linked')} h3 a")
     assert link.get_attribute("href") == "https://a.example/x"

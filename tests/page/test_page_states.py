@@ -58,7 +58,7 @@ def test_axe_finds_no_fault(page: Page, look: str, states: Sequence[str]) -> Non
     page.errors()  # from the missing index
 
 
-def test_nothing_is_found(page: Page) -> None:
+def test_a_search_without_hits_shows_a_message(page: Page) -> None:
     page.open(q="zzzz qqqq")
     assert page.text("#message h2") == "Nothing found"
     page.click("#message .pill")
@@ -73,7 +73,7 @@ def test_filters_that_leave_nothing_can_be_taken_away(page: Page) -> None:
     assert page.text("#total") == "16 documents"
 
 
-def test_a_link_to_a_session_of_another_key_begins_one_of_its_own(page: Page, page_app: Flask, tmp_path: Path) -> None:
+def test_a_link_to_a_session_of_another_key_starts_a_new_session(page: Page, page_app: Flask, tmp_path: Path) -> None:
     service = page_app.extensions["resift"]
     file = KeyFile(str(tmp_path / "keys.jsonl"))
     anna, bob = (file.create(name, ["search", "feedback"]) for name in ("anna", "bob"))
@@ -121,7 +121,7 @@ def test_a_session_that_is_over_is_no_error(page: Page, page_app: Flask, button:
     page.errors()
 
 
-def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
+def test_a_page_after_the_last_page_shows_a_message(page: Page) -> None:
     page.open(q="fire", index="odd", page=7)
     assert page.text("#message").splitlines()[0] == "There is no page 7"
     assert "16 documents" in page.text("#message")
@@ -353,7 +353,7 @@ def test_an_index_without_vectors_says_so_where_it_matters(
         assert bare.violations() == []
 
 
-def test_a_key_is_asked_for_and_an_index_too(locked: Page) -> None:
+def test_the_page_asks_for_a_key_and_an_index(locked: Page) -> None:
     locked.driver.get(locked.base)
     locked.wait("return document.getElementById('dialog').open")
     assert locked.violations() == []

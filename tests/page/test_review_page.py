@@ -73,7 +73,7 @@ def test_tags_of_a_document_are_not_shown(page: Page, page_app: Flask) -> None:
     assert "<script" not in shown
 
 
-def test_what_others_read_is_not_the_end(page: Page, page_app: Flask) -> None:
+def test_a_review_is_not_finished_by_batches_of_other_people(page: Page, page_app: Flask) -> None:
     client, ids = page_app.test_client(), list(DOCUMENTS)[:2]
     assert client.put("/v1/reviews/two", json={"index": "odd", "query": {"ids": {"values": ids}}}).status_code == 200
     client.post("/v1/reviews/two/next", json={"size": 1, "by": "anna"})
