@@ -45,16 +45,19 @@ from resift_lab.evaluation.registry import build_system
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")
 COLLECTIONS = ("cranfield", "cisi", "chorus")
-# collections whose original queries are searched, and the maximum number of queries of each
-ORDINARY, QUERIES = (*COLLECTIONS, "medline", "vaswani"), 150
-WANTED, FREQUENT, LEAST, SAME_BEGINNING, CONSIDERED = 100, 40_000, 0.55, 5, 12
-# words that are similar in general texts but have another or the opposite meaning in these texts: "word: replacements",
-# or "all: words" that are never replaced
-REFUSED_FILE = FILE.parent / "refused_words.txt"
+# The collections whose original queries are searched, and the maximum number of queries of each collection.
+ORIGINAL_COLLECTIONS, MAX_ORIGINAL_QUERIES = (*COLLECTIONS, "medline", "vaswani"), 150
+QUERIES_PER_COLLECTION = 100
+# A replacement is among the MAX_NEIGHBOURS nearest of the FREQUENT_WORDS most frequent words, has at least the cosine
+# MIN_COSINE, and does not begin with the same SHARED_PREFIX letters.
+FREQUENT_WORDS, MAX_NEIGHBOURS, MIN_COSINE, SHARED_PREFIX = 40_000, 12, 0.55, 5
+# Replacements that are similar in general texts but mean something else in these texts: lines "word: replacements", or
+# "all: words" for words that are never replaced.
+REJECTED_FILE = FILE.parent / "refused_words.txt"
 
 
-class Nearest:
-    """A function that returns the nearest word with another stem, by the mean cosine in two tables.
+class NearestWord:
+    """Finds the nearest word with another stem, by the mean cosine in two tables of word vectors.
 
     Args:
         folder: Folder of the tables.
@@ -63,7 +66,7 @@ class Nearest:
     def __init__(self, folder: Path) -> None:
         tables = [_table(folder / f"{name}.npz") for name in TABLES]
         index = [dict(zip(words[::-1], rows[::-1], strict=True)) for words, rows, _ in tables]
-        frequent = tables[0][0][:FREQUENT]
+        frequent = tables[0][0][:FREQUENT_WORDS]
         self.words = [
             word
             for word in frequent
@@ -74,27 +77,35 @@ class Nearest:
             for rows, (_, _, vectors) in zip(index, tables, strict=True)
         ]
 
-        self.refused: dict[str, list[str]] = {"all": []}
-        for line in REFUSED_FILE.read_text("utf-8").splitlines():
-            word, _, others = line.partition(":")
-            self.refused.setdefault(word, []).extend(others.split())
+        self.rejected: dict[str, list[str]] = {"all": []}
+        for line in REJECTED_FILE.read_text("utf-8").splitlines():
+            word, _, replacements = line.partition(":")
+            self.rejected.setdefault(word, []).extend(replacements.split())
 
     def __call__(self, word: str) -> str | None:
-        known = [(vectors[rows[word]], of_all) for rows, vectors, of_all in self.tables if word in rows]
-        if len(known) < len(TABLES):
+        """Return the replacement of a word, or None if the word has no near neighbour with another stem."""
+        vectors_of_word = [
+            (vectors[rows[word]], all_vectors) for rows, vectors, all_vectors in self.tables if word in rows
+        ]
+        if len(vectors_of_word) < len(TABLES):
             return None
-        cosines = np.mean([of_all @ vector for vector, of_all in known], axis=0)
-        if word in self.refused["all"]:
+        cosines = np.mean([all_vectors @ vector for vector, all_vectors in vectors_of_word], axis=0)
+        if word in self.rejected["all"]:
             return None
-        for row in np.argsort(-cosines)[:CONSIDERED]:
-            other = self.words[row]
-            alike = stem(other) == stem(word) or other[:SAME_BEGINNING] == word[:SAME_BEGINNING]
-            if cosines[row] >= LEAST and not (alike or other in self.refused.get(word, ())):
-                return other
+        for row in np.argsort(-cosines)[:MAX_NEIGHBOURS]:
+            candidate = self.words[row]
+            has_same_stem = stem(candidate) == stem(word) or candidate[:SHARED_PREFIX] == word[:SHARED_PREFIX]
+            if cosines[row] >= MIN_COSINE and not (has_same_stem or candidate in self.rejected.get(word, ())):
+                return candidate
         return None
 
 
 def _table(path: Path) -> tuple[list[str], Any, Any]:
+    """Load a table of word vectors.
+
+    Returns:
+        The words, the row number of each word in the vectors, and the vectors, scaled to length 1.
+    """
     stored = np.load(path)
     words = stored["words"].tobytes().decode().split("\n")
     vectors = stored["vectors"].astype(np.float32)
@@ -103,61 +114,82 @@ def _table(path: Path) -> tuple[list[str], Any, Any]:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a gzipped file with a JSON object in each line."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
-def in_other_words(text: str, nearest: Nearest) -> str | None:
+def replace_words(text: str, nearest: NearestWord) -> str | None:
     """Replace the content words of a text by their nearest words.
 
     Returns:
-        The words, or None if fewer than two thirds of the content words have a nearest word.
+        The replacements, or None if fewer than two thirds of the content words have a nearest word.
     """
-    content = [word for word in tokenize(text) if word not in FUNCTION_WORDS and len(word) > 1]
-    others = list(dict.fromkeys(filter(None, map(nearest, content))))
-    return " ".join(others) if others and 3 * len(others) >= 2 * len(content) else None
+    content_words = [word for word in tokenize(text) if word not in FUNCTION_WORDS and len(word) > 1]
+    replacements = list(dict.fromkeys(filter(None, map(nearest, content_words))))
+    return " ".join(replacements) if replacements and 3 * len(replacements) >= 2 * len(content_words) else None
 
 
 def make(data: Path) -> dict[str, list[list[str]]]:
-    """Return up to a hundred queries per collection: id (of the document or the query), text, and replaced words."""
-    nearest, made = Nearest(data / "vectors"), dict[str, list[list[str]]]()
+    """Make up to a hundred queries in other words for each collection.
+
+    Returns:
+        For each query: the id of the document or the original query, the original text, and the replacements.
+    """
+    nearest, queries = NearestWord(data / "vectors"), dict[str, list[list[str]]]()
     for name in COLLECTIONS:
         kind, field = ("queries", "text") if name == "chorus" else ("corpus", "title")
         texts = [(row["_id"], row[field]) for row in read(data / name / f"{kind}.jsonl.gz") if row.get(field)]
         random.Random(0).shuffle(texts)
-        others = ((id, text, in_other_words(text, nearest)) for id, text in texts)
-        kept = [[id, text, other] for id, text, other in others if other]
-        made[name] = kept[:WANTED]
-    return made
+        replaced = ((id, text, replace_words(text, nearest)) for id, text in texts)
+        rows = [[id, text, replacement] for id, text, replacement in replaced if replacement]
+        queries[name] = rows[:QUERIES_PER_COLLECTION]
+    return queries
 
 
 def recall(name: str, system_name: str, data: Path) -> float:
-    """Return the mean recall@100 x 100 of a system (``resift eval --encoder``) for queries in other words."""
-    (collection, wanted), system = asked_of(name, data), build_system(system_name)
-    database, queries = system.fit(collection.documents), system.queries([other for other, _ in wanted])
-    found = []
+    """Measure how well a system finds relevant documents for queries in other words.
+
+    Args:
+        name: Name of the collection.
+        system_name: Name of the system, as in ``resift eval --encoder``.
+        data: Folder of all collections.
+
+    Returns:
+        The mean recall@100, times 100.
+    """
+    (collection, replaced), system = replaced_queries(name, data), build_system(system_name)
+    database, queries = system.fit(collection.documents), system.queries([query for query, _ in replaced])
+    recalls = []
     for part, block in similarity_blocks(queries, database, system.similarity):
-        for scores, (_, relevant) in zip(block, wanted[part], strict=True):
-            first = np.argsort(-scores, kind="stable")[:100]
-            found.append(len(relevant & set(first[scores[first] > 0].tolist())) / len(relevant))
-    return 100 * float(np.mean(found))
+        for scores, (_, relevant) in zip(block, replaced[part], strict=True):
+            best = np.argsort(-scores, kind="stable")[:100]
+            recalls.append(len(relevant & set(best[scores[best] > 0].tolist())) / len(relevant))
+    return 100 * float(np.mean(recalls))
 
 
-def asked_of(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
-    """Return a collection, and its queries in other words with the positions of relevant documents."""
+def replaced_queries(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
+    """Read a collection and its queries in other words.
+
+    Returns:
+        The collection, and for each query its text and the positions of the relevant documents.
+    """
     collection = read_collection(data / name)
     rows = {id: row for row, id in enumerate(collection.document_ids)}
-    judged = {
+    relevant_documents = {
         id: {row for row, grade in grades.items() if grade > 0}
         for id, grades in zip(collection.query_ids, collection.grades, strict=True)
     }
-    asked = [(other, judged.get(id) if name == "chorus" else {rows[id]}) for id, _, other in queries_of(name)]
-    return collection, [(other, relevant) for other, relevant in asked if relevant]
+    queries = [
+        (replaced, relevant_documents.get(id) if name == "chorus" else {rows[id]})
+        for id, _, replaced in stored_queries(name)
+    ]
+    return collection, [(replaced, relevant) for replaced, relevant in queries if relevant]
 
 
 @contextlib.contextmanager
-def opened(documents: Sequence[str]) -> Iterator[Index]:
-    """Yield an index of the embedded engine with the documents. Their ids are their positions."""
+def open_index(documents: Sequence[str]) -> Iterator[Index]:
+    """Yield an index of the embedded engine with the given documents, whose ids are their positions."""
     with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as library:
         index = library.index("documents", fields=["text"])
         index.add({"id": str(row), "text": text} for row, text in enumerate(documents))
@@ -165,55 +197,72 @@ def opened(documents: Sequence[str]) -> Iterator[Index]:
         yield index
 
 
-def served(name: str, data: Path) -> dict[str, float]:
-    """Return the mean recall@100 x 100 of searches in the embedded engine for queries in other words.
+def served_recall(name: str, data: Path) -> dict[str, float]:
+    """Measure how well searches in the embedded engine find relevant documents for queries in other words.
+
+    Args:
+        name: Name of the collection.
+        data: Folder of all collections.
 
     Returns:
-        The values of lexical searches (``words``), of searches with vectors but without an HNSW index, the format of
-        ``resift attach --vectors`` (``vectors``), and of searches with approximate k-NN (``graph``).
+        The mean recall@100, times 100, of lexical searches (``words``), of searches with vectors but without an HNSW
+        index, as after ``resift attach --vectors`` (``vectors``), and of searches with approximate k-NN (``graph``).
     """
-    collection, wanted = asked_of(name, data)
-    with opened(collection.documents) as index:
-        kinds: dict[str, dict[str, Any]] = {"words": {"alpha": 0.0, "knn": 0}, "vectors": {"knn": 0}, "graph": {}}
-        found: dict[str, float] = {}
-        for kind, options in kinds.items():
-            hits = [{int(hit.id) for hit in index.search(other, 100, **options)} for other, _ in wanted]
-            shares = [len(ids & relevant) / len(relevant) for ids, (_, relevant) in zip(hits, wanted, strict=True)]
-            found[kind] = 100 * float(np.mean(shares))
-        return found
+    collection, replaced = replaced_queries(name, data)
+    with open_index(collection.documents) as index:
+        searches: dict[str, dict[str, Any]] = {"words": {"alpha": 0.0, "knn": 0}, "vectors": {"knn": 0}, "graph": {}}
+        recalls: dict[str, float] = {}
+        for kind, options in searches.items():
+            hits = [{int(hit.id) for hit in index.search(query, 100, **options)} for query, _ in replaced]
+            shares = [
+                len(hit_ids & relevant) / len(relevant) for hit_ids, (_, relevant) in zip(hits, replaced, strict=True)
+            ]
+            recalls[kind] = 100 * float(np.mean(shares))
+        return recalls
 
 
-def ordinary(name: str, data: Path) -> Iterator[str]:
-    """Yield the share of original queries that is widened, and the gain in nDCG@10 with its standard error.
+def widening_gains(name: str, data: Path) -> Iterator[str]:
+    """Measure how query expansion changes searches for original queries.
 
-    For chorus, which has shallow pools, hits without a judgement are omitted (condensed nDCG).
+    Hits without a judgement are omitted for chorus, which has shallow pools (condensed nDCG).
+
+    Yields:
+        A line of text with the share of queries that were widened, nDCG@10 without widening, and the gain with its
+        standard error.
     """
     collection = read_collection(data / name)
-    judged = [row for row, grades in enumerate(collection.grades) if any(grade > 0 for grade in grades.values())]
-    judged = judged[:: max(1, len(judged) // QUERIES)]
-    with opened(collection.documents) as index:
+    judged_queries = [
+        row for row, grades in enumerate(collection.grades) if any(grade > 0 for grade in grades.values())
+    ]
+    judged_queries = judged_queries[:: max(1, len(judged_queries) // MAX_ORIGINAL_QUERIES)]
+    with open_index(collection.documents) as index:
 
         def ndcg(row: int, **options: Any) -> tuple[float, bool]:
             grades = collection.grades[row]
             hits = index.search(collection.queries[row], 100 if name == "chorus" else 10, **options)
             ids = [int(hit.id) for hit in hits if name != "chorus" or int(hit.id) in grades]
-            found = ndcg_at([grades.get(id, 0) for id in ids], list(grades.values()), 10)
-            return 100 * found, "widened" in hits.response["resift"]
+            value = ndcg_at([grades.get(id, 0) for id in ids], list(grades.values()), 10)
+            return 100 * value, "widened" in hits.response["resift"]
 
-        plain = np.array([ndcg(row, widen=False)[0] for row in judged])
+        plain = np.array([ndcg(row, widen=False)[0] for row in judged_queries])
         for kind, options in {"vectors": {"knn": 0}, "graph": {}}.items():
-            found = [ndcg(row, **options) for row in judged]
-            gains = np.array([gain for gain, _ in found]) - plain
-            share, error = np.mean([is_widened for _, is_widened in found]), gains.std() / len(gains) ** 0.5
+            values = [ndcg(row, **options) for row in judged_queries]
+            gains = np.array([gain for gain, _ in values]) - plain
+            share, error = np.mean([is_widened for _, is_widened in values]), gains.std() / len(gains) ** 0.5
             yield f"{kind} {share:.0%} widened, {plain.mean():.2f} {gains.mean():+.2f} ± {error:.2f}"
 
 
 def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
-    """Measure search times for chorus in OpenSearch, in an index with vectors.
+    """Measure search times for queries of chorus in OpenSearch, in an index with vectors.
+
+    Args:
+        data: Folder of all collections.
+        url: Address of OpenSearch.
+        rounds: Number of rounds, after three rounds to warm up.
 
     Returns:
-        The share of widened queries, the median time of plain searches for a hundred titles with the original queries,
-        and the ratio of the median time of rewritten searches in other words to it.
+        The share of widened queries, the median time of plain searches for the original queries, and the ratio of the
+        median time of rewritten searches in other words to this time.
     """
     rows = list(read(data / "chorus" / "corpus.jsonl.gz"))
     engine, client, name = OpenSearchEngine(url, timeout=300), Client(url), "other-words"
@@ -224,19 +273,19 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
             app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=load_model())
             app.extensions["resift"].words.wait_seconds = 600.0
             post = app.test_client().post
-            plain = [hits_body(text) for _, text, _ in queries_of("chorus")]
-            other = [hits_body(text) for _, _, text in queries_of("chorus")]
-            asked = [{**body, "ext": {"ml_inference": {"widen": True}}} for body in other]
-            found = [post("/v1/rewrite", json={"index": name, "body": body}).get_json()["body"] for body in asked]
-        bodies = [{key: value for key, value in body.items() if key != "ext"} for body in found]
-        kinds, taken = {"plain": plain, "other words": bodies}, dict[str, list[float]]()
+            plain = [hits_body(text) for _, text, _ in stored_queries("chorus")]
+            replaced = [hits_body(text) for _, _, text in stored_queries("chorus")]
+            requests = [{**body, "ext": {"ml_inference": {"widen": True}}} for body in replaced]
+            answers = [post("/v1/rewrite", json={"index": name, "body": body}).get_json()["body"] for body in requests]
+        bodies = [{key: value for key, value in body.items() if key != "ext"} for body in answers]
+        kinds, times = {"plain": plain, "other words": bodies}, dict[str, list[float]]()
         for turn in range(rounds + 3):
-            for kind, sent in kinds.items():
-                for body in sent:
-                    spent = seconds(lambda body=body: client.post(f"/{name}/_search?search_pipeline=_none", body))
+            for kind, sent_bodies in kinds.items():
+                for body in sent_bodies:
+                    duration = seconds(lambda body=body: client.post(f"/{name}/_search?search_pipeline=_none", body))
                     if turn >= 3:
-                        taken.setdefault(kind, []).append(spent)
-        medians = {kind: float(np.median(spent)) for kind, spent in taken.items()}
+                        times.setdefault(kind, []).append(duration)
+        medians = {kind: float(np.median(durations)) for kind, durations in times.items()}
         return {
             "widened": sum(WIDENED_NAME in str(body) for body in bodies) / len(bodies),
             "plain ms": round(1000 * medians["plain"], 2),
@@ -247,10 +296,14 @@ def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
         engine.close()
 
 
-def queries_of(name: str) -> list[list[str]]:
-    """Return the stored queries of a collection: id, text, and the text in other words."""
-    frozen: dict[str, list[list[str]]] = json.loads(FILE.read_text("utf-8"))
-    return frozen[name]
+def stored_queries(name: str) -> list[list[str]]:
+    """Return the stored queries of a collection.
+
+    Returns:
+        For each query: the id, the original text, and the text in other words.
+    """
+    stored: dict[str, list[list[str]]] = json.loads(FILE.read_text("utf-8"))
+    return stored[name]
 
 
 if __name__ == "__main__":
@@ -258,12 +311,12 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["make"]:
         FILE.write_text(json.dumps(make(folder), indent=0, ensure_ascii=False) + "\n", "utf-8")
     if sys.argv[1:] == ["ordinary"]:
-        for collection_name in ORDINARY:
-            print(f"{collection_name:10}", "; ".join(ordinary(collection_name, folder)), flush=True)
+        for collection_name in ORIGINAL_COLLECTIONS:
+            print(f"{collection_name:10}", "; ".join(widening_gains(collection_name, folder)), flush=True)
         sys.exit()
     for collection_name in COLLECTIONS:
         figures = (f"{system} {recall(collection_name, system, folder):.1f}" for system in ("bm25", "mean"))
-        served_figures = (f"{kind} {figure:.1f}" for kind, figure in served(collection_name, folder).items())
+        served_figures = (f"{kind} {figure:.1f}" for kind, figure in served_recall(collection_name, folder).items())
         print(f"{collection_name:10} recall@100:", ", ".join([*figures, *served_figures]), flush=True)
     if sys.argv[1:] == ["cost"]:
         print(json.dumps(cost(folder, os.environ["OPENSEARCH_URL"])))

@@ -32,9 +32,9 @@ from ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 LIGHTHOUSE = "lighthouse@12.2.3"
-KINDS = ("performance", "accessibility", "best-practices", "seo")
-LEAST, MOST = 95, 100.0  # minimum score of Lighthouse, and maximum time in milliseconds
-TRIES, RUNS = 20, 3
+CATEGORIES = ("performance", "accessibility", "best-practices", "seo")
+MIN_SCORE, MAX_MILLISECONDS = 95, 100.0  # minimum score of Lighthouse, and maximum time in milliseconds
+QUESTIONS, RUNS = 20, 3
 # records the times at which frames with changed hits are painted, and the time of the last key or click
 WATCH = """
 window.painted = [];
@@ -55,121 +55,146 @@ for (const kind of ['keydown', 'click']) addEventListener(kind, (event) => {
 
 @contextmanager
 def demo(folder: str) -> Iterator[str]:
-    """Start the demo, and yield the address of its page."""
+    """Start the demo, and yield the address of its search page. The demo is stopped when the block ends."""
     port, log = free_port(), Path(folder, "demo.log")
     command = [str(Path(sys.executable).with_name("resift")), "demo", "--port", str(port)]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
     with log.open("wb") as file:
-        running = subprocess.Popen(command, stdout=file, stderr=file, env=kept, start_new_session=True)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
     address = f"http://127.0.0.1:{port}"
     try:
         ready = f"for _ in $(seq 600); do curl -sf {address}/healthz && exit; sleep 0.2; done; cat {log}; exit 1"
         subprocess.run(["bash", "-c", ready], check=True, stdout=subprocess.DEVNULL)
         yield address
     finally:
-        running.send_signal(signal.SIGTERM)
-        running.wait()
+        process.send_signal(signal.SIGTERM)
+        process.wait()
 
 
-def questions() -> list[str]:
-    """Return the first questions of the demo with at least four words."""
+def demo_questions() -> list[str]:
+    """Return the first questions of the demo that have at least four words."""
     with gzip.open(ROOT / "resift" / "data" / "demo" / "questions.jsonl.gz", "rt", encoding="utf-8") as lines:
-        asked = (json.loads(line)["text"] for line in lines)
-        return list(islice((question for question in asked if len(question.split()) > 3), TRIES))
+        texts = (json.loads(line)["text"] for line in lines)
+        return list(islice((question for question in texts if len(question.split()) > 3), QUESTIONS))
 
 
-class Watch:
-    """Measurements of the milliseconds until results are painted, in a browser."""
+class PaintTimer:
+    """Measures, in a browser, how many milliseconds pass until the results of an action are painted.
+
+    Args:
+        page: The search page in the browser.
+    """
 
     def __init__(self, page: Page) -> None:
         self.page = page
         page.emulate("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
 
-    def painted(self) -> float:
-        """Return the time since the last key or click, or else since the page was opened."""
+    def milliseconds_to_paint(self) -> float:
+        """Wait until the results are painted.
+
+        Returns:
+            The milliseconds since the last key or click, or else since the page was opened.
+        """
         self.page.wait("return painted.length")
         return float(self.page.settle().run("return painted[0] - (window.since ?? 0)"))
 
-    def opened(self, question: str) -> float:
-        """Return the time from opening a link to a search, with an empty browser cache."""
+    def open_link(self, question: str) -> float:
+        """Open a link to a search with an empty browser cache, and return the milliseconds to the results."""
         self.page.emulate("Network.enable", {})
         self.page.emulate("Network.clearBrowserCache", {})
         self.page.open(q=question)
-        return self.painted()
+        return self.milliseconds_to_paint()
 
-    def searched(self, question: str) -> float:
-        """Return the time from Enter on the start page."""
+    def search_from_start(self, question: str) -> float:
+        """Search on the start page, and return the milliseconds from Enter to the results."""
         self.page.open()
-        return self.again(question)
+        return self.search_again(question)
 
-    def again(self, question: str) -> float:
-        """Return the time from Enter on a page that shows the hits of another search."""
+    def search_again(self, question: str) -> float:
+        """Search on a page with other results, and return the milliseconds from Enter to the new results."""
         box = self.page.one("#query")
         box.clear()
         box.send_keys(question)
         box.send_keys(Keys.ENTER)
-        return self.painted()
+        return self.milliseconds_to_paint()
 
-    def marked(self, question: str) -> float:
-        """Return the time from a click on the thumb of the second hit."""
+    def mark_hit(self, question: str) -> float:
+        """Click on the thumb of the second hit, and return the milliseconds to the results."""
         self.page.open(q=question)
         self.page.one("#right .card:nth-child(2) .thumb").click()
-        return self.painted()
+        return self.milliseconds_to_paint()
 
 
-def times(address: str) -> bool:
-    """Print the times of all actions, and return whether the median of searches is below the limit."""
-    print(
-        f"| milliseconds until results are painted, {TRIES} questions | fastest | median | slowest |\n|---|---|---|---|"
-    )
-    in_time = True
+def print_times(address: str) -> bool:
+    """Measure each action with all questions, and print the times.
+
+    Args:
+        address: Address of the search page.
+
+    Returns:
+        Whether the median time of searches is below the limit.
+    """
+    print(f"| milliseconds until results are painted, {QUESTIONS} questions | fastest | median | slowest |")
+    print("|---|---|---|---|")
+    is_fast_enough = True
     with started() as driver:
-        watch = Watch(Page(driver, address))
-        watch.opened(questions()[0])  # warms up the service
-        for name, work, is_search in (
-            ("Enter at the start", watch.searched, True),
-            ("Enter, after another search", watch.again, True),
-            ("a link to a search opened, nothing cached", watch.opened, False),
-            ("a thumb", watch.marked, False),
+        timer = PaintTimer(Page(driver, address))
+        timer.open_link(demo_questions()[0])  # warms up the service
+        for name, measure, is_search in (
+            ("Enter at the start", timer.search_from_start, True),
+            ("Enter, after another search", timer.search_again, True),
+            ("a link to a search opened, nothing cached", timer.open_link, False),
+            ("a thumb", timer.mark_hit, False),
         ):
-            taken = [work(one) for one in questions()]
-            shown = (min(taken), statistics.median(taken), max(taken))
-            print(f"| {name} | {' | '.join(f'{one:.0f}' for one in shown)} |", flush=True)
-            in_time &= not is_search or statistics.median(taken) < MOST
-    return in_time
+            milliseconds = [measure(question) for question in demo_questions()]
+            summary = (min(milliseconds), statistics.median(milliseconds), max(milliseconds))
+            print(f"| {name} | {' | '.join(f'{value:.0f}' for value in summary)} |", flush=True)
+            is_fast_enough &= not is_search or statistics.median(milliseconds) < MAX_MILLISECONDS
+    return is_fast_enough
 
 
-def lighthouse(address: str, folder: str) -> bool:
-    """Print the scores of Lighthouse, and return whether all of them are high enough."""
-    found = chromium()
-    assert found is not None, "needs chromium and chromedriver"
-    print(f"| {LIGHTHOUSE} | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
-    lowest = 100
-    for where, path in (("start", "/"), ("results", f"/?q={questions()[0].replace(' ', '+')}")):
+def print_scores(address: str, folder: str) -> bool:
+    """Run Lighthouse on the start page and on a page with results, and print the scores.
+
+    Args:
+        address: Address of the search page.
+        folder: Folder for the reports.
+
+    Returns:
+        Whether all scores are high enough.
+    """
+    programs = chromium()
+    assert programs is not None, "needs chromium and chromedriver"
+    print(f"| {LIGHTHOUSE} | {' | '.join(CATEGORIES)} |\n|---|{'---|' * len(CATEGORIES)}")
+    lowest_score = 100
+    for page, path in (("start", "/"), ("results", f"/?q={demo_questions()[0].replace(' ', '+')}")):
         for device in ("mobile", "desktop"):
             output = Path(folder, "report.json")
             command = ["npm", "exec", "--yes", f"--package={LIGHTHOUSE}", "--", "lighthouse", address + path]
             command += ["--quiet", "--no-enable-error-reporting", "--output=json", f"--output-path={output}"]
-            command += [f"--only-categories={','.join(KINDS)}", "--chrome-flags=--headless=new --no-sandbox"]
+            command += [f"--only-categories={','.join(CATEGORIES)}", "--chrome-flags=--headless=new --no-sandbox"]
             command += ["--preset=desktop"] if device == "desktop" else []
             reports: list[dict[str, Any]] = []
             for _ in range(RUNS):
-                subprocess.run(command, check=True, cwd=folder, env=os.environ | {"CHROME_PATH": found[0]})
+                subprocess.run(command, check=True, cwd=folder, env=os.environ | {"CHROME_PATH": programs[0]})
                 reports.append(json.loads(output.read_text("utf-8"))["categories"])
-            figures = [round(100 * statistics.median(one[kind]["score"] for one in reports)) for kind in KINDS]
-            lowest = min(lowest, *figures)
-            print(f"| {where}, {device} | {' | '.join(map(str, figures))} |", flush=True)
-    return lowest >= LEAST
+            scores = [
+                round(100 * statistics.median(report[category]["score"] for report in reports))
+                for category in CATEGORIES
+            ]
+            lowest_score = min(lowest_score, *scores)
+            print(f"| {page}, {device} | {' | '.join(map(str, scores))} |", flush=True)
+    return lowest_score >= MIN_SCORE
 
 
 def main() -> None:
     """Run the selected measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="times,lighthouse")
-    asked = parser.parse_args().only.split(",")
+    parts = parser.parse_args().only.split(",")
     with TemporaryDirectory(prefix="resift-page-") as folder, demo(folder) as address:
-        passed = [times(address)] if "times" in asked else []
-        passed += [lighthouse(address, folder)] if "lighthouse" in asked else []
+        passed = [print_times(address)] if "times" in parts else []
+        passed += [print_scores(address, folder)] if "lighthouse" in parts else []
     sys.exit(0 if all(passed) else 1)
 
 

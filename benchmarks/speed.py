@@ -37,38 +37,45 @@ QUERY = "fire of the army in sydney"
 
 @dataclass(frozen=True)
 class Row:
-    """The result of a comparison.
+    """The result of comparing Resift with another package.
 
     Attributes:
         name: Name of the comparison.
-        found: Median and quartiles of the ratio.
+        ratio: Median and quartiles of the ratio of speed or time.
         floor: Limit of the ratio, 0 without a limit. A lower limit, or an upper limit for a cost.
-        reach: Aim for the ratio.
-        note: Absolute values.
+        aim: Target of the ratio.
+        note: Absolute values, as text.
         cost: Whether smaller ratios are better.
     """
 
     name: str
-    found: Spread
+    ratio: Spread
     floor: float
-    reach: float
+    aim: float
     note: str = ""
     cost: bool = False
 
     def state(self, share: float) -> str:
-        """Return "BELOW", "ok" or "reached", or "" without a limit. The limit is relaxed by the factor ``share``."""
-        value, sign = self.found.median, -1 if self.cost else 1
+        """Compare the ratio with its limit and its target.
+
+        Args:
+            share: Factor by which the limit is relaxed.
+
+        Returns:
+            "BELOW" if the limit is missed, "reached" if the target is reached, otherwise "ok". "" without a limit.
+        """
+        value, sign = self.ratio.median, -1 if self.cost else 1
         if not self.floor:
             return ""
         floor = self.floor / share if self.cost else self.floor * share
         if sign * value < sign * floor:
             return "BELOW"
-        return "reached" if sign * value >= sign * self.reach else "ok"
+        return "reached" if sign * value >= sign * self.aim else "ok"
 
     def __str__(self) -> str:
         sign = "≤" if self.cost else "≥"
-        spread = f"{self.found.median:8.3g}  ({self.found.low:.3g} to {self.found.high:.3g})"
-        bounds = f"{sign} {self.floor:<7.3g} {sign} {self.reach:<7.3g}" if self.floor else " " * 19
+        spread = f"{self.ratio.median:8.3g}  ({self.ratio.low:.3g} to {self.ratio.high:.3g})"
+        bounds = f"{sign} {self.floor:<7.3g} {sign} {self.aim:<7.3g}" if self.floor else " " * 19
         return f"{self.name:58} {spread:32} {bounds} {self.note}"
 
 
@@ -76,14 +83,14 @@ Rows = Iterator[Row]
 
 
 def warm_up(model: Model, texts: Sequence[str]) -> None:
-    """Load the compiled loops before measuring, and print a message if they are not available."""
+    """Load the compiled loops before measuring. Print a message if they are not available."""
     model.encode([*texts[:500]])
     if load_loops(LOOPS_MODULE) is None:
         print("compiled loops are not available: Resift uses NumPy")
 
 
-def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare encoding of batches in a single thread, in alternation with each other package."""
+def compare_encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare encoding of batches in a single thread, in rounds that alternate with each other package."""
     cases: list[tuple[str, Callable[[], peers.Encode], float, float]] = [
         ("batch encode / model2vec, words", lambda: peers.model2vec(model)[0], 10, 25),
         ("batch encode / model2vec, word pieces", lambda: peers.model2vec_wordpiece(model), 10, 25),
@@ -94,49 +101,65 @@ def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
         ("batch encode / ours without numba", lambda: peers.without_numba(model), 0, 0),
         ("batch encode / pure scan and hash", peers.scan_and_hash, 1 / 8, 1 / 3),
     ]
-    for name, make, floor, reach in cases:
+    for name, make_encode, floor, aim in cases:
         if quick and not floor:
             continue
         with unless_missing(name):
-            found = rates({"ours": model.encode, "theirs": make()}, texts, rounds)
-            note = f"{np.median(found['ours']):.0f} / {np.median(found['theirs']):.0f} documents a second"
-            yield Row(name, ratio(found["ours"], found["theirs"]), floor, reach, note)
+            speeds = rates({"ours": model.encode, "theirs": make_encode()}, texts, rounds)
+            note = f"{np.median(speeds['ours']):.0f} / {np.median(speeds['theirs']):.0f} documents a second"
+            yield Row(name, ratio(speeds["ours"], speeds["theirs"]), floor, aim, note)
 
 
-def threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare two threads with one thread by wall-clock time, in rounds during which two cores are free."""
+def compare_threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare two threads with a single thread by wall-clock time, in rounds during which two cores are free."""
     name = "two threads / one"
     with unless_missing(name):
         if len(os.sched_getaffinity(0)) < 2:
             raise peers.Missing("one core")
-        many = [*texts] * max(1, 16_384 // len(texts))
-        halves = [many[: len(many) // 2], many[len(many) // 2 :]]
+        many_texts = [*texts] * max(1, 16_384 // len(texts))
+        halves = [many_texts[: len(many_texts) // 2], many_texts[len(many_texts) // 2 :]]
         with ThreadPoolExecutor(2) as pool:
-            ways = (lambda: list(pool.map(model.encode, halves)), lambda: list(map(model.encode, halves)))
-            found = undisturbed(ways, max(5, rounds // 3))
-        yield Row(name, ratio(found[1], found[0]), 1.6, 1.9)
+            functions = (lambda: list(pool.map(model.encode, halves)), lambda: list(map(model.encode, halves)))
+            times = undisturbed_times(functions, max(5, rounds // 3))
+        yield Row(name, ratio(times[1], times[0]), 1.6, 1.9)
         if len(texts) > 10_000:  # fewer, and model2vec does not use its threads
-            taken = undisturbed((lambda: model.encode(texts), peers.model2vec_default(model, texts)), 3)
-            note = " / ".join(f"{len(texts) / np.median(way):.0f}" for way in taken) + " documents a second"
-            yield Row("one thread / model2vec's default, all cores", ratio(taken[1], taken[0]), 0, 0, note)
+            model2vec_times = undisturbed_times((lambda: model.encode(texts), peers.model2vec_default(model, texts)), 3)
+            note = (
+                " / ".join(f"{len(texts) / np.median(seconds_of_way):.0f}" for seconds_of_way in model2vec_times)
+                + " documents a second"
+            )
+            yield Row(
+                "one thread / model2vec's default, all cores", ratio(model2vec_times[1], model2vec_times[0]), 0, 0, note
+            )
 
 
-def undisturbed(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Return the seconds of each function in each round, for rounds before and after which two cores are free."""
-    found: list[list[float]] = [[] for _ in ways]
+def undisturbed_times(functions: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
+    """Measure functions in rounds, and drop the rounds before or after which two cores were not free.
+
+    Args:
+        functions: The functions to measure.
+        rounds: Maximum number of rounds to measure, after a first round that is dropped.
+
+    Returns:
+        The seconds of each round, for each function.
+
+    Raises:
+        Missing: If two cores were free in fewer than three rounds.
+    """
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(1 + 4 * rounds):
-        free = free_cores()
-        taken = [seconds(way) for way in ways]
-        if min(free, free_cores()) > 1.8 and len(found[0]) < 1 + rounds:
-            for values, value in zip(found, taken, strict=True):
+        free_before = free_cores()
+        round_times = [seconds(function) for function in functions]
+        if min(free_before, free_cores()) > 1.8 and len(times[0]) < 1 + rounds:
+            for values, value in zip(times, round_times, strict=True):
                 values.append(value)
-    if len(found[0]) < 1 + min(3, rounds):
+    if len(times[0]) < 1 + min(3, rounds):
         raise peers.Missing("two cores were never free")
-    return [values[1:] for values in found]
+    return [values[1:] for values in times]
 
 
-def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare encoding of a query, as the mean of a hundred calls in each round."""
+def compare_queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare encoding of a single query. Each round is the mean of a hundred calls."""
     name = "one query: model2vec / ours"
     with unless_missing(name):
         _, static = peers.model2vec(model)
@@ -145,33 +168,36 @@ def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
             "ours": lambda: [model.encode_one(QUERY) for _ in range(100)],
             "theirs": lambda: [static(QUERY) for _ in range(100)],
         }
-        taken: dict[str, list[float]] = {way: [] for way in calls}
+        times: dict[str, list[float]] = {package: [] for package in calls}
         for _ in range(10 * rounds):
-            for way, call in calls.items():
-                taken[way].append(processor_seconds(call) * 1e4)
-        ours, theirs = (taken[way][10:] for way in calls)
+            for package, call in calls.items():
+                times[package].append(processor_seconds(call) * 1e4)
+        ours, theirs = (times[package][10:] for package in calls)
         note = f"{np.median(ours):.1f} / {np.median(theirs):.1f} µs"
         yield Row(name, ratio(theirs, ours), 8, 15, note)
 
 
-def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare learning a mask (ten documents, ten steps of Adam) with torch's autograd, ten masks per round."""
+def compare_masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare learning a mask (ten documents, ten steps of Adam) with PyTorch's autograd, ten masks per round."""
     name = "mask update: torch autograd / ours"
     with unless_missing(name):
         peers.needs("torch")
         from autograd_mask import autograd_mask
 
-        good, bad = np.split(model.encode(texts[:10]), 2)
-        ways = (lambda: learn_mask(good, bad, iterations=10), lambda: autograd_mask(good, bad, 10))
-        assert np.allclose(*(way() for way in ways), atol=1e-5)
-        turns = [lambda way=way: [way() for _ in range(10)] for way in ways]
-        taken = [[processor_seconds(turn) * 1e2 for turn in turns] for _ in range(2 + 2 * rounds)][2:]
-        ours, theirs = zip(*taken, strict=True)
+        relevant, irrelevant = np.split(model.encode(texts[:10]), 2)
+        functions = (
+            lambda: learn_mask(relevant, irrelevant, iterations=10),
+            lambda: autograd_mask(relevant, irrelevant, 10),
+        )
+        assert np.allclose(*(function() for function in functions), atol=1e-5)
+        rounds_of_ten = [lambda function=function: [function() for _ in range(10)] for function in functions]
+        times = [[processor_seconds(turn) * 1e2 for turn in rounds_of_ten] for _ in range(2 + 2 * rounds)][2:]
+        ours, theirs = zip(*times, strict=True)
         yield Row(name, ratio(theirs, ours), 10, 30, f"{np.median(ours):.2f} / {np.median(theirs):.2f} ms")
 
 
-def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare indexing in OpenSearch. Ratios are of time, so smaller ratios are better."""
+def compare_indexing(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare indexing in OpenSearch with and without vectors. Ratios are of time, so smaller ratios are better."""
     with unless_missing("indexing on OpenSearch"):
         url = opensearch_url()
         if not quick:
@@ -183,55 +209,71 @@ def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
         yield Row(name, ratio(with_vectors, text_only), 2, 1.3, note, True)
 
 
-def searches(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
-    """Compare searching in OpenSearch, on 6,000 messages and on 400,000 short documents."""
+def compare_searches(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
+    """Compare searches in OpenSearch, on 6,000 messages and on 400,000 short documents."""
     with unless_missing("searching on OpenSearch"):
-        url, some = opensearch_url(), messages(6000)
-        with set_up(url, model, some) as setup:
-            yield from search_rows(setup, f"{len(some)} documents", some, rounds, quick)
-            tails = [search.concurrent(setup, 16, 20) for _ in range(3)]
-            note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
-            spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
+        url, few_documents = opensearch_url(), messages(6000)
+        with set_up(url, model, few_documents) as setup:
+            yield from search_rows(setup, f"{len(few_documents)} documents", few_documents, rounds, quick)
+            percentiles = [search.concurrent(setup, 16, 20) for _ in range(3)]
+            note = f"{np.median([p50 for p50, _, _ in percentiles]):.0f} ms p50"
+            spread = Spread.of([p99 / p50 for p50, p99, _ in percentiles])
             yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
             yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(setup)]), 120, 60, "", True)
         if quick:
             return
-        many = pieces(400_000)
-        with set_up(url, model, many, graph=False) as setup:
-            yield from search_rows(setup, f"{len(many)} short documents", many, rounds, quick)
+        many_documents = pieces(400_000)
+        with set_up(url, model, many_documents, graph=False) as setup:
+            yield from search_rows(setup, f"{len(many_documents)} short documents", many_documents, rounds, quick)
 
 
-def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], rounds: int, quick: bool) -> Rows:
-    """Compare ways of searching with a plain search, warm and cold. The floor is 1.5 times the aim."""
-    few = len(documents) < 10_000
+def search_rows(setup: Setup, description: str, documents: list[tuple[str, str]], rounds: int, quick: bool) -> Rows:
+    """Compare ways of searching with a plain search, with warm and with cold caches. The floor is 1.5 times the aim.
+
+    Args:
+        setup: The cluster, the index and the service.
+        description: Description of the documents, for the notes.
+        documents: Titles and texts of the documents.
+        rounds: Number of rounds.
+        quick: Whether to measure only ratios with a limit.
+    """
+    is_small = len(documents) < 10_000
     aims = {"search": 1.2, "session": 1.9, "pipeline": 2.4, "pipeline session": 2.7}
-    aims |= {} if few else {"session": 1.6, "pipeline": 2.5, "pipeline session": 2.0}
+    aims |= {} if is_small else {"session": 1.6, "pipeline": 2.5, "pipeline session": 2.0}
     # no hybrid search on many documents, because without an HNSW index it would compare all vectors
-    known = [way for way in search.WAYS if way != "hybrid" or few]
-    ways = ["plain", *(aims if quick else known)]
+    possible = [way for way in search.WAYS if way != "hybrid" or is_small]
+    ways = ["plain", *(aims if quick else possible)]
     measured = {"warm": lambda: search.warm(setup, rounds, ways)}
     if not quick:
         # without the ways "direct…", which need a body that was rewritten before
-        firsts = [way for way in ways if not way.startswith("direct")]
-        measured["cold"] = lambda: search.cold(setup, max(5, rounds // 3), firsts, documents)
+        cold_ways = [way for way in ways if not way.startswith("direct")]
+        measured["cold"] = lambda: search.cold(setup, max(5, rounds // 3), cold_ways, documents)
     for state, measure in measured.items():
-        found = measure()
-        for way in [*found][1:]:
-            note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms, {what}"
+        times = measure()
+        for way in [*times][1:]:
+            note = f"{np.median(times[way]):.1f} / {np.median(times['plain']):.1f} ms, {description}"
             aim = aims.get(way, 0.0) if state == "warm" else 0.0
-            yield Row(f"{search.WAYS[way]}, {state}", ratio(found[way], found["plain"]), 1.5 * aim, aim, note, True)
+            yield Row(f"{search.WAYS[way]}, {state}", ratio(times[way], times["plain"]), 1.5 * aim, aim, note, True)
 
 
 def pipeline_rows(parts: dict[str, list[float]]) -> Rows:
-    """Yield the costs of vectors from the ingest pipeline. ``parts`` are seconds for a thousand documents."""
-    for way, what in engine.PARTS.items():
-        note = " / ".join(f"{np.median(parts[one]) * 1000:.0f}" for one in (way, "text")) + " µs a document"
-        yield Row(f"64-d: {what} / text only", ratio(parts[way], parts["text"]), 0, 0, note, True)
+    """Yield the costs of vectors that an ingest pipeline computes, relative to indexing the text only.
+
+    Args:
+        parts: Seconds for a thousand documents in each round, by the way of indexing.
+    """
+    for way, description in engine.PARTS.items():
+        note = " / ".join(f"{np.median(parts[name]) * 1000:.0f}" for name in (way, "text")) + " µs a document"
+        yield Row(f"64-d: {description} / text only", ratio(parts[way], parts["text"]), 0, 0, note, True)
 
 
 @contextmanager
 def unless_missing(name: str) -> Iterator[None]:
-    """Print that ``name`` was not measured, if the block raises Missing."""
+    """Print that a comparison was not measured, if the block raises ``Missing`` because a package is not installed.
+
+    Args:
+        name: Name of the comparison.
+    """
     try:
         yield
     except peers.Missing as error:
@@ -239,33 +281,33 @@ def unless_missing(name: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Print the rows as they are measured."""
+    """Run the comparisons, and print each row as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--floors", type=float, default=1.0, metavar="SHARE")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="parts whose name contains TEXT: encoding, engines, …"
+        "--only", default="", metavar="TEXT", help="parts whose name contains TEXT: encoding, indexing, …"
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     started, rounds = time.perf_counter(), 9 if options.quick else 25
-    texts, what = documents(4000 if options.quick else 18_846)
+    texts, description = documents(4000 if options.quick else 18_846)
     model = load_model()
     warm_up(model, texts)
-    print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
+    print(f"{description}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
     print(f"{'ratio':58} {'median (quartiles)':32} {'floor':9} {'aim':9}")
     rows: list[Row] = []
-    for part in (encoding, threads, queries, masks, searches, engines):
+    for part in (compare_encoding, compare_threads, compare_queries, compare_masks, compare_searches, compare_indexing):
         for row in part(model, texts, rounds, options.quick) if options.only in part.__name__ else ():
             rows.append(row)
             print(f"{row}  {row.state(options.floors)}", flush=True)
     print(f"{time.perf_counter() - started:.0f} s")
     if options.json:
         options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    below = [row.name for row in rows if row.state(options.floors) == "BELOW"]
-    if below:
-        sys.exit(f"worse than the floor: {', '.join(below)}")
+    too_slow = [row.name for row in rows if row.state(options.floors) == "BELOW"]
+    if too_slow:
+        sys.exit(f"worse than the floor: {', '.join(too_slow)}")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,13 @@ _DEFAULT_MODULE = "library"
 if not TYPE_CHECKING:  # type checkers would accept any attribute of a module that has __getattr__
 
     def __getattr__(name: str) -> Any:
-        """Import a public name on first use, so that encoding texts does not import engines and the service."""
+        """Import a public name of the package when it is first used.
+
+        Thus ``import resift`` is fast, and encoding texts does not import the engines and the service.
+
+        Args:
+            name: The public name.
+        """
         if name in __all__:
             module = import_module(f"resift.{_MODULES.get(name, _DEFAULT_MODULE)}")
             return getattr(module, name)

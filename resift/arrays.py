@@ -20,22 +20,22 @@ _MAX_CHARACTERS = 4 * 2**20
 
 
 def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield the items in order, as lists of at most ``size`` items."""
+    """Split items into lists of at most ``size`` items, and yield the lists in order."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
 def text_batches(texts: Iterable[str], size: int = BATCH, max_characters: int = _MAX_CHARACTERS) -> Iterator[list[str]]:
-    """Yield the texts in order, as lists that are limited in number and total length.
+    """Split texts into batches that are limited in number and total length, and yield the batches in order.
 
     Args:
         texts: The texts. The iterable is read batch by batch.
-        size: Maximum number of texts in a batch.
-        max_characters: A batch ends with the text that takes it above this number of characters.
+        size: The maximum number of texts in a batch.
+        max_characters: The maximum total length of a batch. The last text of a batch may exceed it.
 
     Raises:
-        BadInput: If ``texts`` is a single string, or if an item is not a string.
+        BadInput: ``texts`` is a single string, or an item is not a string.
     """
     if isinstance(texts, str):
         raise BadInput("texts is a single string", value=texts, expected="a list of texts")

@@ -14,16 +14,15 @@ _NO_ENTRY: Any = (0.0, None, 0)
 
 
 class TtlCache(Generic[V]):
-    """A thread-safe cache with a time to live and a limited total size.
+    """A thread-safe cache whose entries expire after some time, and whose total size is limited.
 
     When the cache is full, the oldest entries are removed. Values must not be None, because :meth:`get` returns None
     for a missing key.
 
     Args:
-        size: Maximum total size of the entries. The unit, such as values or bytes, is that of the sizes passed to
-            :meth:`put`.
-        seconds: Time to live of each entry.
-        clock: Function that returns the current time in seconds.
+        size: The maximum total size of the entries. The unit is up to the caller, for example entries or bytes.
+        seconds: The lifetime of an entry.
+        clock: A function that returns the current time in seconds.
     """
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,12 +38,14 @@ class TtlCache(Generic[V]):
         return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
 
     def put(self, key: Hashable, value: V, size: int = 1) -> V:
-        """Store a value and return it. A value that is larger than the whole cache is not stored.
+        """Store a value in the cache, and return the value.
+
+        A value that is larger than the whole cache is not stored.
 
         Args:
-            key: The key. An earlier value of the same key is replaced.
-            value: The value, not None.
-            size: Size of the value, in the unit of the cache's ``size``.
+            key: The key. An earlier value of this key is replaced.
+            value: The value, which must not be None.
+            size: The size of the value, in the same unit as the size of the cache.
         """
         with self._lock:
             # Remove the key first: an OrderedDict would leave an existing key at its old position.
@@ -72,17 +73,17 @@ def get_or_fetch(
     fetch: Callable[[list[K]], Mapping[K, V]],
     size: Callable[[V], int] = lambda value: 1,
 ) -> dict[K, V]:
-    """Return the values of several items from a cache, and fetch the missing ones in a single call.
+    """Return the values of several items from a cache. Fetch all missing values in a single call, and cache them.
 
     Args:
-        cache: The cache to read, and to store fetched values in.
-        keys: The cache key of each item.
-        fetch: Function that takes the items that are not in the cache, and returns their values. It may leave items
-            out.
-        size: Function that returns the size of a value in the cache.
+        cache: The cache.
+        keys: A mapping from items to their keys in the cache.
+        fetch: A function that takes the items that are not in the cache, and returns a mapping from items to values. It
+            may leave out items.
+        size: A function that returns the size of a value in the cache.
 
     Returns:
-        The value of each item. Items that ``fetch`` leaves out are missing.
+        A mapping from items to values. Items that ``fetch`` leaves out are missing.
     """
     cached = {item: value for item, key in keys.items() if (value := cache.get(key)) is not None}
     missing = [item for item in keys if item not in cached]

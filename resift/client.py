@@ -84,7 +84,7 @@ def rewrite(
 
 
 def for_event_loop(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return a coroutine function that runs a function in a thread, so that the event loop is not blocked."""
+    """Convert a blocking function to a coroutine function, which runs the function in a thread."""
 
     @wraps(function)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,11 +97,14 @@ rewrite_async = for_event_loop(rewrite)
 
 
 def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Return a search body with options added to ``ext.ml_inference``, where search pipelines expect them.
+    """Add Resift's options to a search body, in the section ``ext.ml_inference`` that search pipelines read.
 
     Args:
         body: The search body. It is not modified.
-        **options: Options by name. Options with the value None are left out.
+        **options: The options by name. Options with the value None are left out.
+
+    Returns:
+        A new search body with the options.
 
     Raises:
         BadInput: The body is not a dictionary.
@@ -116,9 +119,17 @@ def with_options(body: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def with_ext_of(rewritten: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    """Return a rewritten search body with the ``ext`` of the original body, or without ``ext`` if it had none.
+    """Replace the ``ext`` section of a rewritten search body by the section of the original body.
 
-    Options in ``ext.ml_inference`` are thus removed, because OpenSearch refuses them without the plugin ML Commons.
+    This removes options in ``ext.ml_inference``, because OpenSearch rejects them if the plugin ML Commons is not
+    installed.
+
+    Args:
+        rewritten: The rewritten search body.
+        body: The original search body. If it has no ``ext`` section, the section is removed.
+
+    Returns:
+        A new search body.
     """
     changed = {name: value for name, value in rewritten.items() if name != "ext"}
     return {**changed, "ext": body["ext"]} if "ext" in body else changed
@@ -141,11 +152,11 @@ def _error(problem: dict[str, Any], status: int) -> ResiftError:
     """Convert an error response of the service to an exception.
 
     Args:
-        problem: The error object in the response.
+        problem: The error object in the response, with ``code`` and ``message``.
         status: The HTTP status of the response.
 
     Returns:
-        An instance of the class with the error's code, or of ResiftError if no class has this code.
+        An instance of the exception class with this code, or of ResiftError if no class has this code.
     """
     pending, classes = [ResiftError], dict[str, type[ResiftError]]()
     while pending:

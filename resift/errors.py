@@ -11,18 +11,18 @@ from typing import Any
 class ResiftError(Exception):
     """Base class of all errors that Resift raises on purpose.
 
-    Subclasses set their code and status as class arguments:
+    Subclasses set their code and status as class arguments, as in
     ``class BadInput(ResiftError, code="bad_input", status=400)``.
 
     Args:
-        message: Description of the error for people.
-        value: The value that caused the error, if there is one.
-        expected: Description of the values that would have been accepted.
+        message: A description of the error for people.
+        value: The value that caused the error, if any.
+        expected: A description of the values that would have been accepted.
 
     Attributes:
-        code: Identifier of the error class. Clients should compare the code and not the message, because codes do not
-            change between versions.
-        status: HTTP status of the service's response.
+        code: An identifier of the type of error. It stays the same in future versions, so clients should compare codes
+            rather than messages.
+        status: The HTTP status of the response if the error occurs in the service.
     """
 
     code = "internal_error"
@@ -39,7 +39,7 @@ class ResiftError(Exception):
         self.expected = expected
 
     def __str__(self) -> str:
-        """Return the message. The value and the expected values are appended unless the message contains them."""
+        """Return the message, followed by the value and the expected values unless the message contains them."""
         parts = []
         if self.value is not None and not _mentions(self.message, self.value):
             parts.append(f"got {shorten(self.value)!r}")
@@ -48,9 +48,9 @@ class ResiftError(Exception):
         return f"{self.message} ({'; '.join(parts)})" if parts else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as a dictionary that can be written as JSON.
+        """Return the error as a dictionary for JSON.
 
-        It contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
+        The dictionary contains ``code`` and ``message``, and also ``value`` and ``expected`` if they are set.
         """
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.value is not None:
@@ -61,10 +61,13 @@ class ResiftError(Exception):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """Convert a value for an error response in JSON.
+    """Convert a value for use in a JSON error response.
 
-    Integers and booleans are returned unchanged. Other values are converted to strings of at most ``limit`` characters,
-    followed by a note if the string was cut.
+    Integers and booleans are returned unchanged. Other values are converted to strings, and long strings are cut.
+
+    Args:
+        value: The value.
+        limit: The maximum length of the string. If it is cut, a note is appended.
     """
     if isinstance(value, (int, bool)):
         return value
@@ -73,7 +76,7 @@ def shorten(value: Any, limit: int = 200) -> Any:
 
 
 def _mentions(message: str, value: Any) -> bool:
-    """Return whether a message contains a value or, for a list, all of its items."""
+    """Return whether a message contains a value, or all items of the value if the value is a list."""
     if isinstance(value, (list, tuple)) and value:
         return all(_mentions(message, item) for item in value)
     return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
@@ -92,15 +95,15 @@ class TextTooLong(BadInput, code="too_large", status=413):
 
 
 class DimensionMismatch(BadInput, code="dimension_mismatch"):
-    """A vector does not have as many dimensions as the model requires."""
+    """A vector has a different number of dimensions than the model."""
 
 
 class UnsupportedQuery(BadInput, code="unsupported_query"):
-    """The embedded engine does not implement this part of the query language."""
+    """The embedded engine does not support a part of the query."""
 
 
 class AmbiguousDocument(BadInput, code="ambiguous_document"):
-    """Several indices contain a document with this id, and the request does not name its index."""
+    """Several indices contain a document with the same id, and the request does not tell which index is meant."""
 
 
 class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):
@@ -123,7 +126,7 @@ class Forbidden(ResiftError, code="forbidden", status=403):
 
 
 class ClauseNotAllowed(Forbidden, code="clause_not_allowed"):
-    """The search contains a clause that is not on the allow list for this caller."""
+    """The search contains a clause that the allow-list for this caller does not include."""
 
 
 class IndexNotServed(ResiftError, code="index_not_served", status=403):
@@ -135,7 +138,7 @@ class HostNotAllowed(ResiftError, code="host_not_allowed", status=403):
 
 
 class OriginNotAllowed(ResiftError, code="origin_not_allowed", status=403):
-    """A page from another origin sent a request that would change data."""
+    """A web page from another origin sent a request that would change data."""
 
 
 class MissingExtra(ResiftError, ImportError, code="missing_extra", status=501):
@@ -151,7 +154,7 @@ class IndexNotFound(NotFound, code="index_not_found"):
 
 
 class ModelNotFound(NotFound, code="model_not_found"):
-    """The model or the word vectors do not exist under this name or path."""
+    """No model or word vectors exist under this name or path."""
 
 
 class SessionNotFound(NotFound, code="session_not_found"):
@@ -187,11 +190,11 @@ class SessionDamaged(SessionsUnavailable, code="session_damaged", status=409):
 
 
 class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
-    """The API key has used up its daily storage quota.
+    """The API key has reached its daily limit of stored data.
 
     Args:
-        message: Description of the error for people.
-        seconds: Seconds until the API key may store more.
+        message: A description of the error for people.
+        seconds: The number of seconds until the API key may store data again.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -201,7 +204,7 @@ class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
 
 
 class ModelMismatch(ResiftError, code="model_mismatch", status=409):
-    """The index's vectors were made by a different model than the active model."""
+    """The vectors in the index were made by a different model than the model in use."""
 
 
 class CorruptModel(ResiftError, code="corrupt_model"):
@@ -209,11 +212,11 @@ class CorruptModel(ResiftError, code="corrupt_model"):
 
 
 class EngineError(ResiftError, code="engine_error"):
-    """The engine refused a request.
+    """The search engine rejected a request.
 
     Args:
-        message: Description of the error for people.
-        status: HTTP status of the engine's response.
+        message: A description of the error for people.
+        status: The HTTP status of the engine's response.
         **rest: ``value`` and ``expected``, as in :class:`ResiftError`.
     """
 
@@ -227,7 +230,7 @@ class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
 
 
 class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
-    """The teacher model, whose vectors a training needs, did not answer or returned invalid vectors."""
+    """The teacher model, which provides vectors for a training, did not answer or returned invalid vectors."""
 
 
 class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
@@ -236,11 +239,14 @@ class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
 
 @contextmanager
 def needs_extra(extra: str, purpose: str) -> Iterator[None]:
-    """Convert an ImportError in the block to a MissingExtra that names the extra to install.
+    """A context manager that tells users which optional package to install if an import fails.
+
+    An ImportError inside the ``with`` block is converted to a MissingExtra with the message "``purpose`` needs
+    ``package``: pip install 'resift[``extra``]'".
 
     Args:
-        extra: Name of the pip extra, such as ``fast``.
-        purpose: Subject of the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
+        extra: The name of the pip extra, such as ``fast``.
+        purpose: The beginning of the message: the feature that needs the package.
     """
     try:
         yield

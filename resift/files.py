@@ -21,22 +21,29 @@ _MAX_STEM = 50  # characters of the target's name in the temporary file's name, 
 
 
 def create_private(path: str | Path) -> TextIO:
-    """Create a text file that only its owner may read and write, and return it open for writing.
+    """Create a text file that only its owner may read and write, and open it for writing.
+
+    Args:
+        path: The path of the file.
 
     Raises:
-        FileExistsError: If the file exists.
-        OSError: If the file cannot be written.
+        FileExistsError: The file already exists.
+        OSError: The file cannot be written.
     """
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8")
 
 
 def replace_private(path: Path, text: str) -> None:
-    """Write a file atomically. A new file is readable and writable by its owner only.
+    """Write a text file atomically. If the file is new, only its owner may read and write it.
 
-    An existing file keeps its owner and mode.
+    An existing file keeps its owner and permissions.
+
+    Args:
+        path: The path of the file.
+        text: The new content of the file.
 
     Raises:
-        BadInput: If the file cannot be written.
+        BadInput: The file cannot be written.
     """
     with atomic_write(path, _PRIVATE) as file:
         file.write(text.encode())
@@ -44,20 +51,20 @@ def replace_private(path: Path, text: str) -> None:
 
 @contextmanager
 def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a temporary file for writing that replaces ``path`` when the block ends.
+    """A context manager for writing a file atomically: the file appears at ``path`` when the ``with`` block ends.
 
-    If the block raises an exception, the temporary file is deleted and the file at ``path`` stays unchanged.
-    Devices and pipes, such as /dev/null, are opened and written directly.
+    If the block raises an exception, an existing file at ``path`` stays unchanged. Devices and pipes, such as
+    /dev/null, are written directly.
 
     Args:
-        path: The file to write. If it is a symbolic link, the link stays and its target is replaced.
-        mode: Permission bits of a new file, before the umask. An existing file keeps its owner and mode.
+        path: The file to write. If it is a symbolic link, the target of the link is replaced.
+        mode: The permission bits of a new file, before the umask. An existing file keeps its owner and permissions.
 
     Yields:
         The open binary file.
 
     Raises:
-        BadInput: If the file cannot be written.
+        BadInput: The file cannot be written.
     """
     target = Path(path)
     try:
@@ -82,11 +89,11 @@ def atomic_write(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
-    """Copy the mode and owner of an existing file to an open file, as far as the process has permission.
+    """Copy the permissions and the owner of an existing file to an open file, as far as the process may do so.
 
     Args:
-        path: The existing file. Nothing is copied if it does not exist.
-        descriptor: File descriptor of the open file.
+        path: The existing file. If it does not exist, nothing is copied.
+        descriptor: The file descriptor of the open file.
     """
     # Root may replace a file that a service reads under a different user.
     with suppress(FileNotFoundError, PermissionError):
@@ -96,9 +103,12 @@ def _copy_owner_and_mode(path: Path, descriptor: int) -> None:
 
 
 def folder_write_error(path: Path) -> str | None:
-    """Return the reason why a folder cannot be created or replaced, or None if it can be created or replaced.
+    """Return the reason why a folder cannot be created or replaced, or None if it can be.
 
-    A folder can be replaced if it is empty, or if it contains a JSON file like all folders that Resift writes.
+    A folder can be replaced if it is empty, or if it contains a JSON file as all folders that Resift writes do.
+
+    Args:
+        path: The path of the folder.
     """
     shown = repr(str(path))
     if path.exists() and not path.is_dir():
@@ -113,7 +123,11 @@ def folder_write_error(path: Path) -> str | None:
 
 
 def file_write_error(folder: Path) -> str | None:
-    """Return the reason why no file can be created in a folder, or None if one can be created."""
+    """Return the reason why files cannot be created in a folder, or None if they can be.
+
+    Args:
+        folder: The path of the folder.
+    """
     # Create a temporary file: os.access checks permissions only, and does not notice a full disk, for example.
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Hit(dict[str, Any]):
-    """A hit of a search: a dictionary in OpenSearch's format, with properties for its most important values."""
+    """A search hit: a dictionary in OpenSearch's format, with properties for its most important values."""
 
     @property
     def id(self) -> str:
@@ -60,14 +60,14 @@ class Hit(dict[str, Any]):
 
     @property
     def source(self) -> dict[str, Any]:
-        """The document's fields. The dictionary is empty if the search body excludes ``_source``."""
+        """The fields of the document. Empty if the search body excludes ``_source``."""
         return dict(self.get("_source", {}))
 
     @property
     def because(self) -> dict[str, Any] | None:
-        """The judgement that explains why the session moved this hit, or None if no judgement explains it.
+        """The relevance judgement that changed the rank of this hit, or None if no judgement did.
 
-        It is only available if the search was run with ``reasons``. ``index``, ``document``, ``grade`` and ``title``
+        This is available only if the search was run with ``reasons``. ``index``, ``document``, ``grade`` and ``title``
         describe the judged document, ``similarity`` is its similarity to the hit, and ``moved`` is the number of ranks
         that the hit moved up.
         """
@@ -79,7 +79,7 @@ class Hit(dict[str, Any]):
 
     @property
     def rounded_score(self) -> str:
-        """The score as text with at most four digits, such as 5.436 or 1.4e26, or "-" for a hit without a score."""
+        """The score as text with at most four digits, such as "5.436" or "1.4e26", or "-" for a hit without a score."""
         rounded = "-" if self.score is None else f"{self.score:.4g}"
         if "e" not in rounded:
             return rounded
@@ -89,12 +89,12 @@ class Hit(dict[str, Any]):
 
 
 class Hits(NotebookTable, list[Hit]):
-    """A page of hits, best first.
+    """A page of search hits, best first.
 
     Args:
-        response: The response, in the format of ``POST /v1/search``.
-        text_fields: The index's text fields.
-        start: Number of hits before this page.
+        response: The response to the search, in the format of ``POST /v1/search``.
+        text_fields: The text fields of the index.
+        start: The number of hits before this page.
 
     Attributes:
         response: The whole response.
@@ -112,7 +112,7 @@ class Hits(NotebookTable, list[Hit]):
 
     @property
     def did_you_mean(self) -> str | None:
-        """The query with misspelt words corrected, or None if no word is misspelt."""
+        """The query with corrected spelling, or None if no word is misspelt."""
         suggestion: str | None = self.response["resift"].get("did_you_mean")
         return suggestion
 
@@ -127,11 +127,11 @@ class Hits(NotebookTable, list[Hit]):
 
 
 class Explanation(NotebookText, dict[str, Any]):
-    """A description of a session, as a dictionary in the format of ``GET /v1/sessions/<id>``.
+    """A description of a search session, as a dictionary in the format of ``GET /v1/sessions/<id>``.
 
-    It contains the session's id (``session``), the times ``created`` and ``expires``, the number of ``steps`` (groups
-    of marks that can be undone), the ``judgements``, and a summary of what the session has ``learned`` from them.
-    :meth:`Session.mark` leaves out the last two keys unless it is called with ``explain``.
+    It contains the id (``session``), the times ``created`` and ``expires``, the number of ``steps`` (groups of marks
+    that can be undone), the ``judgements``, and a summary of what was ``learned`` from them. :meth:`Session.mark`
+    leaves out the last two keys unless it is called with ``explain``.
     """
 
     def __repr__(self) -> str:
@@ -154,14 +154,14 @@ class Explanation(NotebookText, dict[str, Any]):
 
 
 class Library:
-    """A search engine together with a model that encodes texts.
+    """A connection to a search engine, together with an embedding model.
 
-    A library is created by :func:`open`. It can be used as a context manager, which closes its connections.
+    A library is created by :func:`open`. It can be used as a context manager, which closes the connections at the end.
 
     Attributes:
         engine: The search engine.
-        model: The model that encodes texts.
-        service: The service that runs searches, also for HTTP requests.
+        model: The embedding model that encodes texts.
+        service: The service that runs searches. The HTTP service uses the same class.
     """
 
     def __init__(self, service: SearchService) -> None:
@@ -171,14 +171,14 @@ class Library:
         """Open an index, and create it if it does not exist.
 
         Args:
-            name: The index's name.
-            fields: The text fields that are searched and encoded. They are required to create an index.
+            name: The name of the index.
+            fields: The text fields, which are searched and encoded. They are required to create an index.
             analyzer: The analyzer of a new index, one of ``resift.contracts.documents.ANALYZERS``.
 
         Raises:
             IndexNotFound: The index does not exist, and ``fields`` is missing.
             BadInput: The index exists with other fields, or cannot be created with these fields.
-            ModelMismatch: The index's vectors come from another model.
+            ModelMismatch: The vectors in the index were made by another model.
         """
         if isinstance(fields, str):
             raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")
@@ -196,7 +196,7 @@ class Library:
         return Index(self, name, info.fields)
 
     def close(self) -> None:
-        """Close the connections to the engine and to the store of sessions."""
+        """Close the connections to the search engine and to the store of sessions."""
         self.service.sessions.store.close()
         self.engine.close()
 
@@ -208,11 +208,11 @@ class Library:
 
 
 class Index:
-    """An index of documents. Created by :meth:`Library.index`.
+    """An index of documents. It is opened by :meth:`Library.index`.
 
     Attributes:
-        library: The library.
-        name: The index's name.
+        library: The library that opened the index.
+        name: The name of the index.
         fields: The text fields, which are searched and encoded.
     """
 
@@ -260,7 +260,10 @@ class Index:
         return added
 
     def get(self, id: str | int) -> dict[str, Any]:
-        """Return a document's fields.
+        """Return the fields of a document.
+
+        Args:
+            id: The id of the document.
 
         Raises:
             NotFound: The index has no document with this id.
@@ -268,7 +271,14 @@ class Index:
         return self.library.engine.get(self.name, str(id))[0]
 
     def delete(self, ids: Iterable[str | int | Hit]) -> int:
-        """Delete documents by their ids, and return the number of documents that existed."""
+        """Delete documents from the index.
+
+        Args:
+            ids: The ids of the documents, or search hits.
+
+        Returns:
+            The number of deleted documents. Documents that did not exist are not counted.
+        """
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
         self.library.service.knowledge.forget()
@@ -276,26 +286,28 @@ class Index:
 
     @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
-        """Search without a session.
+        """Search without relevance feedback.
 
-        The arguments are the fields of :class:`SearchOptions`. The query is a text, a query clause or a search body.
+        The query can be a text, a query clause or a whole search body. Callers pass it and other options, the fields of
+        :class:`SearchOptions`, as arguments.
 
         Raises:
             BadInput: The query is malformed, or an option is unknown or out of range.
             TextTooLong: The query is longer than the setting ``max_text``.
-            EngineError: The engine refuses the search.
+            EngineError: The engine rejects the search.
         """
         return self._search(options, None)
 
     search_async = for_event_loop(search)
 
     def session(self, id: str) -> Session:
-        """Open a session. A new session is stored when documents are first marked in it.
+        """Open a search session, in which marked documents improve later searches.
 
-        A session expires if it is not used for the number of hours in the setting ``session_hours``, by default 24.
+        A new session is stored when documents are first marked. A session expires if it is not used for the number of
+        hours in the setting ``session_hours``, by default 24.
 
         Args:
-            id: The session's id: 1 to 128 letters, digits and ``_ . : -``.
+            id: The id of the session: 1 to 128 letters, digits and ``_ . : -``.
 
         Raises:
             BadInput: The id is malformed.
@@ -303,12 +315,14 @@ class Index:
         return Session(self, check_id(id))
 
     def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None, target: float = 0.95) -> Review:
-        """Open a review of documents of this index, and start it if it does not exist.
+        """Open a review of documents in this index, and start it if it does not exist.
+
+        In a review, people read and judge documents until most of the relevant documents have been found.
 
         Args:
-            id: The review's id.
+            id: The id of the review.
             topic: A description of the relevant documents.
-            query: A query clause that selects the documents to review; by default all.
+            query: A query clause that selects the documents to review. By default, all documents.
             target: The recall at which the review may stop.
 
         Raises:
@@ -326,15 +340,15 @@ class Index:
 
 
 class Session:
-    """A search session of a person, in which marked documents improve later searches.
+    """A search session, in which marked documents improve later searches.
 
-    A session is created by :meth:`Index.session`. Its judgements are stored under its id, so that all objects and
-    processes that open a session with the same id share them. To share sessions between machines, store them in the
-    cluster (see the argument ``sessions`` of :func:`open`).
+    A session is opened by :meth:`Index.session`. Its judgements are stored under its id and are shared by all objects
+    and processes that open a session with this id. To share sessions between machines, store them in the cluster (see
+    the argument ``sessions`` of :func:`open`).
 
     Attributes:
         index: The index.
-        id: The session's id.
+        id: The id of the session.
     """
 
     def __init__(self, index: Index, id: str) -> None:
@@ -344,18 +358,19 @@ class Session:
 
     @fields_as_arguments(SearchOptions)
     def search(self, options: SearchOptions) -> Hits:
-        """Search with relevance feedback from this session's judgements.
+        """Search with relevance feedback: the ranking follows what was learned from the marked documents.
 
-        For the arguments and errors see :meth:`Index.search`.
+        For the arguments and errors, see :meth:`Index.search`.
         """
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else parse({"query": query.get("query", query)}).text
         return hits
 
     def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
-        """Rewrite a search body by this session's judgements, so that any OpenSearch client can run the search.
+        """Rewrite a search body so that its hits are ranked by this session's judgements.
 
-        If rewriting fails, or the index does not exist, the body is returned unchanged and a warning is logged.
+        Any OpenSearch client can run the new search body. If rewriting fails, or the index does not exist, the body is
+        returned unchanged and a warning is logged.
 
         Args:
             body: Any search body. It is not modified.
@@ -474,16 +489,19 @@ class Session:
     rewrite_async = for_event_loop(rewrite)
 
     def undo(self) -> Explanation:
-        """Undo the last step of the session: remove the judgements of the last call that marked documents.
+        """Undo the last call that marked documents in this session.
+
+        Returns:
+            A description of the session after the change.
 
         Raises:
             SessionNotFound: The session does not exist.
-            BadInput: The session has no steps.
+            BadInput: The session has no marks to undo.
         """
         return self._explanation(self._service.sessions.undo(self.id))
 
     def forget(self) -> None:
-        """Delete this session and its judgements.
+        """Delete this session with all its judgements.
 
         Raises:
             SessionNotFound: The session does not exist.
@@ -491,9 +509,9 @@ class Session:
         self._service.sessions.delete(self.id)
 
     def explain(self) -> Explanation:
-        """Return all judgements of this session, and a summary of what was learned from them.
+        """Return all judgements of this session, with a summary of what was learned from them.
 
-        If no document was marked yet, ``judgements`` is empty and ``learned`` is None.
+        Before any document is marked, ``judgements`` is empty and ``learned`` is None.
         """
         return self._explanation(self._service.sessions.find(self.id))
 

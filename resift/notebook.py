@@ -19,16 +19,16 @@ _DELAY = 2
 
 @contextmanager
 def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progress]:
-    """Show a progress bar in the notebook or terminal for work that takes more than two seconds.
+    """A context manager that shows a progress bar in a notebook or terminal if the work takes more than two seconds.
 
-    The bar is shown by tqdm, and can be disabled with ``TQDM_DISABLE=1``. Nothing is shown if tqdm is not installed.
+    The bar is drawn by tqdm, and can be disabled with ``TQDM_DISABLE=1``. If tqdm is not installed, nothing is shown.
 
     Args:
         label: The label of the bar.
-        progress: A function that is called with the progress instead of showing a bar.
+        progress: A function that receives the progress instead of the bar.
 
     Yields:
-        The function to call with the number of finished items and their total number.
+        A function to call with the number of finished items and the total number of items.
     """
     if progress is not None:
         yield progress
@@ -48,7 +48,13 @@ def progress_bar(label: str, progress: Progress | None = None) -> Iterator[Progr
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
-    """Return an HTML table. The text of cells is escaped, and cut after 200 characters."""
+    """Return an HTML table. The text of each cell is escaped, and cut after 200 characters.
+
+    Args:
+        columns: The names of the columns.
+        rows: The values of the cells, row by row.
+        caption: The caption of the table.
+    """
 
     def html_row(tag: str, cells: Sequence[Any]) -> str:
         shown = (escape(str(cell)[:_MAX_CELL_LENGTH]) for cell in cells)
@@ -59,11 +65,11 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: s
 
 
 def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None) -> Any:
-    """Convert dictionaries to a pandas data frame.
+    """Convert a list of dictionaries to a pandas data frame.
 
     Args:
-        rows: One dictionary per row.
-        columns: The names of the columns if there are no rows.
+        rows: A dictionary for each row.
+        columns: The names of the columns, which are used if there are no rows.
 
     Raises:
         BadInput: pandas is not installed.
@@ -76,7 +82,7 @@ def data_frame(rows: list[dict[str, Any]], columns: Sequence[str] | None = None)
 
 
 class NotebookText:
-    """A mixin for objects that notebooks show as their ``repr``, without a frame or quotation marks."""
+    """A mixin for objects that notebooks display as plain text, without a frame or quotation marks."""
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
@@ -86,7 +92,10 @@ class NotebookTable:
     """A mixin for a list of hits that notebooks show as a table."""
 
     def to_pandas(self: Any) -> Any:
-        """Return a pandas data frame with a row per hit: ``_id``, ``_score`` and the fields of ``_source``."""
+        """Convert the hits to a pandas data frame.
+
+        Each hit becomes a row with the columns ``_id``, ``_score`` and the fields of ``_source``.
+        """
         return data_frame([{"_id": hit.id, "_score": hit.score, **hit.source} for hit in self], ["_id", "_score"])
 
     def _repr_html_(self: Any) -> str:

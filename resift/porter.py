@@ -22,7 +22,7 @@ _DOUBLE_CONSONANT = re.compile(r"([^abdefgilmnoprstuyz])\1$")
 
 @lru_cache(1 << 15)
 def stem(word: str) -> str:
-    """Return the stem of a lower-case word by Porter's rules, as Lucene's PorterStemFilter does.
+    """Return the stem of a lower-case word by Porter's algorithm, with the same results as Lucene's PorterStemFilter.
 
     >>> [stem(word) for word in ("running", "relational", "possibly", "trekking", "skies", "is")]
     ['run', 'relat', 'possibl', 'trek', 'ski', 'is']
@@ -37,7 +37,11 @@ def stem(word: str) -> str:
 
 @cache
 def snowball(language: str) -> Callable[[str], str]:
-    """Return the Snowball stemmer of a language, such as ``english``, or ``porter``. The stemmer is loaded lazily."""
+    """Return a function that stems words of a language with the Snowball algorithm.
+
+    Args:
+        language: The name of the language, such as ``english``, or ``porter``.
+    """
     # Not snowballstemmer.stemmer(): it uses PyStemmer if that is installed, whose rules can be different.
     stemmer = getattr(import_module(f"snowballstemmer.{language}_stemmer"), f"{language.capitalize()}Stemmer")
     # A stemmer object stores the current word, so threads cannot share it. Create a new object for each word.

@@ -33,11 +33,11 @@ _MARKDOWN_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 
 def documented(description: str, default: str | None = None, **constraints: Any) -> msgspec.Meta:
-    """Return the annotation of a field of a ``msgspec.Struct``, with a description for help texts and documentation.
+    """Create an annotation that describes a field of a ``msgspec.Struct`` for help texts and documentation.
 
     Args:
-        description: Meaning of the field, in Markdown as in docs/, without a capital letter and a period.
-        default: Description of the default, if it is not a fixed value.
+        description: The meaning of the field, in Markdown, without a capital letter and a period.
+        default: A description of the default, if the default is not a fixed value.
         **constraints: Other arguments of ``msgspec.Meta``, such as limits and ``title``.
     """
     extra = constraints.pop("extra_json_schema", {})
@@ -52,7 +52,7 @@ def without_links(markdown: str) -> str:
 
 
 def as_sentence(description: str) -> str:
-    """Convert the Markdown description of a field to a plain sentence.
+    """Convert the Markdown description of a field to a sentence in plain text.
 
     >>> as_sentence("the [page](#pages) that `from` begins")
     'The page that from begins.'
@@ -65,10 +65,10 @@ class Field(NamedTuple):
     """A field of a ``msgspec.Struct``.
 
     Attributes:
-        name: Name of the attribute in Python. The field's JSON name can differ.
-        type: Annotated type.
+        name: The name of the attribute in Python. The name in JSON can be different.
+        type: The type, with its annotations.
         required: Whether the field has no default.
-        default: Default value, or None if the field is required.
+        default: The default value, or None if the field is required.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Field(NamedTuple):
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
-    """Return the fields of a ``msgspec.Struct`` by their JSON names."""
+    """Return the fields of a ``msgspec.Struct``, by their names in JSON."""
     fields = {}
     for field in msgspec.structs.fields(kind):
         default = None if field.default is msgspec.NODEFAULT else field.default
@@ -90,7 +90,7 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field", python_names: bool = False) -> S:
-    """Check values, and return them as an instance of a ``msgspec.Struct``.
+    """Validate values, and convert them to an instance of a ``msgspec.Struct``.
 
     A value of None counts as missing. Unknown names are an error if the struct forbids unknown fields. Otherwise, they
     are ignored.
@@ -98,12 +98,12 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
     Args:
         kind: The subclass of ``msgspec.Struct``.
         values: The values by field name.
-        label: Word for a field in error messages, such as ``option``.
-        python_names: Whether ``values`` has Python names instead of JSON names.
+        label: The word for a field in error messages, such as ``option``.
+        python_names: Whether ``values`` contains Python names instead of JSON names.
 
     Raises:
-        BadInput: If a required value is missing, a name is unknown, or a value does not fit its type.
-        TextTooLong: If a list or object has too many items.
+        BadInput: A required value is missing, a name is unknown, or a value does not fit its type.
+        TextTooLong: A list or object has too many items.
     """
     fields = {field.name: field for field in fields_of(kind).values()} if python_names else fields_of(kind)
     if kind.__struct_config__.forbid_unknown_fields:
@@ -122,10 +122,10 @@ def read_struct(kind: type[S], values: Mapping[str, Any], *, label: str = "field
 def fields_as_arguments(
     kind: Callable[P, S],
 ) -> Callable[[Callable[[Owner, S], R]], Callable[Concatenate[Owner, P], R]]:
-    """Return a decorator for methods that take a struct, so that callers pass its fields as arguments instead.
+    """Return a decorator for methods that take a struct, so that callers can pass the struct's fields as arguments.
 
-    The decorator converts NumPy scalars to Python numbers, checks the arguments by :func:`read_struct`, and calls the
-    method with the struct. A call raises BadInput for an unknown or invalid argument.
+    The decorated method checks its arguments by :func:`read_struct`, and calls the original method with the struct. It
+    raises BadInput for an unknown or invalid argument. NumPy scalars are converted to Python numbers.
 
     Args:
         kind: The type of the struct, a subclass of ``msgspec.Struct``.
@@ -158,15 +158,15 @@ def from_environment(
 ) -> S:
     """Read settings from environment variables named RESIFT_<NAME>.
 
-    Lists are separated by commas. Empty variables count as unset.
+    Lists are separated by commas. Empty variables count as not set.
 
     Args:
         kind: The type of the settings, a subclass of ``msgspec.Struct``.
         environment: The environment variables.
-        fallbacks: By setting name, an alternative variable that is read if RESIFT_<NAME> is unset.
+        fallbacks: For some settings, the name of another variable to read if RESIFT_<NAME> is not set.
 
     Raises:
-        BadInput: If a variable has an invalid value.
+        BadInput: A variable has an invalid value.
     """
     fallbacks = fallbacks or {}
     values = {}
@@ -181,17 +181,17 @@ def from_environment(
 
 
 def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
-    """Check a value and return it as an instance of a type.
+    """Validate a value, and convert it to a type.
 
     Args:
-        name: Name of the value in error messages.
+        name: The name of the value in error messages.
         value: The value, as decoded from JSON.
         type: The type, with ``msgspec.Meta`` annotations.
-        strict: Whether to refuse strings that contain a number or boolean.
+        strict: Whether to reject strings that contain a number or boolean instead of converting them.
 
     Raises:
-        BadInput: If the value does not fit the type.
-        TextTooLong: If a list or object has too many items.
+        BadInput: The value does not fit the type.
+        TextTooLong: A list or object has too many items.
     """
     try:
         return msgspec.convert(value, type, strict=strict)
@@ -202,13 +202,13 @@ def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
 
 
 def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInput | TextTooLong:
-    """Return the error for a value that msgspec refused.
+    """Return the error to raise for a value that msgspec rejected.
 
     Args:
-        name: Name of the value in error messages.
-        value: The refused value.
+        name: The name of the value in error messages.
+        value: The rejected value.
         type: The type that the value does not fit.
-        message: msgspec's error message, which contains the path of the invalid part.
+        message: The error message of msgspec, which contains the path of the invalid part.
     """
     schema, path = schema_of(type), _PATH.search(message)
     for step in _PATH_STEP.finditer(path[1]) if path else ():
@@ -226,7 +226,7 @@ def _conversion_error(name: str, value: Any, type: Any, message: str) -> BadInpu
 
 
 def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
-    """Return the JSON Schema of a property of an object, or of the items of a list.
+    """Return the JSON Schema of a part of a value: a property of an object, or the items of a list.
 
     Args:
         schema: The JSON Schema of the object or list.
@@ -241,7 +241,7 @@ def _schema_of_part(schema: dict[str, Any], key: str | None) -> dict[str, Any]:
 
 
 def _max_items(schema: dict[str, Any]) -> int | None:
-    """Return the maximum number of items that a JSON Schema allows in a list or object, or None without a limit."""
+    """Return the maximum number of items that a JSON Schema allows in a list or object, or None for no limit."""
     for alternative in _alternatives(schema):
         for key in ("maxItems", "maxProperties"):
             if key in alternative:
@@ -256,7 +256,7 @@ def _alternatives(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 @cache
 def schema_of(type: Any) -> dict[str, Any]:
-    """Return the JSON Schema of a type, with its references resolved."""
+    """Return the JSON Schema of a Python type, in which all references are resolved."""
     schema = msgspec.json.schema(type)
     return dict(_resolve_references(schema, schema.pop("$defs", {})))
 
@@ -273,7 +273,7 @@ def _resolve_references(schema: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def expected_values(schema: Mapping[str, Any]) -> str:
-    """Describe in words the values that a JSON Schema accepts.
+    """Describe the values that a JSON Schema accepts in plain English, for error messages.
 
     >>> expected_values({"type": "integer", "minimum": 0, "maximum": 1000})
     'a whole number from 0 to 1000'
@@ -305,16 +305,16 @@ def _expected_number(schema: Mapping[str, Any]) -> str:
 
 
 def check_text(name: str, text: str, limit: int) -> str:
-    """Return a text unchanged, after checking its length and encoding.
+    """Check the length and the encoding of a text, and return the text.
 
     Args:
-        name: Name of the text in error messages.
+        name: The name of the text in error messages.
         text: The text.
-        limit: Maximum number of characters.
+        limit: The maximum number of characters.
 
     Raises:
-        TextTooLong: If the text has more than ``limit`` characters.
-        BadInput: If the text contains a lone surrogate and is thus not valid Unicode.
+        TextTooLong: The text has more than ``limit`` characters.
+        BadInput: The text contains a lone surrogate, so it is not valid Unicode.
     """
     if len(text) > limit:
         raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")

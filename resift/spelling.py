@@ -29,10 +29,10 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # an odd number with random-looking
 
 
 class Speller:
-    """A spelling corrector for queries.
+    """A spelling corrector for queries, based on the words that occur in a set of documents.
 
     Args:
-        frequency: The words of the corpus, with the number of documents that contain each of them.
+        frequency: The words of the documents, with the number of documents that contain each word.
     """
 
     def __init__(self, frequency: Mapping[str, int]) -> None:
@@ -40,9 +40,10 @@ class Speller:
         self._index = NgramIndex([word for word in frequency if len(word) >= _MIN_LENGTH])
 
     def correct(self, query: str) -> list[str]:
-        """Return the words of a query with unknown words corrected.
+        """Return the words of a query, with misspelt words corrected.
 
-        Unknown words without a similar corpus word, and words of less than four letters, stay unchanged.
+        A word is misspelt if it occurs in no document. It stays unchanged if no word of the documents is similar, or if
+        it has less than four letters.
 
         >>> Speller({"settlement": 2, "fire": 1}).correct("a setlemnet fire")
         ['a', 'settlement', 'fire']
@@ -56,10 +57,14 @@ class Speller:
         return corrected
 
     def _corrections(self, word: str) -> list[str]:
-        """Return the correction of an unknown word.
+        """Return the correction of a word that occurs in no document.
+
+        Args:
+            word: The word.
 
         Returns:
-            A known word, or two known words if a space is missing, or the word itself if no known word is similar.
+            The most similar known word, or two known words if a space is missing, or the word itself if there is no
+            correction.
         """
         ranked = [
             (edit_distance(word, candidate), -self.frequency[candidate], candidate)
@@ -71,28 +76,34 @@ class Speller:
         return [nearest] if distance <= max(1, len(word) // _LETTERS_PER_EDIT) else [word]
 
     def _split(self, word: str) -> tuple[str, str] | None:
-        """Split a word into two known words, or return None if no split gives two known words.
+        """Split a word into two known words, or return None if this is not possible.
 
-        Of several possible splits, the one whose rarer word is the most frequent is returned.
+        If there are several ways, each way is rated by the frequency of its rarer word, and the best way is returned.
+
+        Args:
+            word: A word in which a space may be missing.
         """
         splits = [(word[:middle], word[middle:]) for middle in range(_MIN_HALF, len(word) - _MIN_HALF + 1)]
         known = [(first, second) for first, second in splits if first in self.frequency and second in self.frequency]
         return max(known, key=lambda pair: min(self.frequency[half] for half in pair), default=None)
 
     def _candidates(self, word: str) -> list[str]:
-        """Return the 20 corpus words whose n-grams are most similar (by cosine) to the word's n-grams, best first."""
+        """Return the 20 known words that are most similar to a word, most similar first.
+
+        Words are compared by the cosine similarity of their character n-grams.
+        """
         scores = self._index.scores(word)
         best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
         return [self._index.words[row] for row in best if scores[row] > 0]
 
 
 class NgramIndex:
-    """An inverted index of words by their character n-grams.
+    """An inverted index that finds words with similar spelling, by their character n-grams.
 
-    N-grams are weighted by idf, and the weight vector of each word is normalized to length 1 (l2).
+    N-grams are weighted by their inverse document frequency. The weight vector of each word has the Euclidean length 1.
 
     Args:
-        words: The V words of the index.
+        words: The words of the index.
     """
 
     def __init__(self, words: list[str]) -> None:
@@ -107,7 +118,14 @@ class NgramIndex:
         self._lengths = np.maximum(np.sqrt(squares), 1e-9)
 
     def scores(self, word: str) -> NDArray[np.float64]:
-        """Return the inner product of a word's n-gram weights with those of each of the V indexed words, shape (V,)."""
+        """Return the similarity of a word to each indexed word, by the inner product of their n-gram weights.
+
+        Args:
+            word: The word, which need not be in the index.
+
+        Returns:
+            Array of shape (n_words,).
+        """
         scores = np.zeros(len(self.words))
         ngrams, _ = _hash_ngrams([word])
         for ngram, position in zip(ngrams, np.searchsorted(self._ngrams, ngrams), strict=True):
@@ -118,10 +136,14 @@ class NgramIndex:
 
 
 def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Hash the character n-grams of words. Each word is first enclosed in ``<`` and ``>``.
+    """Hash the character n-grams of words. Each word is enclosed in ``<`` and ``>`` first.
+
+    Args:
+        words: The words.
 
     Returns:
-        The hashes of all N n-grams, shape (N,), and for each n-gram the position of its word in ``words``, shape (N,).
+        The hash of each n-gram, and the position in ``words`` of the word that contains it. Both arrays have the shape
+        (n_ngrams,).
     """
     marked = [f"<{word}>" for word in words]
     letters = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
@@ -139,7 +161,7 @@ def _hash_ngrams(words: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.i
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return the number of edits that turn one word into the other.
+    """Return the number of edits that turn one word into another word.
 
     An edit deletes, inserts or replaces a letter, or swaps two adjacent letters. No letter is edited twice. This is the
     restricted Damerau-Levenshtein distance, also called "optimal string alignment".

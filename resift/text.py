@@ -67,7 +67,7 @@ _INLINE_TAG = re.compile(r"</?(?:[abiqsu]|em|font|small|span|strong|su[bp])\b", 
 
 
 def _stop_words() -> Iterator[frozenset[str]]:
-    """Yield the lists of stop words in ``data/stop_words.txt``. Each list follows a comment line that names it."""
+    """Read the lists of stop words in ``data/stop_words.txt``, and yield each list as a set."""
     for section in Path(__file__).with_name("data").joinpath("stop_words.txt").read_text("utf-8").split("#")[1:]:
         yield frozenset(section.partition("\n")[2].split())
 
@@ -79,7 +79,7 @@ FUNCTION_WORDS = STOP_WORDS - _CONTENT_WORDS
 
 
 def tokenize(text: str) -> list[str]:
-    """Return the words of a text, in order.
+    """Split a text into lower-case words.
 
     >>> tokenize("Don't panic: 42 naïve_users")
     ['don', 't', 'panic', '42', 'naïve', 'users']
@@ -91,7 +91,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def plain_text(text: str) -> str:
-    """Return a text without HTML tags and entities, as the search page shows it.
+    """Remove HTML tags and decode HTML entities in a text.
 
     Inline tags such as ``<b>`` are removed. Other known tags become a space.
 
@@ -102,7 +102,7 @@ def plain_text(text: str) -> str:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Return the (start, end) positions of the words of a text.
+    """Return the start and end positions of each word in a text.
 
     >>> word_spans("Don't 東京")
     [(0, 3), (4, 5), (6, 7), (7, 8)]
@@ -158,7 +158,7 @@ def _character_class(ranges: Iterable[tuple[int, int]]) -> str:
 
 @cache
 def _combining_marks() -> list[int]:
-    """Return the code points of combining marks.
+    """Return the code points of all combining marks, such as accents that follow their letter.
 
     Regular expressions and ``str.isalnum`` do not count these characters as letters.
     """
@@ -175,10 +175,11 @@ def _word() -> re.Pattern[str]:
 
 @cache
 def lowercase_table() -> NDArray[np.uint32]:
-    """Return a table of all characters below U+40000, by which compiled code splits texts into lower-case words.
+    """Return a table with which compiled code splits texts into lower-case words.
 
-    Characters from U+40000 on separate words. Texts that contain Σ or İ must be lower-cased before characters are
-    looked up, because the lower case of Σ depends on its context, and the lower case of İ has two characters.
+    The table covers all characters below U+40000. Characters from U+40000 on separate words. Texts that contain Σ or İ
+    must be converted to lower case first, because the lower case of Σ depends on its context, and the lower case of İ
+    has two characters.
 
     Returns:
         Array of shape (0x40000,). It contains 0 for characters that separate words, and the lower-case code point for

@@ -110,7 +110,7 @@ class IndexInfo:
         return next((info for info in (self, *self.other_models) if info.model == model.hash), None)
 
     def require_model(self, model: ModelDescription) -> IndexInfo:
-        """Return the description of the index for an embedding model, whose vectors the index must contain.
+        """Return the description of the index for an embedding model, or raise an error if its vectors are missing.
 
         Args:
             model: The model.

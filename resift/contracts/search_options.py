@@ -82,7 +82,7 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
     """Resift's options in the section ``ext.ml_inference`` of a search body.
 
-    Unknown names in this section are ignored, because they belong to other search processors.
+    Unknown names in this section are ignored, because they may belong to other search processors.
     """
 
     text: Annotated[

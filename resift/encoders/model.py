@@ -218,7 +218,9 @@ class Model:
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH) -> Iterator[Floats]:
-        """Encode texts as vectors, and yield the vectors batch by batch. Use this for more texts than fit into memory.
+        """Encode texts as vectors, and yield the vectors batch by batch.
+
+        Use this method if the vectors of all texts would need too much memory.
 
         Args:
             texts: The texts. The iterable is read batch by batch.

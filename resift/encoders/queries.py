@@ -76,9 +76,10 @@ class StaticQueries(Model):
         return None if vector is None else self._add_centre(vector)
 
     def _add_centre(self, vectors: Floats) -> Floats:
-        """Add the mean vector of the training queries ("centre") to vectors, and scale the sums to length 1.
+        """Add the model's centre to vectors, and scale the sums to length 1.
 
-        Zero vectors, which represent texts without known words, stay zero.
+        The centre is a constant vector. It represents the mean of the vectors of the transformer that this model
+        imitates. Zero vectors, which represent texts without known words, stay zero.
 
         Args:
             vectors: The vectors, of shape (..., n_dimensions).

@@ -256,11 +256,14 @@ class Feedback:
     def _is_judged_for(self, text: str) -> NDArray[np.bool_]:
         """Return which of the judgements were made for a query.
 
+        A judgement also counts as made for the query if its own query is "". If no queries are recorded, the result is
+        False for all judgements.
+
         Args:
             text: The text of the query.
 
         Returns:
-            A boolean array with an entry for each judgement. It is True as well for judgements whose query is unknown.
+            A boolean array of shape (n_judgements,).
         """
         if not self.queries:
             return np.zeros(len(self.grades), bool)

@@ -55,8 +55,8 @@ class Background:
     def _factor(self) -> Floats:
         """A matrix F, with which :meth:`shrink` computes x - Fᵀ · F · x for a vector x.
 
-        F has the shape (n_documents, n_dimensions). It follows from Woodbury's identity. It avoids inverting a matrix
-        of n_dimensions rows.
+        F has the shape (n_documents, n_dimensions). The formula follows from Woodbury's identity, and avoids inverting
+        a matrix of n_dimensions rows and columns.
         """
         # The products of documents are used because there may be far more dimensions than documents.
         products = self.vectors.astype(np.float64) @ self.vectors.T
@@ -65,7 +65,7 @@ class Background:
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Dampen the directions of vectors that are common among the documents of the index.
+        """Dampen the components of vectors along directions that are common among the documents of the index.
 
         Other differences between the vectors then get more weight.
 

@@ -100,8 +100,14 @@ class ResiftRetriever:
     ) -> library.Explanation:
         """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
 
-        Each document can be given as a Haystack document or as an id. The default ``session`` is the session of the
-        component. For the other arguments and the errors, see :meth:`resift.library.Session.mark`.
+        Args:
+            query: The query for which the documents are marked.
+            relevant: The relevant documents, or their ids.
+            irrelevant: The irrelevant documents, or their ids.
+            session: The id of the session. By default, the session of the component.
+            scores: Relevance scores of a model by document id, from -1 (irrelevant) to 1 (relevant).
+            explain: Whether to return what was learned from the marks.
+            **further: Documents with other kinds of marks, such as ``clicked``.
         """
         opened = self.index.session(session or self.session)
         return opened.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

@@ -56,7 +56,12 @@ class SessionMarking:
     ) -> Explanation:
         """Mark documents as relevant or irrelevant for a query. Later searches of the session rank by these marks.
 
-        Each document can be given as the framework's document or node, or as an id. The default query is the session's
-        last query. For the arguments and errors, see :meth:`resift.library.Session.mark`.
+        Args:
+            relevant: The relevant documents, nodes or ids.
+            irrelevant: The irrelevant documents, nodes or ids.
+            query: The query for which the documents are marked. By default, the session's last query.
+            scores: Relevance scores of a model by document id, from -1 (irrelevant) to 1 (relevant).
+            explain: Whether to return what was learned from the marks.
+            **further: Documents with other kinds of marks, such as ``clicked``.
         """
         return self.session.mark(relevant, irrelevant, query=query, scores=scores, explain=explain, **further)

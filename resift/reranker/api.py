@@ -409,7 +409,7 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """Rewrite a search body so that its ranking follows the session's judgements, as search pipelines do.
+    """Rewrite a search body so that the ranking of its hits follows the session's judgements, as search pipelines do.
 
     The engine can run the returned body without this service. A body that cannot be rewritten is returned unchanged.
     """
@@ -453,8 +453,8 @@ def feedback() -> dict[str, Any]:
     """Store relevance judgements of hits in a session, and return the session's id, times and number of steps.
 
     Each request is a step of the session, which `POST /v1/sessions/{session}/undo` can undo. A session stores at most
-    100 judgements. If there are more, its oldest steps are removed. With `explain`, the session is returned as by `GET
-    /v1/sessions/{session}`.
+    100 judgements. If there are more, its oldest steps are removed. With `explain`, the response is the same as for
+    `GET /v1/sessions/{session}`.
     """
     body, service, headers = read_body(FeedbackRequest), current_service(), engine_headers()
     marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)

@@ -152,7 +152,7 @@ class Knowledge:
 
     @cached_property
     def unmoved_factor(self) -> float:
-        """A factor that compensates documents which get no score from expansion words.
+        """A factor that keeps the rank of documents that get no score from expansion words.
 
         Documents that were judged for other queries should keep their rank, although other hits gain score from
         expansion words. Their score is multiplied by 1 + w · ‖v‖, where w is :attr:`word_weight` and v is the vector of
@@ -165,8 +165,9 @@ class Knowledge:
     def irrelevant_factor(self) -> float:
         """A factor from 0 to 1 that reduces the scores of documents that the user marked irrelevant for this query.
 
-        The factor is used when no vectors move these documents down. The more judgements the query has, the smaller it
-        is: it is 1 minus :func:`resift.feedback.field_feedback.evidence_share` of their total weight.
+        The factor is used when no vectors move these documents down. It is 1 minus
+        :func:`resift.feedback.field_feedback.evidence_share` of the total weight of the judgements, so it is smaller if
+        there are more judgements.
         """
         return 1.0 - evidence_share(0.0 if self.feedback is None else self.feedback.for_query.evidence)
 

@@ -54,7 +54,7 @@ def options_in(query: Query) -> Options:
         query: The parsed search body.
 
     Raises:
-        BadInput: An option is unknown or malformed.
+        BadInput: An option has an invalid value.
     """
     ext = query.body.get("ext")
     sections = ext if isinstance(ext, dict) else {}

@@ -126,6 +126,6 @@ class Rewritten:
     def reason(self) -> str:
         """All reasons why the rewriting is incomplete, in English, or "" if there are none.
 
-        The reasons of :attr:`obstacle` are followed by notes on knowledge that could not be loaded.
+        The reasons of :attr:`obstacle` are followed by notes on data that could not be loaded.
         """
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))

@@ -24,7 +24,7 @@ from resift.rewriting.rescored import rewrite_rescored
 
 
 def rewrite(query: Query, knowledge: Knowledge, options: Options) -> Rewritten:
-    """Rewrite a search body so that its hits are ranked by what the session's user judged relevant and irrelevant.
+    """Rewrite a search body so that the ranking of its hits follows the user's relevance judgements.
 
     The original body is not modified. Filters, aggregations and other parts that do not affect the ranking stay the
     same.

@@ -205,10 +205,10 @@ class Answer:
 
 
 def add_similarities(model: Model, rewritten: Rewritten, hits: Hits, vectors: Sequence[Floats | None]) -> None:
-    """Add the similarity to the query vector to each hit, as ``resift.similarity``.
+    """Add to each hit its similarity to the query vector, as ``resift.similarity``.
 
-    The query vector is used as the session's judgements have moved it. The value is None for a hit without a vector. It
-    is also None for all hits if the query itself ranks by the index's own vectors.
+    The query vector is the vector that the session's judgements have moved. The value is None for a hit without a
+    vector. It is None for all hits if the query itself ranks by the index's own vectors.
 
     Args:
         model: The embedding model of the vectors.

@@ -36,7 +36,7 @@ class ServedIndex:
 
     @cached_property
     def searched(self) -> IndexInfo:
-        """The index, described with the vectors that the service's model can search.
+        """The description of the index for searches with the service's embedding model.
 
         Raises:
             ModelMismatch: The index has vectors, but all of them were made by other models.

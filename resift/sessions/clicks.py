@@ -139,9 +139,12 @@ class Clicks:
         return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
 
     def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
-        """Return the logged queries after which some events happened, as a mapping from query ids to queries.
+        """Return the logged queries that led to some user events, as a mapping from query ids to queries.
 
         Queries that are missing in the log are left out.
+
+        Args:
+            events: The events, for example clicks on hits.
         """
         ids = sorted({event.query_id for event in events if event.query_id})
         keys = {id: id for id in ids if not self._unknown_queries.get(id)}

@@ -253,9 +253,9 @@ class KnowledgeLoader:
         return effective_judgements([*clicked, *judgements]), notes
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
-        """Return whether documents that were judged in one index can be hits in another.
+        """Return whether documents that were judged in one index can be hits of a search in another index.
 
-        This is the case if both names refer to the same index, for example through an alias.
+        This is the case if the two names have at least one index in common, for example through an alias.
 
         Args:
             index: The name of the index or alias in which the documents were judged.

@@ -102,7 +102,7 @@ class StoredSession:
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """The latest judgement of each document, without judgements that were replaced or withdrawn.
+        """The judgements that count: at most one for each document, without replaced and withdrawn judgements.
 
         See :func:`effective_judgements`.
         """

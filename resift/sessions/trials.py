@@ -131,7 +131,7 @@ _TEAMS = {"plain": False, "session": True, "both": None}  # names of the teams i
 
 @dataclass(frozen=True)
 class Preference:
-    """Which ranking users prefer in a trial, as a mean with a confidence interval.
+    """Which ranking users prefer in an online experiment (a "trial"), as a mean with a confidence interval.
 
     The interval stays valid if a trial is evaluated repeatedly and stopped early.
 

@@ -79,7 +79,7 @@ def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
     arrays(np.float32, (3, 4), elements=st.floats(-5, 5, width=32)),
     arrays(np.float32, (2, 4), elements=st.floats(-5, 5, width=32)),
 )
-def test_dynamax_equals_its_definition(a: np.ndarray, b: np.ndarray) -> None:
+def test_dynamax_follows_its_definition(a: np.ndarray, b: np.ndarray) -> None:
     universe = [*a, *b]
     mu_a, mu_b = ([max(0.0, *(float(u @ w) for w in words)) for u in universe] for words in (a, b))
     total = sum(map(max, mu_a, mu_b))
@@ -99,7 +99,7 @@ words_of_texts = st.lists(st.sampled_from(["bush", "fire", "army", "zzz", "xq7",
 
 @given(words_of_texts, st.lists(words_of_texts, max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_words_are_compared_by_their_rows_or_exactly(vectors: WordVectors, text: str, others: list[str]) -> None:
+def test_words_without_vectors_match_only_themselves(vectors: WordVectors, text: str, others: list[str]) -> None:
     rows, weights = vectors.rows().astype(np.float64), vectors.weights.astype(np.float64)
     unknown = 0.25 * np.quantile(weights, 0.99) * np.sqrt((rows**2).sum(axis=1).mean())
 
@@ -118,14 +118,14 @@ def test_words_are_compared_by_their_rows_or_exactly(vectors: WordVectors, text:
     np.testing.assert_allclose(DynaMax(vectors).pairs([text] * len(others), others), expected, atol=1e-5)
 
 
-def test_repeats_in_another_process(corpus: list[str]) -> None:
+def test_paragraph_vectors_are_reproducible_in_another_process(corpus: list[str]) -> None:
     code = "import sys; from resift_lab.commands.evaluate import evaluate; evaluate()"
     command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == loaded(*command[3:-1])
     assert loaded(*command[3:-1]) != loaded(*command[3:-1], "--seed", "4")
 
 
-def test_the_seed_reaches_the_codebook(corpus: list[str], folder: str, vectors: WordVectors) -> None:
+def test_the_seed_determines_the_codebook(corpus: list[str], folder: str, vectors: WordVectors) -> None:
     report = loaded("classes", *corpus, "--vectors", folder, "--encoder", "boew:3", "--seed", "5")
     assert report["seed"] == 5
     expected = build_model("boew:3", vectors, 5).encode(["fire"])
@@ -138,7 +138,7 @@ def test_sentence_transformers(here: Path, pairs: str) -> None:
     assert -1 <= report["spearman"] <= 1
 
 
-def test_what_learns_is_handed_in(folder: str) -> None:
+def test_systems_that_learn_need_a_function(folder: str) -> None:
     for name in ("adapted", "st:folder"):
         with pytest.raises(BadInput, match="no function for it was passed"):
             build_system(name, folder)
@@ -147,7 +147,7 @@ def test_what_learns_is_handed_in(folder: str) -> None:
     assert (made.path, made.seed) == ("folder", 3)
 
 
-def test_stems_without_gensim(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stemming_needs_gensim(monkeypatch: pytest.MonkeyPatch) -> None:
     stemmer.cache_clear()
     monkeypatch.setitem(sys.modules, "gensim.parsing.porter", None)
     with pytest.raises(MissingExtra, match=r"resift\[lab\]"):

@@ -38,7 +38,7 @@ def test_counts_of_ids_and_their_document_frequency() -> None:
     assert sparse_counts(np.zeros(0, np.int32), np.zeros(1, np.int64), 5).shape == (0, 5)
 
 
-def test_every_idf_is_its_formula() -> None:
+def test_each_idf_follows_its_formula() -> None:
     n, documents = np.array([0, 1, 5, 10]), 10
     np.testing.assert_allclose(smoothed_idf(n, documents), np.log([22, 11 / 1.5, 2, 11 / 10.5]))
     np.testing.assert_allclose(smoothed_idf(n, documents, 1), [np.log(22), np.log(11 / 1.5), 1, 1])
@@ -47,7 +47,7 @@ def test_every_idf_is_its_formula() -> None:
     np.testing.assert_allclose(tfidf_idf(n, documents), np.log([11, 5.5, 11 / 6, 1]) + 1)
 
 
-def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
+def test_words_of_equal_frequency_have_the_same_order_in_every_process() -> None:
     counted = "DocumentFrequencies.from_texts(['d b c a e', 'e']).frequency"
     code = f"from resift_lab.corpus import DocumentFrequencies; print(list({counted}))"
     orders = {
@@ -63,7 +63,7 @@ def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
     assert orders == {"['d', 'b', 'c', 'a', 'e']\n"}
 
 
-def test_frequencies_of_words_that_no_document_holds() -> None:
+def test_unseen_words_have_frequency_0_and_the_largest_weight() -> None:
     frequencies = DocumentFrequencies.from_texts(["fire fire bush", "fire"])
     assert frequencies.of_words(["fire", "bush", "rain"]).tolist() == [2, 1, 0]
     np.testing.assert_allclose(

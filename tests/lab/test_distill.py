@@ -62,7 +62,7 @@ def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
     assert np.abs(covariance - np.diag(np.diag(covariance))).max() < 1e-5
 
 
-def test_the_same_bytes_again_on_disk(model_folder: Path, tmp_path: Path) -> None:
+def test_distilling_again_writes_the_same_bytes(model_folder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         quantized(distill(model_folder, WORDS, DistillOptions(dim=5, weighting="sif"))).save(tmp_path / name)
     for file in sorted((tmp_path / "one").iterdir()):
@@ -76,7 +76,7 @@ def test_unusable_and_repeated_words_do_not_count(model_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("dim", [0, -1, 12, 17])
-def test_more_dimensions_than_there_are(model_folder: Path, dim: int) -> None:
+def test_too_many_dimensions_are_refused(model_folder: Path, dim: int) -> None:
     with pytest.raises(BadInput) as caught:
         distill(model_folder, WORDS, DistillOptions(dim=dim))
     assert caught.value.expected == "1 to 11"
@@ -98,7 +98,7 @@ def test_bad_folder(tmp_path: Path, content: str | None) -> None:
     assert caught.value.expected == "the folder of a sentence-transformers model"
 
 
-def test_the_words_of_documents_come_before_those_of_a_list(model_folder: Path, tmp_path: Path) -> None:
+def test_words_of_documents_come_before_words_of_a_list(model_folder: Path, tmp_path: Path) -> None:
     corpus, listed, out = tmp_path / "corpus.jsonl", tmp_path / "words.txt", tmp_path / "out"
     texts = ["Koira ja kissa", "koira ja hevonen", "talo ja koira", "ja vesi"]
     corpus.write_text("".join(json.dumps({"_id": text, "text": text}) + "\n" for text in texts), "utf-8")
@@ -131,7 +131,7 @@ def test_principal_components_of_a_known_plane() -> None:
     assert np.allclose(principal_components(circle, 1, drop=1), circle[:, 1:2], atol=1e-6)
 
 
-def test_rounded_rows_have_few_values_and_survive_int8() -> None:
+def test_rounded_vectors_have_few_values_and_fit_into_int8() -> None:
     rows = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
     rows[7] = 0
     coarse = round_rows(rows, 31)
@@ -141,7 +141,7 @@ def test_rounded_rows_have_few_values_and_survive_int8() -> None:
     assert np.abs(small.rows() - coarse).max() <= np.abs(rows).max() / 254 + 1e-6
 
 
-def test_word_lists_are_first_columns(tmp_path: Path) -> None:
+def test_the_first_column_of_a_word_list_is_read(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_bytes("the 0.1 0.2\r\n\nnaïve\tx\n  of\n".encode())
     assert list(read_words(path)) == ["the", "naïve", "of"]
@@ -161,7 +161,7 @@ def test_sentences_are_split_cleaned_and_drawn() -> None:
     assert len(sentences([[text]], 1, np.random.default_rng(0))) == 1
 
 
-def test_sentences_come_from_all_sources_alike() -> None:
+def test_sentences_are_drawn_from_all_sources_in_turn() -> None:
     large, small = ([f"{name} number {i} of many" for i in range(count)] for name, count in (("l", 100), ("s", 4)))
     for sources in ([large, small], [small, large]):
         found = sentences(sources, 10, np.random.default_rng(0))
@@ -192,7 +192,7 @@ def test_fitting_brings_texts_cosines_closer_to_the_teachers_in_a_space_of_its_o
 
 
 @pytest.mark.parametrize("size", [3, 8, 12])
-def test_a_space_is_turned_onto_another(size: int) -> None:
+def test_procrustes_map_restores_a_rotation(size: int) -> None:
     rng = np.random.default_rng(0)
     axes, _ = np.linalg.qr(rng.normal(size=(12, size)))
     rows = rng.normal(size=(50, size)).astype(np.float32)
@@ -200,7 +200,7 @@ def test_a_space_is_turned_onto_another(size: int) -> None:
     np.testing.assert_allclose(procrustes_map((rows @ axes.T).astype(np.float32), rows), axes, atol=1e-5)
 
 
-def test_refine_follows_a_model(model_folder: Path) -> None:
+def test_refined_vectors_follow_the_model(model_folder: Path) -> None:
     start = distill(model_folder, WORDS, DistillOptions(dim=4))
     texts = [f"the {a} of the {b}. A {b} and the {c} of sea" for a in WORDS[2:] for b in WORDS[2:] for c in WORDS[6:]]
     done: list[tuple[int, int]] = []

@@ -32,7 +32,7 @@ def mixed(table: WordVectors) -> WordVectors:
 
 
 @pytest.mark.parametrize("kind", ["fcrr", "convrr"])
-def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path: Path) -> None:
+def test_the_exported_model_equals_the_network(kind: str, mixed: WordVectors, tmp_path: Path) -> None:
     torch.manual_seed(0)
     options = EmBoostOptions(network=kind, scale=0.7)
     network = _Network(mixed.dim, [16, 16], options)
@@ -54,7 +54,7 @@ def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["fcrr", "convrr"])
-def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVectors) -> None:
+def test_training_brings_queries_and_documents_together(kind: str, mixed: WordVectors) -> None:
     found = collection()
     relevant = [list(grades) for grades in found.grades]
     options = EmBoostOptions(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)

@@ -96,7 +96,7 @@ def test_saved_models_and_similarities(here: Path, corpus: list[str], pairs: str
     assert pair["compare"]["difference"]["pearson"] == pytest.approx(pair["pearson"] - pair["compare"]["pearson"])
 
 
-def test_retrieval_by_hand(collection: str, folder: str) -> None:
+def test_retrieval_metrics_of_a_worked_example(collection: str, folder: str) -> None:
     report = loaded("retrieval", collection, "--encoder", "bm25")
     assert (report["queries"], report["documents"], report["skipped"]) == (2, 8, 1)
     # Relevant documents of q1 ("bush fire") are 0 and 1, of q2 ("war") 5 and 3. Documents 1 and 3 contain no query
@@ -147,7 +147,7 @@ def test_hybrid_finds_what_either_misses(collection: str, folder: str) -> None:
     assert "mean alone" in run("retrieval", collection, "--hybrid", "--vectors", folder)
 
 
-def test_hybrid_is_what_is_served(here: Path, folder: str) -> None:
+def test_hybrid_evaluation_equals_the_services_search(here: Path, folder: str) -> None:
     texts = ["fire bush bush", "fire flame smoke", "army", "war gun"]
     write_lines(here / "corpus.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(texts)])
     write_lines(here / "queries.jsonl", [{"_id": "q", "text": "fire"}])
@@ -159,7 +159,7 @@ def test_hybrid_is_what_is_served(here: Path, folder: str) -> None:
         assert mixed.values["recall@100"].tolist() == [0.5]
 
 
-def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_collections_combine_the_best_of_both_rankings(monkeypatch: pytest.MonkeyPatch) -> None:
     lexical, semantic = np.array([3.0, 2, 0, 0, 0, 0]), np.array([0, 0.1, 0.2, 0.9, 0.3, 0])
     np.testing.assert_allclose(hybrid_scores(lexical, semantic, 0.3), 0.7 * z_score(lexical) + 0.3 * z_score(semantic))
     monkeypatch.setattr("resift_lab.evaluation.protocol._WHOLE", 5)
@@ -170,7 +170,7 @@ def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.M
     np.testing.assert_allclose(found[kept], 0.7 * z_score(lexical[kept]) + 0.3 * z_score(semantic[kept]))
 
 
-def test_every_query_moves_the_bar(collection: str, folder: str) -> None:
+def test_progress_is_reported_after_each_query(collection: str, folder: str) -> None:
     told: list[tuple[int, int]] = []
     run_hybrid(
         build_system("mean", folder),
@@ -181,7 +181,7 @@ def test_every_query_moves_the_bar(collection: str, folder: str) -> None:
     assert told == [(1, 2), (2, 2)]
 
 
-def test_adapting_shows_how_far_it_is_and_why_it_was_not_done(collection: str, folder: str) -> None:
+def test_adapting_reports_progress_and_why_vectors_are_not_adapted(collection: str, folder: str) -> None:
     arguments = ["eval", "retrieval", collection, "--vectors", folder, "--encoder", "adapted"]
     ran = CliRunner().invoke(main, arguments)
     assert ran.exit_code == 0
@@ -194,11 +194,11 @@ def test_adapting_shows_how_far_it_is_and_why_it_was_not_done(collection: str, f
     assert "adapting" not in ran.stderr
 
 
-def test_a_weight_of_nothing_is_refused(collection: str) -> None:
+def test_alpha_without_hybrid_is_refused(collection: str) -> None:
     assert "--alpha 0.2 needs --hybrid" in run("retrieval", collection, "--alpha", "0.2", status=2)
 
 
-def test_hybrid_in_the_library(collection: str, model: Model, folder: str) -> None:
+def test_hybrid_evaluation_in_the_library(collection: str, model: Model, folder: str) -> None:
     read = read_collection(collection)
     mixed, bm25, vectors = run_hybrid(build_system("mean", folder), read, 0.3)
     np.testing.assert_array_equal(bm25.values["map"], run_retrieval(build_system("bm25"), read).values["map"])
@@ -228,14 +228,14 @@ def test_hybrid_in_the_library(collection: str, model: Model, folder: str) -> No
         (["--compare", "nothing"], "unknown encoder 'nothing'"),
     ],
 )
-def test_choices_that_make_no_sense(arguments: list[str], message: str, corpus: list[str], folder: str) -> None:
+def test_contradictory_options_are_refused(arguments: list[str], message: str, corpus: list[str], folder: str) -> None:
     vectors = [] if "--vectors" in arguments else ["--vectors", folder]
     output = run("classes", *corpus, *vectors, *arguments, status=2)
     assert message in output
     assert "expected: " in output
 
 
-def test_similarities_that_make_no_sense(corpus: list[str], folder: str) -> None:
+def test_unsupported_similarities_are_refused(corpus: list[str], folder: str) -> None:
     train = read_classes(corpus[1])
     for name, similarity, message in (
         ("mean", "euclid", "unknown similarity 'euclid'"),
@@ -245,7 +245,7 @@ def test_similarities_that_make_no_sense(corpus: list[str], folder: str) -> None
             run_classes(build_system(name, folder, 0, similarity), train, train)
 
 
-def test_baselines_are_told(corpus: list[str], folder: str) -> None:
+def test_an_unknown_encoder_error_lists_the_baselines(corpus: list[str], folder: str) -> None:
     output = run("classes", *corpus, "--vectors", folder, "--encoder", "nothing", status=2)
     assert all(name in output for name in BASELINES)
 

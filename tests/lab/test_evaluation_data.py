@@ -90,7 +90,7 @@ def test_malformed_collections(collection: str, name: str, content: str | None, 
     assert_refused(read_collection, collection, message)
 
 
-def test_qrels_beside_the_corpus_and_titles(collection: str) -> None:
+def test_qrels_and_titles_of_a_collection_are_read(collection: str) -> None:
     folder = Path(collection)
     rows = gzip.compress(b"query-id\tcorpus-id\tscore\nq2\t7\t1\n")
     (folder / "qrels.tsv.gz").write_bytes(rows)
@@ -100,13 +100,13 @@ def test_qrels_beside_the_corpus_and_titles(collection: str) -> None:
     assert (found.query_ids, found.grades, found.skipped, found.name) == (["q2"], [{0: 1.0}], 2, "beir")
 
 
-def test_labels_to_train_on(here: Path) -> None:
+def test_training_labels_are_read(here: Path) -> None:
     labels = ["fire", 7, {"fire": 0.5, "war": 2}]
     path = write_lines(here / "c.jsonl.gz", [{"text": "a", "label": label} for label in labels])
     assert read_labelled(path) == (["a"] * 3, labels)
 
 
-def test_lines_end_at_line_feeds_alone(here: Path) -> None:
+def test_only_line_feeds_end_lines(here: Path) -> None:
     (here / "c.jsonl").write_bytes('\ufeff{"text": "a\u2028b", "label": 1}\r\n\n{"text": "", "label": "x"}'.encode())
     found = read_classes(here / "c.jsonl")
     assert (found.ids, found.texts, found.labels) == (["1", "3"], ["a\u2028b", ""], ["1", "x"])

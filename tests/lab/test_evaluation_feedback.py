@@ -72,14 +72,14 @@ def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
     return FeedbackBench(system, found.texts, queries, ServedSearch, BenchOptions(model.table.idf)), task
 
 
-def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass]) -> None:
+def test_marks_improve_and_inverted_marks_worsen_the_ranking(classes: tuple[FeedbackBench, SameClass]) -> None:
     found = {noise: run_feedback(*classes, FeedbackOptions(noise=noise)) for noise in (0.0, 1.0)}
     ((right, before),), ((wrong, _),) = (entry["ridge+lexical"] for entry in found.values())
     assert right.means()["residual_map11"] > before.means()["residual_map11"] + 0.02
     assert wrong.means()["residual_map11"] < before.means()["residual_map11"] - 0.05
 
 
-def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordVectors) -> None:
+def test_unknown_numbers_do_not_reduce_the_weight_of_adapted_vectors(vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     model.max_alpha = 0.75
     texts = ["fire of 1999 and 2001", "fire bush", "army war", "smoke 18"]
@@ -120,7 +120,7 @@ def test_every_method_ranks(graded: tuple[FeedbackBench, Graded], method: str) -
     assert (after == before) == (method == "none")
 
 
-def test_judged_documents_are_left_out(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_residual_metrics_leave_out_judged_documents(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, task = graded
     scores = task.first(bench, 0)
     relevant = [row for row in np.argsort(-scores) if row in task._grades[0]]
@@ -133,7 +133,7 @@ def test_judged_documents_are_left_out(graded: tuple[FeedbackBench, Graded]) -> 
 
 
 @pytest.mark.parametrize("judged", [(), (0, 1, 5)])
-def test_what_is_served_is_measured(
+def test_feedback_is_measured_with_the_services_searches(
     graded: tuple[FeedbackBench, Graded], vectors: WordVectors, tmp_path: Path, judged: tuple[int, ...]
 ) -> None:
     """Test that hits are in the order of the service, without and with a session."""
@@ -158,20 +158,22 @@ def test_what_is_served_is_measured(
 
 
 @pytest.mark.parametrize("method", ["rm3", "more_like_this"])
-def test_baselines_do_not_find_what_has_none_of_their_words(graded: tuple[FeedbackBench, Graded], method: str) -> None:
+def test_lexical_baselines_do_not_return_documents_without_their_words(
+    graded: tuple[FeedbackBench, Graded], method: str
+) -> None:
     """Test that baselines do not rank documents without any of their words by the order of the file."""
     bench, _ = graded
     scores = scores_after(bench, method, 1, [], bench.served(1))
     assert np.isfinite(scores).tolist() == ["bush" in text.split() for text in bench.documents]
 
 
-def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_each_round_continues_from_the_previous_ranking(graded: tuple[FeedbackBench, Graded]) -> None:
     rounds = run_feedback(*graded, FeedbackOptions(judgements=3, rounds=3))["ridge+lexical"]
     assert len(rounds) == 3
     assert len({run.means()["map"] for run, _ in rounds}) == 3
 
 
-def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_a_round_without_remaining_relevant_documents_is_refused(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, _ = graded
     row = next(row for row, text in enumerate(bench.documents) if "fire" in text)
     task = Graded(Collection("c", ["0"] * 40, list(bench.documents), ["q"], ["fire"], [{row: 1.0}], 0))
@@ -179,7 +181,7 @@ def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBe
         run_feedback(bench, task, FeedbackOptions(judgements=40))
 
 
-def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_queries_without_remaining_relevant_documents_are_counted(graded: tuple[FeedbackBench, Graded]) -> None:
     """Test that the report counts the queries that are not part of the means."""
     bench, task = graded
     found = bench.documents.index(next(text for text in bench.documents if "fire" in text))
@@ -191,7 +193,7 @@ def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBen
     assert 0 < measured < 5
 
 
-def test_classes_of_one_document_have_no_figures_beyond_it(tmp_path: Path, vectors: WordVectors) -> None:
+def test_classes_of_a_single_document_have_no_residual_metrics(tmp_path: Path, vectors: WordVectors) -> None:
     """Test that residual metrics of a class of a single document are undefined, and unknown labels reported."""
     train = [{"text": text, "label": text} for text in ("bush fire", "army gun", "forest tree")]
     test = [*train, {"text": "smoke", "label": "of none"}]
@@ -203,7 +205,7 @@ def test_classes_of_one_document_have_no_figures_beyond_it(tmp_path: Path, vecto
     assert "1 queries without a relevant document were skipped" in run(*files, *words)
 
 
-def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> None:
+def test_feedback_does_not_harm_a_query_on_another_topic(graded: tuple[FeedbackBench, Graded]) -> None:
     found = run_topics(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}
     assert means["unrelated"]["whole"] < means["unrelated"]["before"] - 0.05
@@ -238,7 +240,7 @@ def conversations(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
+def test_metrics_of_turns_in_a_worked_example(conversations: Path, vectors: WordVectors) -> None:
     asked: list[SimulatedSearch] = []
 
     class Fixed:
@@ -355,7 +357,7 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert "expected" in run("--vectors", words, status=2)
 
 
-def test_where_the_judgements_name_irrelevant_documents_others_are_passed_over() -> None:
+def test_unjudged_documents_are_skipped_in_a_pool() -> None:
     texts, ranking = ["fire"] * 6, np.arange(6)
     pool, complete = {1: 2.0, 3: 0.0, 5: 1.0}, {1: 2.0, 5: 1.0}
 
@@ -371,7 +373,7 @@ def test_where_the_judgements_name_irrelevant_documents_others_are_passed_over()
         task(pool, "never")
 
 
-def test_a_condensed_figure_leaves_out_what_nobody_judged() -> None:
+def test_condensed_metrics_leave_out_unjudged_documents() -> None:
     grades = {0: 0.0, 2: 1.0, 4: 1.0}
     task = Graded(Collection("c", [str(i) for i in range(14)], ["fire"] * 14, ["q"], ["fire"], [grades], 0))
     scores = np.r_[14.0:1.0:-1, -np.inf]  # in the order of the file, without the last document

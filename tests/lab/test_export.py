@@ -77,7 +77,7 @@ def ratings(body: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {query: {each["docId"]: each["rating"] for each in found} for query, found in rated.items()}
 
 
-def test_judgements_of_sessions_are_a_judgement_list(filled: str) -> None:
+def test_judgements_of_sessions_are_exported_as_a_judgement_list(filled: str) -> None:
     body = exported("judgments", filled)
     assert (body["type"], body["name"]) == ("IMPORT_JUDGMENT", f"{filled} judgements")
     assert ratings(body) == {
@@ -86,7 +86,7 @@ def test_judgements_of_sessions_are_a_judgement_list(filled: str) -> None:
     }
 
 
-def test_clicks_of_clients_are_a_judgement_list(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clicks_of_clients_are_exported_as_a_judgement_list(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     body = exported("judgments", filled, "--from-ubi")
     assert (body["name"], body["description"]) == (
         f"{filled} clicks",
@@ -122,7 +122,7 @@ def test_an_exported_list_is_evaluated_and_read_back(filled: str, here: Path) ->
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
-def test_an_earlier_export_is_replaced_and_no_other_folder(filled: str, here: Path) -> None:
+def test_only_folders_of_earlier_exports_are_replaced(filled: str, here: Path) -> None:
     resift("export", "judgments", filled, "--format", "trec", "--out", "out")
     before = (here / "out" / "qrels.txt").read_text("utf-8")
     resift("export", "judgments", filled, "--from-ubi", "--format", "trec", "--out", "out")
@@ -139,7 +139,7 @@ def test_an_earlier_export_is_replaced_and_no_other_folder(filled: str, here: Pa
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
-def test_judgements_are_qrels_of_trec(filled: str, here: Path) -> None:
+def test_judgements_are_exported_as_trec_qrels(filled: str, here: Path) -> None:
     resift("export", "judgments", filled, "--format", "trec", "--out", "trec")
     assert (here / "trec" / "qrels.txt").read_text("utf-8").splitlines() == [
         "q1 0 army 0",
@@ -151,7 +151,7 @@ def test_judgements_are_qrels_of_trec(filled: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
-def test_queries_are_a_query_set_without_those_that_the_workbench_refuses(filled: str) -> None:
+def test_queries_that_the_workbench_rejects_are_not_exported(filled: str) -> None:
     ran = resift("export", "query-set", filled)
     assert json.loads(ran.stdout)["querySetQueries"] == [{"queryText": "bush fire"}]
     assert "1 queries; 1 queries that the Workbench rejects were skipped" in ran.stderr
@@ -197,7 +197,7 @@ def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine
         (["search-configuration", "no-such-index"], "no-such-index"),
     ],
 )
-def test_what_cannot_be_exported_is_said_in_a_line(filled: str, arguments: list[str], message: str) -> None:
+def test_an_export_that_fails_prints_one_error(filled: str, arguments: list[str], message: str) -> None:
     arguments = [filled if one == "INDEX" else one for one in arguments]
     ran = CliRunner().invoke(main, ["export", *arguments])
     assert ran.exit_code in (1, 2)
@@ -225,7 +225,7 @@ def test_a_malformed_list_is_refused(tmp_path: Path, text: str, message: str) ->
         read_judgment_list(path)
 
 
-def test_a_list_is_read_as_the_workbench_answers_it(tmp_path: Path) -> None:
+def test_a_judgement_list_is_read_from_the_workbenchs_response(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     for body in (LIST, {"hits": {"total": {"value": 1}, "hits": [{"_id": "x", "_source": LIST}]}}):
         path.write_text(json.dumps(body, indent=1), "utf-8")
@@ -234,7 +234,7 @@ def test_a_list_is_read_as_the_workbench_answers_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['say "x"', "a\\b", "<b>", "a#b", "a: b", "two\nlines", "", "x" * 2001])
-def test_texts_that_the_workbench_refuses_are_left_out(text: str) -> None:
+def test_texts_that_the_workbench_rejects_are_left_out(text: str) -> None:
     body, left_out = query_set(
         "n", "d", [{"queryText": text}, {"queryText": "fire", "session": text}, {"queryText": "a"}]
     )

@@ -28,7 +28,7 @@ def learn(name: str, judged: list[JudgedDocument]) -> RocchioFeedback:
     return feedback
 
 
-def test_rocchio_is_the_formula(judged: list[JudgedDocument]) -> None:
+def test_rocchio_follows_the_formula(judged: list[JudgedDocument]) -> None:
     query = np.arange(1, 7, dtype=np.float32)
     units = [one.vector / np.linalg.norm(one.vector) for one in judged]
     shift = 0.8 * np.mean(units[:5], axis=0) - 0.2 * np.mean(units[5:], axis=0)

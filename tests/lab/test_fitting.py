@@ -30,7 +30,7 @@ def loss(counts: csr_matrix, targets: np.ndarray, rows: np.ndarray, weights: np.
     return cosine_gradients(counts, targets, rows, np.log(weights))[0]
 
 
-def test_texts_that_were_not_seen_come_closer_to_their_targets() -> None:
+def test_unseen_texts_come_closer_to_their_targets() -> None:
     counts, targets, rows, weights = problem()
     original = rows.copy()
     fitted, learned = fit_rows(counts[:500], targets[:500], rows, weights, FitOptions(epochs=60, batch=50, rate=0.03))
@@ -42,7 +42,7 @@ def test_texts_that_were_not_seen_come_closer_to_their_targets() -> None:
     np.testing.assert_array_equal(learned, again[1])
 
 
-def test_gradients_are_the_losss() -> None:
+def test_gradients_equal_the_derivatives_of_the_loss() -> None:
     counts, targets, start, _ = problem(20)
     rng = np.random.default_rng(5)
     rows: Any = start.astype(float)
@@ -58,7 +58,7 @@ def test_gradients_are_the_losss() -> None:
         np.testing.assert_allclose(by_log[word], (both[0] - both[1]) / 2e-5, rtol=1e-3, atol=1e-7)
 
 
-def test_only_words_of_the_texts_move_and_empty_texts_are_passed_over() -> None:
+def test_only_words_of_the_texts_change_and_empty_texts_are_ignored() -> None:
     counts, targets, rows, weights = problem(40)
     dense = counts.toarray()
     dense[:, 7] = 0

@@ -41,7 +41,7 @@ def gate() -> Gate:
     return Gate(documents(), range(SUBJECTS))
 
 
-def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
+def test_vectors_with_similar_words_of_a_subject_pass_the_gate(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=True))
     assert verdict.helps
     assert verdict.alpha == pytest.approx(DEFAULT_ALPHA)
@@ -49,7 +49,7 @@ def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
     assert verdict.p < 0.05
 
 
-def test_vectors_by_chance_do_not(gate: Gate) -> None:
+def test_random_vectors_do_not_pass_the_gate(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=False))
     assert not verdict.helps
     assert verdict.alpha == 0
@@ -65,14 +65,14 @@ def test_a_model_replaces_another_if_it_is_better() -> None:
     assert not useless.replaces(worse)
 
 
-def test_few_documents_are_called_too_few_only_where_they_do_not_tell() -> None:
+def test_few_documents_are_too_few_only_without_a_significant_difference() -> None:
     text = np.full(10, 0.5)
     assert Verdict(0.0, text, text, 1.0).reason == "10 documents are too few to tell"
     reason = "nDCG@10 of 10 held-back documents 0.500 by the text alone, 0.600 with vectors, p 0.0020"
     assert Verdict(0.5, text + 0.1, text, 0.002).reason == reason
 
 
-def test_documents_of_too_few_words_judge_nothing() -> None:
+def test_documents_with_too_few_words_give_no_verdict() -> None:
     verdict = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
     assert (verdict.alpha, verdict.p) == (0.0, 1.0)
 
@@ -89,14 +89,14 @@ def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:
     return values
 
 
-def test_constants_that_are_better_are_found() -> None:
+def test_better_constants_are_chosen() -> None:
     found = choose(worth(0.05, np.random.default_rng(1)), Tuning(alpha=0.2))
     assert found.better
     assert (found.tuning.words, found.tuning.alpha) == (2.0, 0.2)
     assert found.held_out == pytest.approx(found.before + 0.05, abs=0.01)
 
 
-def test_where_nothing_is_better_nothing_is_chosen() -> None:
+def test_constants_do_not_change_without_an_improvement() -> None:
     found = [choose(worth(0, np.random.default_rng(seed)), Tuning(), seed).better for seed in range(60)]
     assert sum(found) <= 5
     assert choose(lambda tuning: np.full(50, np.nan), Tuning()).tuning == Tuning()

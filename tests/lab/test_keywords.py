@@ -19,7 +19,7 @@ def test_keywords_are_the_runs_between_stop_words() -> None:
 
 
 @pytest.mark.parametrize("kind", NOISES)
-def test_noise_is_seeded_and_never_empties(kind: str) -> None:
+def test_noise_is_reproducible_and_never_empties_a_query(kind: str) -> None:
     for query in ("linear constraints", "cat", "natural running numbers"):
         changed = [with_noise(query, kind, np.random.default_rng(seed)) for seed in (1, 1)]
         assert changed[0] == changed[1]

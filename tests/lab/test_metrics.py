@@ -38,7 +38,7 @@ def test_interpolation_takes_later_and_better_ranks() -> None:
     np.testing.assert_allclose(curve, np.full((1, 11), 2 / 3))
 
 
-def test_ties_go_by_position_and_no_relevant_is_nan() -> None:
+def test_ties_keep_positions_and_queries_without_relevant_documents_are_nan() -> None:
     same = np.zeros((2, 4))
     relevant = np.array([[0, 1, 0, 0], [0, 0, 0, 0]], bool)
     found = metrics.map11(same, relevant)
@@ -46,7 +46,7 @@ def test_ties_go_by_position_and_no_relevant_is_nan() -> None:
     assert np.isnan(found[1])
 
 
-def test_what_cannot_be_ranked() -> None:
+def test_invalid_similarities_are_refused() -> None:
     with pytest.raises(BadInput, match="NaN"):
         metrics.map11(np.array([[np.nan, 1]]), np.array([[True, False]]))
     with pytest.raises(BadInput, match="similarities"):
@@ -69,7 +69,7 @@ def brute_map11(similarity: NDArray[np.float64], relevant: NDArray[np.bool_]) ->
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40))
-def test_map11_is_its_definition(items: list[tuple[int, bool]]) -> None:
+def test_map11_follows_its_definition(items: list[tuple[int, bool]]) -> None:
     similarity, relevant = np.array([float(s) for s, _ in items]), np.array([r for _, r in items])
     found = metrics.map11(similarity[None], relevant[None])[0]
     if relevant.any():
@@ -81,7 +81,7 @@ def test_map11_is_its_definition(items: list[tuple[int, bool]]) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["cosine", "jaccard"]))
-def test_blocks_give_what_the_whole_gives(seed: int, similarity: str) -> None:
+def test_blocks_give_the_same_similarities_as_the_whole_matrix(seed: int, similarity: str) -> None:
     rng = np.random.default_rng(seed)
     queries, database = rng.normal(size=(7, 5)).astype("f"), rng.normal(size=(9, 5)).astype("f")
     database[3] = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from resift_lab.training.progress import StepCounter
 
 
-def test_stages_follow_each_other() -> None:
+def test_stages_are_counted_one_after_the_other() -> None:
     reports: list[tuple[int, int]] = []
     steps = StepCounter(lambda *report: reports.append(report), 10)
     first = steps.stage()
@@ -16,7 +16,7 @@ def test_stages_follow_each_other() -> None:
     assert reports == [(2, 10), (4, 10), (5, 10), (8, 10)]
 
 
-def test_a_total_that_was_too_small_is_not_exceeded_and_may_be_corrected() -> None:
+def test_progress_never_exceeds_the_total_which_may_change() -> None:
     reports: list[tuple[int, int]] = []
     steps = StepCounter(lambda *report: reports.append(report), 2)
     steps.advance(3)

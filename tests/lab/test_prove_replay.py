@@ -39,7 +39,7 @@ def done(action: str, client: str, search: str, document: str, at: float, ordina
     return UbiEvent(action, client, "", search, document, "", ordinal, at, f"text of {search}")
 
 
-def test_a_client_is_drawn_with_all_its_events_or_not_at_all() -> None:
+def test_a_client_is_sampled_with_all_of_its_events() -> None:
     events = [done("click", f"c{n % 50}", f"q{n}", "d", n) for n in range(500)]
     events += [done("impression", f"c{n % 50}", f"q{n}", "e", n) for n in range(500)]
     sample = sample_clients(events, ACTIONS, searches=100)
@@ -54,7 +54,7 @@ def test_a_client_is_drawn_with_all_its_events_or_not_at_all() -> None:
     assert len(sample_clients(events, ACTIONS, searches=1000).of_client) == 50
 
 
-def test_what_is_held_of_a_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_of_a_log_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "_MAX_EVENTS_IN_MEMORY", 300)
     monkeypatch.setattr(traffic, "MAX_EVENTS", 100)
     events = (done("impression", f"c{n % 50}", f"q{n}", "d", n) for n in range(5000))
@@ -86,7 +86,7 @@ def test_searches_of_a_csv_file_are_read(tmp_path: Path) -> None:
         (None, "No such file"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "log.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(BadInput, match=message):
@@ -99,7 +99,7 @@ def log_of(*texts: str) -> Log:
     return Log("news", queries, {(id, ""): id for id in "abcdefghijklmnopqrstuvwxyz"}, ACTIONS, 3600.0)
 
 
-def test_a_click_is_ranked_by_what_its_client_had_clicked_before() -> None:
+def test_a_click_is_replayed_with_earlier_clicks_of_its_client() -> None:
     asked: list[tuple[str, list[tuple[str, float]]]] = []
 
     def rank(text: str, judged: Sequence[Judgement]) -> tuple[str, str]:
@@ -138,7 +138,7 @@ def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Obser
     return found
 
 
-def test_a_difference_is_found_and_none_is_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_show_a_difference_only_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "_GROUPS", {"all": report._GROUPS["all"]})  # only in the first row
     differences = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
     assert sum(row.interval[0] > 0 for row in differences) >= 18
@@ -146,12 +146,12 @@ def test_a_difference_is_found_and_none_is_where_there_is_none(monkeypatch: pyte
     assert sum(not row.interval[0] <= 0 <= row.interval[1] for row in nothing) <= 5
 
 
-def test_swapped_rankings_say_how_often_intervals_are_wrong() -> None:
+def test_swapped_rankings_measure_false_alarms() -> None:
     assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
     assert rows_of([Observation("a", 2, 1, 2, 1)])["all"].interval == (-1, 1)  # a single client gives no interval
 
 
-def test_a_click_below_counts_more_where_places_are_weighted() -> None:
+def test_lower_clicks_have_larger_weights() -> None:
     rows = rows_of([Observation("a", 1, 1, 1, 2), Observation("b", 10, 1, 10, 5), Observation("c", 90, 1, None, 50)])
     assert rows["all"].difference == pytest.approx((-0.5 + 0.1 + 0.02) / 3)
     assert rows["all, weighted by place"].difference == pytest.approx((-0.5 + 10 * 0.1 + 10 * 0.02) / 21)
@@ -188,7 +188,7 @@ def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[st
 @pytest.mark.parametrize(
     ("engine_url", "loyal"), [("sqlite", True), ("opensearch", True), ("sqlite", False)], indirect=["engine_url"]
 )
-def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
+def test_sessions_help_clients_with_a_constant_interest(
     engine_url: str, engine: Engine, news: str, model: Model, tmp_path: Path, loyal: bool
 ) -> None:
     with open(tmp_path / "log.csv", "w", newline="") as file:
@@ -215,7 +215,7 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     )
 
 
-def test_the_log_of_ubi_is_replayed_by_the_command(
+def test_the_command_replays_the_ubi_log(
     engine_url: str,
     engine: Engine,
     news: str,
@@ -247,7 +247,7 @@ def test_the_log_of_ubi_is_replayed_by_the_command(
     assert "some" not in shown.splitlines()[0]
 
 
-def test_where_nothing_can_be_replayed_that_is_said(engine_url: str, news: str, model: Model, tmp_path: Path) -> None:
+def test_a_log_without_later_clicks_is_refused(engine_url: str, news: str, model: Model, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("query,shown,clicked,client,time\ntree,fire-1,fire-1,anna,1700000000\n")
     with pytest.raises(BadInput, match="nothing to replay"):
         resift_lab.prove(news, tmp_path / "log.csv", engine_url, model=model)

@@ -35,11 +35,11 @@ def test_murmur3(text: str, seed: int, expected: int) -> None:
 
 
 @given(st.lists(st.text(max_size=12), max_size=6))
-def test_murmur3_of_a_text_does_not_depend_on_others(texts: list[str]) -> None:
+def test_murmur3_of_a_text_is_independent_of_the_batch(texts: list[str]) -> None:
     assert murmur3(texts).tolist() == [int(murmur3([text])[0]) for text in texts]
 
 
-def test_bigrams_do_not_reach_over_stop_words_and_signs() -> None:
+def test_stop_words_and_punctuation_separate_bigrams() -> None:
     assert terms("Fire in bush land, coast of Sydney_bay") == [
         "fire",
         "bush",
@@ -51,7 +51,7 @@ def test_bigrams_do_not_reach_over_stop_words_and_signs() -> None:
     ]
 
 
-def test_scores_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_scores_follow_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "_CHUNK", 5)
     retriever = HashedRetriever.build(iter(TEXTS), tmp_path)
     bags = [Counter(terms(text)) for text in TEXTS]
@@ -70,19 +70,19 @@ def test_scores_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert isinstance(retriever.postings, np.memmap)
 
 
-def test_hits_of_one_bin_are_added() -> None:
+def test_terms_in_the_same_bin_are_added() -> None:
     bins, number = hashed_counts("rain rain bush")
     assert dict(zip(bins.tolist(), number.tolist(), strict=True)) == {
         int(murmur3([term])[0]) % BINS: count for term, count in Counter(terms("rain rain bush")).items()
     }
 
 
-def test_no_word_at_all() -> None:
+def test_texts_without_words_are_refused() -> None:
     with pytest.raises(BadInput, match="no word"):
         HashedRetriever.build(["", "the"])
 
 
-def test_its_files_go_with_it(tmp_path: Path) -> None:
+def test_temporary_files_are_deleted_with_the_retriever(tmp_path: Path) -> None:
     retriever = HashedRetriever.build(TEXTS, tmp_path)
     assert list(tmp_path.iterdir())
     del retriever

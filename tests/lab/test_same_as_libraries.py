@@ -57,7 +57,7 @@ def test_adam_equals_torch() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 40])
-def test_it_goes_the_way_of_scipy(size: int) -> None:
+def test_kmeans_equals_scipy(size: int) -> None:
     rng = np.random.default_rng(0)
     cloud = (rng.normal(size=(300, 5)) + 4 * rng.integers(2, size=(300, 2)) @ rng.normal(size=(2, 5))).astype("f4")
     start = spread_points(cloud, size, np.random.default_rng(3))

@@ -85,7 +85,7 @@ def test_documents_of_one_topic_come_closer(adapted: Model, table: WordVectors) 
     assert (evaluation["documents"], evaluation["held_back"], evaluation["words"]) == (160, 16, 100)
 
 
-def test_words_of_no_topic_lose_weight(adapted: Model) -> None:
+def test_words_without_a_topic_lose_weight(adapted: Model) -> None:
     weights = dict(zip(adapted.table.words, adapted.table.weights, strict=True))
     assert np.mean([weights[word] for word in NOISE]) < 0.7 * np.mean([weights[w] for t in TOPICS for w in t])
 
@@ -96,7 +96,7 @@ def test_unknown_words_get_rows_and_known_ones_stay(adapted: Model) -> None:
     assert np.linalg.norm(adapted.encode(["elsewhere"])) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_path: Path) -> None:
     texts = documents(160, 2)[0]
     again = adapt(iter(texts), table, FAST)
     assert again.hash == adapted.hash
@@ -152,7 +152,7 @@ def test_dimensions_codewords_and_progress(table: WordVectors) -> None:
     assert steps == [(done, 10) for done in range(1, 11)]
 
 
-def test_empty_and_repeated_documents_do_no_harm(table: WordVectors) -> None:
+def test_empty_and_repeated_documents_are_accepted(table: WordVectors) -> None:
     texts = documents(20, 6)[0]
     model = adapt([*texts, "", "!", *[texts[0]] * 20], table, FAST)
     assert np.isfinite(model.encode([*texts, ""])).all()
@@ -170,7 +170,7 @@ def test_empty_and_repeated_documents_do_no_harm(table: WordVectors) -> None:
         (["sea1 sea2 sea3 sea4", 5], "text 1 is a int"),
     ],
 )
-def test_corpora_that_cannot_be_used(table: WordVectors, texts: list[Any], message: str) -> None:
+def test_unusable_corpora_are_refused(table: WordVectors, texts: list[Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         adapt(texts, table, FAST)
 
@@ -205,7 +205,7 @@ def test_missing_extra_names_the_pip_command(table: WordVectors, monkeypatch: py
         adapt(documents(20, 6)[0], table, FAST)
 
 
-def test_texts_are_drawn_evenly() -> None:
+def test_texts_are_sampled_evenly() -> None:
     texts = [str(i) for i in range(200)]
     drawn = [int(words[0]) for words in sample_words(iter(texts), 50, 0)]
     assert len(set(drawn)) == 50
@@ -232,7 +232,9 @@ def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
     assert load_model(out).dim == 8
 
 
-def test_command_keeps_nothing_that_is_no_better(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
+def test_the_command_saves_no_model_without_an_improvement(
+    corpus_file: Path, table: WordVectors, tmp_path: Path
+) -> None:
     folder, out = table.save(tmp_path / "table"), tmp_path / "model"
     arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--set", "epochs=1"]
     result = CliRunner().invoke(self_command, arguments)
@@ -244,7 +246,7 @@ def test_command_keeps_nothing_that_is_no_better(corpus_file: Path, table: WordV
 
 
 @pytest.mark.usefixtures("passing")
-def test_as_a_system_that_is_measured(table: WordVectors) -> None:
+def test_adapted_vectors_can_be_evaluated_as_a_system(table: WordVectors) -> None:
     texts, topics = documents(160, 2)
     system = Adapted(table, 0)
     rows, asked = system.fit(texts[:-1]), system.queries(texts[-1:])
@@ -256,7 +258,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     assert (bench.alpha, bench.max_alpha) == (DEFAULT_ALPHA, ADAPTED_MAX_ALPHA)
 
 
-def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:
+def test_a_system_that_cannot_adapt_has_a_note(table: WordVectors) -> None:
     texts, _ = documents(5, 2)
     system, plain = Adapted(table, 0), build_model("mean", table)
     np.testing.assert_array_equal(system.fit(texts), plain.encode(texts))

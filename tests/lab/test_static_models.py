@@ -118,7 +118,7 @@ def test_model2vec_gives_the_same_vectors(tmp_path: Path, static: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
-def test_what_model2vec_makes_smaller(tmp_path: Path, dtype: str) -> None:
+def test_quantized_model2vec_models_give_the_same_vectors(tmp_path: Path, dtype: str) -> None:
     tokenizer = bert_tokenizer()
     rows = rows_for(tokenizer)
     mapping = np.arange(len(rows)) % 9  # several pieces share a row and have weights, as after model2vec's quantization
@@ -182,7 +182,7 @@ def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors) 
     np.testing.assert_allclose(also, ours, atol=1e-3)
 
 
-def test_an_export_takes_no_other_folders_place(tmp_path: Path, vectors: WordVectors, pieces: WordVectors) -> None:
+def test_an_export_replaces_no_other_folder(tmp_path: Path, vectors: WordVectors, pieces: WordVectors) -> None:
     with pytest.raises(BadInput, match="other files"):
         write_model2vec(vectors, tmp_path / "static")  # a folder that we did not write
     assert len(read_static(tmp_path / "static")) == len(pieces)
@@ -219,7 +219,7 @@ def test_the_commands(tmp_path: Path, pieces: WordVectors, monkeypatch: pytest.M
         ({"tensors": {"embeddings": np.ones((9, 3), np.float32), "mapping": np.full(99, 9)}}, "mapping"),
     ],
 )
-def test_folders_that_are_no_static_models(
+def test_folders_without_a_static_model_are_refused(
     tmp_path: Path, pieces: WordVectors, change: dict[str, Any], message: str
 ) -> None:
     folder = tmp_path / "static"
@@ -234,7 +234,7 @@ def test_folders_that_are_no_static_models(
         convert(folder)
 
 
-def test_settings_that_are_for_files(tmp_path: Path, pieces: WordVectors) -> None:
+def test_settings_of_files_are_refused_for_folders(tmp_path: Path, pieces: WordVectors) -> None:
     for settings in ({"limit": 5}, {"weighting": "sif"}):
         with pytest.raises(BadInput, match="static model"):
             convert(tmp_path / "static", **settings)

@@ -72,7 +72,7 @@ def taught(table: WordVectors) -> StaticQueries:
     return train_queries(EncodedDocuments(texts, teach(texts), "embedding"), Teacher("t", teach), table, FAST)
 
 
-def test_queries_come_to_lie_where_the_teacher_puts_them(taught: StaticQueries, tmp_path: Path) -> None:
+def test_query_vectors_come_close_to_the_teachers_vectors(taught: StaticQueries, tmp_path: Path) -> None:
     found = taught.table.info["taught"]
     assert not found["worse"]
     assert found["mrr_before"] < found["mrr_after"]
@@ -96,7 +96,7 @@ def test_the_hash_names_teacher_and_field(taught: StaticQueries) -> None:
     assert build_model("mean", taught.table).hash not in hashes
 
 
-def test_a_seed_gives_the_same_queries_again(table: WordVectors) -> None:
+def test_the_same_seed_gives_the_same_queries(table: WordVectors) -> None:
     texts = documents(60, 3)
     first, second, other = (
         train_queries(
@@ -109,13 +109,13 @@ def test_a_seed_gives_the_same_queries_again(table: WordVectors) -> None:
     assert first.table.info["taught"]["mrr_teacher"] > 0.3, "a passage finds another passage of its document"
 
 
-def test_words_that_only_the_general_table_knows_have_a_vector(taught: StaticQueries) -> None:
+def test_words_of_the_general_table_have_a_vector(taught: StaticQueries) -> None:
     assert taught.encode_one("elsewhere").any()
     assert taught.encode_one(TOPICS[-1][-1]).any(), "the general table lacks the word, but a document contains it"
     assert not taught.encode_one("unheard").any()
 
 
-def test_a_teacher_in_a_narrow_cone_teaches_as_much_and_weighs_more(table: WordVectors, tmp_path: Path) -> None:
+def test_a_teacher_with_similar_vectors_teaches_as_much_with_more_weight(table: WordVectors, tmp_path: Path) -> None:
     """Test a teacher such as e5, whose cosines are all between 0.7 and 0.9."""
     texts, cone = documents(160, 2), np.full(12, 9, np.float32)
 
@@ -155,13 +155,13 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
         StaticQueries(taught.table, "t", None, np.ones(3))
 
 
-def test_documents_are_not_its_own_to_encode(taught: StaticQueries) -> None:
+def test_a_query_model_refuses_to_encode_documents(taught: StaticQueries) -> None:
     with pytest.raises(BadInput, match=r"queries only.* vectors of t") as refused:
         taught.require_documents()
     assert "'embedding'" in str(refused.value)
 
 
-def test_parts_are_words_as_they_stand_in_a_text() -> None:
+def test_passages_are_consecutive_words_of_a_text() -> None:
     texts = ["One, two: three FOUR-five six.", "solo", "", "東京タワー と 京都", "a b c"]
     parts = draw_passages(texts, np.array([0, 1, 2, 3, 4]), 40, np.random.default_rng(0))
     assert {part.document for part in parts} == {0, 3, 4}
@@ -188,7 +188,7 @@ def test_parts_are_words_as_they_stand_in_a_text() -> None:
         (documents(40, 4), np.ones((40, 7)), "12 dimensions, but the documents' vectors have 7"),
     ],
 )
-def test_what_cannot_be_learned_from_is_refused(
+def test_unusable_training_documents_are_refused(
     table: WordVectors, texts: list[str], vectors: Floats | None, expected: str
 ) -> None:
     with pytest.raises(BadInput, match=expected):
@@ -205,7 +205,7 @@ def test_what_cannot_be_learned_from_is_refused(
         (np.array([[1.0, np.inf], [1, 2]]), "t returned NaN or Infinity for 'a'"),
     ],
 )
-def test_a_teacher_that_gives_no_vectors_is_refused(answer: Floats, expected: str) -> None:
+def test_a_teacher_without_vectors_is_refused(answer: Floats, expected: str) -> None:
     with pytest.raises(BadInput, match=expected):
         Teacher("t", lambda texts: answer).vectors(["a", "b"])
 
@@ -218,7 +218,7 @@ def test_the_length_of_a_teachers_vectors_does_not_matter(tmp_path: Path, scale:
         np.testing.assert_allclose(taught.vectors(texts), unit_rows(teach(texts)), atol=1e-3)
 
 
-def test_words_and_parts_without_a_vector_teach_nothing(table: WordVectors) -> None:
+def test_zero_vectors_teach_nothing(table: WordVectors) -> None:
     """Test a static teacher that does not know some words."""
     texts = documents(160, 2)
 
@@ -232,7 +232,7 @@ def test_words_and_parts_without_a_vector_teach_nothing(table: WordVectors) -> N
     assert alike[0] > alike[1] - 0.02
 
 
-def test_what_a_teacher_gave_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_the_teachers_vectors_are_cached(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def counted(texts: Sequence[str]) -> Floats:
@@ -313,7 +313,7 @@ def test_an_endpoint_teaches(endpoint: tuple[str, list[int]]) -> None:
         (lambda texts: np.eye(CALL, 12 if "noise0" in texts else 13)[: len(texts)], "of 12 dimensions and of 13"),
     ],
 )
-def test_what_no_queries_can_be_learned_from_is_not_kept(
+def test_unusable_vectors_of_a_teacher_are_refused_and_not_cached(
     tmp_path: Path, table: WordVectors, endpoint: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch,
     rows: Callable[[Sequence[str]], Floats], expected: str,
 ) -> None:  # fmt: skip
@@ -359,7 +359,7 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
         load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, LEARNERS)
 
 
-def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
+def test_training_that_worsens_the_ranks_is_not_used(table: WordVectors) -> None:
     texts, harmful = documents(160, 3), replace(FAST, rate=3.0, weight_rate=3.0)
     kept = train_queries(EncodedDocuments(texts, teach(texts)), Teacher("t", teach), table, harmful)
     start = train_queries(
@@ -370,7 +370,7 @@ def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
     np.testing.assert_allclose(kept.encode(texts), start.encode(texts), atol=1e-6)
 
 
-def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVectors) -> None:
+def test_documents_of_unknown_words_can_be_learned_from(table: WordVectors) -> None:
     strange = build_table(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
     texts = documents(60, 3)
     model = train_queries(EncodedDocuments(texts, teach(texts)), Teacher("t", teach), strange, FAST)
@@ -394,7 +394,7 @@ def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVect
         (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster is set"),
     ],
 )
-def test_the_command_says_what_is_wrong(
+def test_the_command_explains_invalid_options(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
 ) -> None:
     for name in ("OPENSEARCH_URL", "RESIFT_ENGINE"):

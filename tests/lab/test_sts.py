@@ -33,7 +33,7 @@ def test_sts_averages(here: Path, pairs: str, folder: str) -> None:
     assert "own/a" in table
 
 
-def test_tasks_of_one_pair_have_no_correlation() -> None:
+def test_tasks_with_a_single_pair_have_no_correlation() -> None:
     tasks = [StsTask("f", "one", np.array([0.5]), np.array([1.0])), StsTask("f", "two", np.arange(9.0), np.arange(9.0))]
     found = summary(tasks)
     assert found["spearman"] == pytest.approx(1)
@@ -53,7 +53,7 @@ def test_significance_of_correlations() -> None:
     assert significance(first, rescaled, 0) == {"spearman": 1, "pearson": 1}
 
 
-def test_pairs_that_cannot_be_judged(here: Path, pairs: str, folder: str) -> None:
+def test_unusable_pairs_are_refused(here: Path, pairs: str, folder: str) -> None:
     (here / "one.tsv").write_text("score\tsentence1\tsentence2\n1\ta\tb\n")
     assert "no task has two pairs" in run("sts", "one.tsv", "--vectors", folder, status=2)
     assert "two files of the same name" in run("sts", pairs, pairs, "--vectors", folder, status=2)

@@ -114,7 +114,7 @@ def test_soft_and_tied_entropy_of_three_classes_written_out(kind: str) -> None:
     assert tied > expected
 
 
-def test_fuzziness_is_that_of_the_entropy_unless_it_is_given() -> None:
+def test_the_default_fuzziness_follows_the_entropy() -> None:
     given = {
         (kind, tied): RoBoewOptions(entropy=kind, tied=tied).fuzziness for kind in ENTROPIES for tied in (True, False)
     }
@@ -137,7 +137,9 @@ def test_zero_vectors_and_empty_clusters_give_finite_gradients() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_beats_no_training(trained: Callable[[str], tuple[Model, dict[str, Any]]], kind: str) -> None:
+def test_training_improves_the_untrained_model(
+    trained: Callable[[str], tuple[Model, dict[str, Any]]], kind: str
+) -> None:
     model, summary = trained(kind)
     assert summary["map11"]["trained"] > summary["map11"]["untrained"] + 0.05
     assert summary["better"]
@@ -307,7 +309,7 @@ def test_bad_options(bad: dict[str, Any]) -> None:
         RnBofOptions(**bad)
 
 
-def test_class_with_one_document_and_identical_documents(table: WordVectors) -> None:
+def test_single_and_identical_documents_of_a_class_can_be_trained(table: WordVectors) -> None:
     texts, labels = ["apple mango"] * 6 + ["theta iota"] * 6 + ["fig"], ["f"] * 6 + ["g"] * 6 + ["one"]
     model, summary = train(texts, labels, table, RoBoewOptions(codewords=2, epochs=2, min_count=1, validation=0.5))
     assert summary["classes"] == 3
@@ -345,7 +347,7 @@ def test_commands(
     assert (np.isclose(lengths, 1, atol=1e-5) | (lengths == 0)).all()
 
 
-def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: list[str]) -> None:
+def test_a_training_without_improvement_writes_nothing(tmp_path: Path, files: list[str]) -> None:
     ran = CliRunner().invoke(
         train_commands, ["ro-boew", *files, "--codewords=6", "--set=rate=1e-9"], catch_exceptions=False
     )
@@ -354,7 +356,7 @@ def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: lis
     assert not (tmp_path / "m").exists()
 
 
-def test_a_model_that_no_document_could_judge_is_told(tmp_path: Path, table: WordVectors) -> None:
+def test_a_training_without_evaluation_documents_warns(tmp_path: Path, table: WordVectors) -> None:
     table.save(tmp_path / "v")
     rows = [{"text": " ".join(table.words[:9]), "label": number} for number in range(3)]
     (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -103,7 +103,7 @@ def resift(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
+def test_the_gradient_equals_the_derivative_of_the_loss(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
@@ -140,7 +140,7 @@ def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
     assert max(abs(float(expected)) for _, _, expected in cases) > 0.05
 
 
-def test_it_learns_what_question_words_ask_for(mixed: WordVectors, served: Served) -> None:
+def test_training_learns_the_meaning_of_question_words(mixed: WordVectors, served: Served) -> None:
     found = collection()
     split = block_split(found, (60, 10, 30))
     model, report = train_reranker(SplitCollection(found, split, False), mixed, served, options())
@@ -154,7 +154,7 @@ def test_it_learns_what_question_words_ask_for(mixed: WordVectors, served: Serve
     assert set(fingerprints_in(model.info)) == set(fingerprints(asked))
 
 
-def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
+def test_the_same_seed_gives_the_same_reranker(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
     held, hard = start.prepare(found.documents), bm25_candidates(found, 20)
@@ -180,12 +180,12 @@ def test_blocks_do_not_share_documents() -> None:
 
 
 @pytest.mark.parametrize("shares", [(1, 0, 1), (0, 1, 1), (1, 1), (1, -1, 1), (1, float("nan"), 1)])
-def test_shares_that_are_none(shares: tuple[float, ...]) -> None:
+def test_invalid_shares_are_refused(shares: tuple[float, ...]) -> None:
     with pytest.raises(BadInput, match="split"):
         block_split(collection(), shares)
 
 
-def test_it_is_judged_by_what_is_served_without_it(mixed: WordVectors) -> None:
+def test_a_reranker_is_compared_with_the_search_without_it(mixed: WordVectors) -> None:
     found = collection()
     split = block_split(found, (60, 10, 30))
     answers = {query: min(grades) for query, grades in zip(found.queries, found.grades, strict=True)}
@@ -200,7 +200,7 @@ def test_it_is_judged_by_what_is_served_without_it(mixed: WordVectors) -> None:
     assert not report["better"]
 
 
-def test_a_gain_that_is_likely_chance_is_none(mixed: WordVectors) -> None:
+def test_an_insignificant_gain_does_not_count(mixed: WordVectors) -> None:
     found = collection()
     hits = {query: min(grades) for query, grades in zip(found.queries, found.grades, strict=True)}
     wrong = found.queries[-1]
@@ -226,7 +226,7 @@ def test_too_few_queries_or_documents(mixed: WordVectors, served: Served) -> Non
         train_reranker(SplitCollection(found, split, True), mixed, served, options(negatives=200, pool=200))
 
 
-def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
+def test_queries_without_relevant_documents_or_negatives_are_refused(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
@@ -238,7 +238,7 @@ def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
     np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
 
 
-def test_queries_that_teach_nothing_are_left_out_and_counted(mixed: WordVectors, served: Served) -> None:
+def test_queries_without_irrelevant_candidates_are_skipped_and_counted(mixed: WordVectors, served: Served) -> None:
     found = collection()
     candidates = bm25_candidates(found, 20)
     for query in (0, 399):
@@ -251,7 +251,7 @@ def test_queries_that_teach_nothing_are_left_out_and_counted(mixed: WordVectors,
         train_reranker(SplitCollection(found, split, True), mixed, served, options(), none)
 
 
-def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -> None:
+def test_the_command_uses_the_parts_of_a_folder(tmp_path: Path, table: WordVectors) -> None:
     table.save(tmp_path / "vectors")
     parts = {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))}
     data, out = folder(tmp_path / "data", parts), tmp_path / "out"
@@ -295,7 +295,7 @@ def test_a_reranker_is_judged_with_static_queries_and_their_teacher(
     assert "evaluated with" not in resift("reranker", "use", out).stderr
 
 
-def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVectors) -> None:
+def test_evaluation_leaves_out_training_queries(tmp_path: Path, table: WordVectors) -> None:
     table.save(tmp_path / "vectors")
     data, out = folder(tmp_path / "data", {"qrels.tsv": list(range(400))}), tmp_path / "out"
     train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
@@ -346,7 +346,7 @@ def test_bad_options(tmp_path: Path, more: list[str], message: str) -> None:
     assert message in ran.stderr
 
 
-def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
+def test_a_second_split_and_queries_without_relevant_documents_are_refused(tmp_path: Path) -> None:
     data = folder(tmp_path / "data", {"qrels/train.tsv": list(range(400))})
     ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out", "--split", "60,10,30")
     assert "one of them" in ran.stderr
@@ -356,7 +356,7 @@ def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
     assert read_collection(folder(tmp_path / "other", {"qrels/test.tsv": [0, 1]})).query_ids == ["q0", "q1"]
 
 
-def test_the_weight_does_not_follow_noise() -> None:
+def test_the_weight_is_not_chosen_by_noise() -> None:
     values = np.full((len(ALPHAS), 40), 0.5)
     values[-1, :2] = 0.9, 0.2
     assert smallest_good_alpha(values) == 0

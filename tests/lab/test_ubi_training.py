@@ -47,7 +47,7 @@ def index_collection(url: str, index: str, model: Model, folder: Path) -> None:
     engine.close()
 
 
-def test_clicks_are_a_collection_of_judged_queries(
+def test_clicks_become_a_collection_of_judged_queries(
     engine_url: str, index: str, model: Model, ubi_log: UbiLog, tmp_path: Path
 ) -> None:
     index_collection(engine_url, index, model, tmp_path)

@@ -90,7 +90,7 @@ def test_unknown_universes(rows: np.ndarray, name: str) -> None:
         build_universe(name, rows)
 
 
-def test_no_cluster_is_an_error() -> None:
+def test_a_universe_without_clusters_is_refused() -> None:
     scattered = np.random.default_rng(0).normal(size=(40, 30)).astype(np.float32)
     with pytest.raises(BadInput, match="finds no cluster"):
         build_universe("dbscan0.01", scattered)

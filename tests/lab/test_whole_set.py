@@ -31,7 +31,7 @@ def ranked(large: int, others: int) -> tuple[float, float]:
     return float(map11(first, relevant)[0]), float(map11(found, relevant)[0])
 
 
-def test_documents_like_the_marked_ones_come_first() -> None:
+def test_documents_similar_to_relevant_documents_come_first() -> None:
     before, after = ranked(150, 850)
     assert after > before + 0.1
 
@@ -43,7 +43,7 @@ def test_a_large_class_is_learned_from_more_of_its_documents(monkeypatch: pytest
     assert grown > few + 0.02
 
 
-def test_a_set_of_fewer_documents_than_count_as_relevant_stays_as_it_is() -> None:
+def test_a_very_small_collection_keeps_its_ranking() -> None:
     first = np.array([3.0, 2.0, 1.0])
     scores = WholeSet(["sea hill", "sea hill", "sea hill"]).scores("sea", [(0, 1.0)], first)
     assert scores.tolist() == first.tolist()

@@ -53,7 +53,7 @@ def resift(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_held_back_keywords_are_never_learnt() -> None:
+def test_held_back_keywords_are_never_trained_on() -> None:
     documents = corpus()
     pairs = training_pairs(documents.titles, documents.bodies, 6)
     learnt = {query.lower() for query in pairs.queries}
@@ -77,7 +77,7 @@ def test_negatives_are_neither_target_nor_context() -> None:
     assert set(np.unique(negatives)) == set(range(25))
 
 
-def test_numpy_serves_what_torch_learned(vectors: WordVectors) -> None:
+def test_the_exported_model_equals_the_network(vectors: WordVectors) -> None:
     torch.manual_seed(0)
     model, _ = train(corpus(), vectors, SMALL)
     layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
@@ -92,7 +92,7 @@ def test_numpy_serves_what_torch_learned(vectors: WordVectors) -> None:
     assert retrieved.max() in (0, 1)
 
 
-def test_it_beats_the_retriever_on_slips(trained: Word2Doc) -> None:
+def test_word2doc_beats_the_retriever_on_typing_errors(trained: Word2Doc) -> None:
     report = judge(trained)
     assert set(report["kinds"]) == set(NOISES)
     noisy = report["noisy"]
@@ -103,7 +103,7 @@ def test_it_beats_the_retriever_on_slips(trained: Word2Doc) -> None:
     assert judge(trained) == report
 
 
-def test_titles_are_learnt(vectors: WordVectors) -> None:
+def test_titles_are_trained_on(vectors: WordVectors) -> None:
     documents = corpus()
     model, _ = train(documents, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
     network, _ = model.parts(documents.titles)
@@ -144,7 +144,7 @@ def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
         Word2Doc.load(tmp_path / "model")
 
 
-def test_fewer_documents_than_negatives(vectors: WordVectors) -> None:
+def test_fewer_documents_than_negatives_are_refused(vectors: WordVectors) -> None:
     documents = corpus()
     few = TitledTexts(documents.ids[:20], documents.titles[:20], documents.bodies[:20])
     with pytest.raises(BadInput, match="20 documents are too few to draw 10 negatives"):

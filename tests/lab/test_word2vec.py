@@ -68,7 +68,7 @@ def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) ->
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])
 @pytest.mark.parametrize("name", ["x.txt", "x.bin"])
-def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) -> None:
+def test_convert_refuses_files_of_other_formats(tmp_path: Path, content: bytes, name: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadInput):
         convert(tmp_path / name)
@@ -88,5 +88,5 @@ def test_train_is_repeatable_and_learns_neighbours() -> None:
         train_word2vec(["..."])
 
 
-def test_stop_words_are_those_of_gensim() -> None:
+def test_stop_words_equal_gensims_stop_words() -> None:
     assert STOP_WORDS == STOPWORDS
